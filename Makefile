@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh machine: `make up` runs a cluster, `make test` tests the project.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check unit format clean install install-dev
+
+help: ## this list
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "klamm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install -q -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install -q -e '.[dev,zookeeper,spark,fast]'
+	@touch $@ $(VENV)/.installed
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+up: $(VENV)/.installed ## run a three-broker cluster (ARGS="--brokers 5 --port 0" ...)
+	@$(BIN)/klamm up $(ARGS)
+
+check: $(VENV)/.installed-dev ## lint, types and the borders between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## everything that must hold before a change lands
+	$(BIN)/python -m pytest $(ARGS)
+
+unit: $(VENV)/.installed-dev ## the quick part of the tests
+	$(BIN)/python -m pytest tests/unit tests/property $(ARGS)
+
+format: $(VENV)/.installed-dev ## let ruff write the code as it likes it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what was built and cached, keep clusters' data
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Decides what the cluster looks like next. Pure: events in, decisions out."""

@@ -1,0 +1,1 @@
+"""Decides what a consumer group or a transaction does next. Pure."""

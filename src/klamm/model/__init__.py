@@ -1,0 +1,1 @@
+"""The nouns: topics, partitions, brokers, leadership, assignments, error codes; frozen values."""

@@ -1,0 +1,100 @@
+"""What things are called: ids, partitions, topic names."""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections.abc import Iterable
+from typing import Final, NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+Offset = NewType("Offset", int)
+
+NO_LEADER: Final = BrokerId(-1)
+# Only in UpdateMetadata: the topic is being deleted, forget the partition.
+LEADER_DURING_DELETE: Final = BrokerId(-2)
+# Only in StopReplica: the order overrides whatever leader epoch the receiver knows.
+EPOCH_DURING_DELETE: Final = -2
+NO_EPOCH: Final = -1
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+CLUSTER_METADATA: Final = "__cluster_metadata"
+
+ZERO_ID: Final = uuid.UUID(int=0)
+_RESERVED_IDS: Final = frozenset({ZERO_ID, uuid.UUID(int=1)})
+
+TOPIC_NAME_LENGTH_MAX: Final = 249
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic. A tuple, because a controller holds hundreds of thousands."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Replica(NamedTuple):
+    """The copy of one partition on one broker."""
+
+    partition: TopicPartition
+    broker: BrokerId
+
+    def __str__(self) -> str:
+        return f"{self.partition} on broker {self.broker}"
+
+
+def is_internal(topic: str) -> bool:
+    """Whether clients may not write to this topic themselves."""
+    return topic in INTERNAL_TOPICS
+
+
+def name_fault(topic: str) -> str | None:
+    """Why this is not a topic name, or None when it is one."""
+    if not topic:
+        return "the topic name is empty"
+    if topic in (".", ".."):
+        return f"a topic cannot be named {topic!r}"
+    if len(topic) > TOPIC_NAME_LENGTH_MAX:
+        return (
+            f"the topic name has {len(topic)} characters, "
+            f"more than the {TOPIC_NAME_LENGTH_MAX} that fit a directory name"
+        )
+    if not _LEGAL_NAME.match(topic):
+        return (
+            f"topic name {topic!r} has characters other than ASCII letters, digits, '.', '_', '-'"
+        )
+    return None
+
+
+def collides(one: str, other: str) -> bool:
+    """Whether two names would share their metric names, in which '.' and '_' are the same."""
+    return one.replace(".", "_") == other.replace(".", "_")
+
+
+def colliding(topic: str, existing: Iterable[str]) -> list[str]:
+    """The existing topics that a new topic of this name would collide with."""
+    if "." not in topic and "_" not in topic:
+        return []
+    return sorted(name for name in existing if name != topic and collides(name, topic))
+
+
+def id_text(topic_id: uuid.UUID) -> str:
+    """The 22 characters under which ids are written in JSON and files."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
+
+
+def id_from_text(text: str) -> uuid.UUID:
+    """The inverse of `id_text`."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def is_usable_id(topic_id: uuid.UUID) -> bool:
+    """Whether a freshly drawn id may be given to a topic: not reserved, not looking like a flag."""
+    return topic_id not in _RESERVED_IDS and not id_text(topic_id).startswith("-")

@@ -1,0 +1,1 @@
+"""PySpark sources, transforms and jobs. Speaks only the wire."""

@@ -1,0 +1,1 @@
+"""Decides what a leader or a follower does next. Pure."""
