@@ -1,0 +1,121 @@
+"""Where `klamm` starts: choose the command, import only that, turn failures into one sentence.
+
+Exit codes: 0 done, 1 it was tried and failed, 2 it was asked wrongly, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Final, NamedTuple, Protocol, cast
+
+
+class Command(NamedTuple):
+    """One word after `klamm`, the module that answers it, and its line in the help."""
+
+    module: str
+    summary: str
+
+
+class App(Protocol):
+    """What a command's module offers as `app`; a `typer.Typer` is one."""
+
+    def __call__(self, *, args: Sequence[str], prog_name: str) -> object: ...
+
+
+SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
+    "Run": {
+        "doctor": Command(
+            "doctor", "say whether this machine is fit for a cluster, and what to do"
+        ),
+        "version": Command("version", "the version of klamm, Python and the wire"),
+    },
+}
+COMMANDS: Final = {name: command for part in SECTIONS.values() for name, command in part.items()}
+
+_USAGE: Final = "usage: klamm [--debug] COMMAND ..."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = bool(os.environ.get("KLAMM_DEBUG"))
+    while args and args[0] == "--debug":
+        debug = True
+        del args[0]
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if args else 2
+    if args[0] in ("-V", "--version"):
+        args[0] = "version"
+    name, *rest = args
+    if name not in COMMANDS:
+        return _complain(
+            f"there is no command {name!r}{_nearest(name)} (klamm --help lists them)", 2
+        )
+    return _guarded(name, rest, debug=debug)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [_USAGE, "", "A replicated Kafka cluster in Python."]
+    for title, commands in SECTIONS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:{width}}  {command.summary}" for name, command in commands.items()]
+    lines += ["", "klamm COMMAND --help says more. --debug shows tracebacks."]
+    return "\n".join(lines)
+
+
+def _nearest(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def _guarded(name: str, args: Sequence[str], *, debug: bool) -> int:
+    """The one place where an exception becomes a sentence and an exit code."""
+    from klamm.model.errors import KlammError, UsageError
+
+    try:
+        app = cast(App, import_module(f"klamm.cli.{COMMANDS[name].module}").app)
+        app(args=args, prog_name=f"klamm {name}")
+        sys.stdout.flush()
+    except SystemExit as exit_:
+        return _code(exit_)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`klamm consume | head`): that is no failure of ours.
+        # Without this, Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except UsageError as error:
+        return _complain(str(error), 2, debug=debug)
+    except (KlammError, OSError, TimeoutError) as error:
+        return _complain(str(error) or type(error).__name__, 1, debug=debug)
+    except Exception as error:  # noqa: BLE001 - the top of the program
+        what = f"unexpected {type(error).__name__}: {error} (klamm --debug {name} shows where)"
+        return _complain(what, 1, debug=debug)
+    return 0
+
+
+def _code(exit_: SystemExit) -> int:
+    if exit_.code is None or isinstance(exit_.code, int):
+        return exit_.code or 0
+    return _complain(str(exit_.code), 1)
+
+
+def _complain(sentence: str, code: int, *, debug: bool = False) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    print(f"klamm: {sentence}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
