@@ -1,0 +1,368 @@
+"""One client's connection: frames in, replies out, strictly one request at a time.
+
+A frame is a four-byte size and that many bytes. The next frame is served only when the answer to
+the last one has been written, which gives order, back-pressure and throttling for free; what a
+client pipelines meanwhile waits in the buffer, and when that is full, in the client's own socket.
+
+The buffer belongs to the connection and is used again and again. It grows with what has arrived,
+never with what a size claims, so a liar costs no memory. A request that was routed may keep a view
+of its frame until it is answered: nothing is moved before that.
+
+Replies may name ranges of files. Small ones are copied into one write; larger ones go from the page
+cache to the socket by `sendfile`, first at once as far as the socket takes it, the rest as a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from klamm.model.errors import ProtocolError
+
+log = logging.getLogger(__name__)
+
+_SIZE_PREFIX: Final = 4
+_BUFFER_SIZE_MIN: Final = 16 * 1024
+# While the next frame's size is unknown this much is read at most: it holds many small requests,
+# and is little to move when it ends in the first bytes of a large one.
+_READ_AHEAD: Final = 64 * 1024
+# A larger buffer is given back once its frame has been served.
+_BUFFER_SIZE_KEPT: Final = 2 * 1024 * 1024
+# Below this a copy is cheaper than a second system call.
+_COPIED_SIZE_MAX: Final = 32 * 1024
+# More would keep the loop away from other connections for too long.
+_SENT_AT_ONCE_MAX: Final = 4 * 1024 * 1024
+
+
+class FileRange(Protocol):
+    """Bytes of an open file that are part of a reply."""
+
+    @property
+    def fd(self) -> int: ...
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def release(self) -> None:
+        """The bytes have been sent, or never will be: the file may be closed."""
+        ...
+
+
+@dataclass(slots=True)
+class Reply:
+    """What goes back for one request: nothing at all for a Produce with acks=0."""
+
+    parts: Sequence[bytes | FileRange] = ()
+    mute_ms: int = 0  # how long to leave the connection alone afterwards (KIP-219)
+    then_close: bool = False
+
+
+class Peer(Protocol):
+    """What a router may know of the connection a request came in on."""
+
+    client_host: str
+    listener: str
+    software: str  # what the client called itself in ApiVersions
+
+
+Route = Callable[[Peer, memoryview], Reply | Awaitable[Reply]]
+
+
+class Owner(Protocol):
+    """Who keeps the list of connections."""
+
+    def joined(self, connection: Connection) -> None: ...
+
+    def left(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One accepted socket."""
+
+    def __init__(
+        self,
+        route: Route,
+        owner: Owner,
+        *,
+        frame_size_max: int,
+        listener: str,
+    ) -> None:
+        self.client_host = "?"
+        self.listener = listener
+        self.software = ""
+        self.active_at = 0.0
+        self._route = route
+        self._owner = owner
+        self._frame_size_max = frame_size_max
+        self._loop = asyncio.get_running_loop()
+        self._buffer = memoryview(bytearray(_BUFFER_SIZE_MIN))
+        self._start = 0  # of the first frame that was not served
+        self._end = 0  # of what has arrived
+        self._serving: asyncio.Future[Reply] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._unmute: asyncio.TimerHandle | None = None
+        self._choked = False  # the client does not read its answers
+        self._paused = False
+        self._transport: asyncio.Transport
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer_name = transport.get_extra_info("peername")
+        if peer_name:
+            self.client_host = peer_name[0]
+        sock: socket.socket = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._fd = sock.fileno()
+        self.active_at = self._loop.time()
+        self._owner.joined(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        size = self._frame_size()
+        if size is None or self._start + size <= self._end:
+            return self._buffer[self._end : self._end + _READ_AHEAD]
+        # Up to the frame's end and no further: a large frame leaves nothing to move behind it.
+        return self._buffer[self._end : self._start + size]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        self.active_at = self._loop.time()
+        self._serve()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.left(self)
+        if self._unmute is not None:
+            self._unmute.cancel()
+        for work in (self._serving, self._sending):
+            if work is not None:
+                work.cancel()
+
+    def pause_writing(self) -> None:
+        self._choked = True
+
+    def resume_writing(self) -> None:
+        self._choked = False
+        self._serve()
+
+    # Ours
+
+    def close(self) -> None:
+        """Let what was written go out, then close."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the connection as a crash would."""
+        self._transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client owes us a request, not we an answer."""
+        return not self._is_busy
+
+    @property
+    def buffered(self) -> int:
+        """How many bytes wait to be served."""
+        return self._end - self._start
+
+    @property
+    def capacity(self) -> int:
+        """How much memory the buffer takes."""
+        return len(self._buffer)
+
+    def shrink(self) -> None:
+        """Give back the memory of a connection that has gone quiet."""
+        if self._end == 0 and not self._is_busy and len(self._buffer) > _BUFFER_SIZE_MIN:
+            self._buffer = memoryview(bytearray(_BUFFER_SIZE_MIN))
+
+    @property
+    def _is_busy(self) -> bool:
+        return (
+            self._serving is not None
+            or self._sending is not None
+            or self._unmute is not None
+            or self._choked
+        )
+
+    def _serve(self) -> None:
+        """Serve what has arrived, until a request has to wait for something."""
+        while not self._is_busy and not self._transport.is_closing():
+            frame = self._next_frame()
+            if frame is None:
+                break
+            try:
+                answer = self._route(self, frame)
+            except ProtocolError as fault:
+                self._refuse(str(fault))
+                return
+            if isinstance(answer, Reply):
+                self._write(answer)
+            else:
+                self._serving = asyncio.ensure_future(answer)
+                self._serving.add_done_callback(self._answered)
+        self._make_room()
+
+    def _answered(self, serving: asyncio.Future[Reply]) -> None:
+        self._serving = None
+        if serving.cancelled():
+            return
+        fault = serving.exception()
+        if self._transport.is_closing():
+            return
+        if fault is None:
+            self._write(serving.result())
+            self._serve()
+        elif isinstance(fault, ProtocolError):
+            self._refuse(str(fault))
+        else:
+            log.error("a request was left unanswered", exc_info=fault)
+            self._transport.abort()
+
+    def _refuse(self, why: str) -> None:
+        log.warning("closing a connection", extra={"client": self.client_host, "why": why})
+        self._transport.abort()
+
+    # Frames
+
+    def _frame_size(self) -> int | None:
+        """The size of the frame at the start, prefix included, once its prefix has arrived."""
+        if self._end - self._start < _SIZE_PREFIX:
+            return None
+        return _SIZE_PREFIX + int.from_bytes(self._buffer[self._start : self._start + 4], "big")
+
+    def _next_frame(self) -> memoryview | None:
+        size = self._frame_size()
+        if size is None:
+            return None
+        if not _SIZE_PREFIX < size <= self._frame_size_max + _SIZE_PREFIX:
+            self._refuse(f"a frame cannot have {size - _SIZE_PREFIX} bytes")
+            return None
+        start, end = self._start, self._start + size
+        if end > self._end:
+            return None
+        self._start = end
+        return self._buffer[start + _SIZE_PREFIX : end]
+
+    def _make_room(self) -> None:
+        """Before the next read: space for it, or no read at all while a request is served."""
+        if self._transport.is_closing():
+            return
+        if self._is_busy:
+            if self._end == len(self._buffer) and not self._paused:
+                self._paused = True
+                self._transport.pause_reading()
+            return
+        kept = self._buffer
+        waiting = kept[self._start : self._end]
+        frame_size = self._frame_size() or 0
+        if frame_size > len(kept) and len(waiting) == len(kept):
+            # Doubling: the frame's first half has really arrived when its second half gets a place.
+            self._buffer = memoryview(bytearray(min(frame_size, 2 * len(kept))))
+            self._buffer[: len(waiting)] = waiting
+        elif not waiting and len(kept) > _BUFFER_SIZE_KEPT:
+            self._buffer = memoryview(bytearray(_BUFFER_SIZE_MIN))
+        elif waiting and self._start:
+            kept[: len(waiting)] = waiting
+        self._start, self._end = 0, len(waiting)
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # Replies
+
+    def _write(self, reply: Reply) -> None:
+        parts = reply.parts
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            self._transport.write(parts[0])
+        elif parts:
+            self._write_parts(parts)
+        if reply.then_close:
+            self._transport.close()
+        elif reply.mute_ms > 0:
+            self._unmute = self._loop.call_later(reply.mute_ms / 1000, self._unmuted)
+
+    def _unmuted(self) -> None:
+        self._unmute = None
+        self._serve()
+
+    def _write_parts(self, parts: Sequence[bytes | FileRange]) -> None:
+        pieces: list[bytes] = []
+        for at, part in enumerate(parts):
+            if isinstance(part, bytes):
+                pieces.append(part)
+            elif part.size <= _COPIED_SIZE_MAX:
+                pieces.append(_copied(part))
+            else:
+                self._transport.write(b"".join(pieces))
+                pieces.clear()
+                sent = self._send_now(part)
+                if sent < part.size:
+                    self._sending = self._loop.create_task(self._send_rest(parts[at:], sent))
+                    self._sending.add_done_callback(self._sent)
+                    return
+                part.release()
+        if pieces:
+            self._transport.write(b"".join(pieces))
+
+    def _send_now(self, part: FileRange) -> int:
+        """Send as much of a range as the socket takes without waiting."""
+        sent = 0
+        if self._transport.get_write_buffer_size() or self._transport.is_closing():
+            return sent
+        try:
+            while sent < min(part.size, _SENT_AT_ONCE_MAX):
+                count = os.sendfile(self._fd, part.fd, part.position + sent, part.size - sent)
+                if count == 0:
+                    break
+                sent += count
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._transport.abort()
+        return sent
+
+    async def _send_rest(self, parts: Sequence[bytes | FileRange], sent: int) -> None:
+        try:
+            for part in parts:
+                if isinstance(part, bytes):
+                    self._transport.write(part)
+                    continue
+                with os.fdopen(part.fd, "rb", buffering=0, closefd=False) as file:
+                    count = await self._loop.sendfile(
+                        self._transport, file, part.position + sent, part.size - sent
+                    )
+                if sent + count < part.size:
+                    raise ProtocolError("a file ended before the reply it is part of")
+                sent = 0
+        finally:
+            for part in parts:
+                if not isinstance(part, bytes):
+                    part.release()
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        self._sending = None
+        if sending.cancelled():
+            return
+        if sending.exception() is not None:
+            # Half a reply is out; nothing that could follow would make sense to the client.
+            self._transport.abort()
+        else:
+            self._serve()
+
+
+def _copied(part: FileRange) -> bytes:
+    try:
+        return os.pread(part.fd, part.size, part.position)
+    finally:
+        part.release()

@@ -1,0 +1,110 @@
+"""The socket a broker listens on, and the connections it accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from typing import Final
+
+from klamm.broker.connection import Connection, Route
+from klamm.model.brokers import PLAINTEXT, Endpoint
+from klamm.model.errors import UsageError
+
+_BACKLOG: Final = 1024
+_LAST_WORDS_S: Final = 1.0  # for answers that are already written
+
+
+class Listener:
+    """Accepts connections and closes those that have gone idle."""
+
+    def __init__(
+        self,
+        route: Route,
+        *,
+        frame_size_max: int,
+        idle_ms_max: int,
+        name: str = PLAINTEXT,
+    ) -> None:
+        self._route = route
+        self._frame_size_max = frame_size_max
+        self._idle_s_max = idle_ms_max / 1000
+        self._name = name
+        self._connections: set[Connection] = set()
+        self._vacant = asyncio.Event()
+        self._vacant.set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> Endpoint:
+        """Listen; port 0 takes a free one. Returns where clients reach us."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                self._accept, host, port, backlog=_BACKLOG, reuse_address=True
+            )
+        except OSError as fault:
+            if fault.errno == errno.EADDRINUSE:
+                raise UsageError(f"port {port} on {host} is taken by another program") from fault
+            raise UsageError(f"cannot listen on {host}:{port}: {fault.strerror}") from fault
+        return Endpoint(host, self._server.sockets[0].getsockname()[1], listener=self._name)
+
+    def _accept(self) -> Connection:
+        return Connection(
+            self._route,
+            self,
+            frame_size_max=self._frame_size_max,
+            listener=self._name,
+        )
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        return frozenset(self._connections)
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def sweep(self) -> None:
+        """Close what has been idle for too long; take memory back from what is quiet."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._connections):
+            if not connection.is_idle:
+                continue
+            quiet_s = now - connection.active_at
+            if quiet_s > self._idle_s_max:
+                connection.close()
+            elif quiet_s > 1:
+                connection.shrink()
+
+    async def stop(self) -> None:
+        """Accept no more; let what was written go out and close every connection."""
+        await self._end(abruptly=False)
+
+    async def kill(self) -> None:
+        """Drop everything as a crash would."""
+        await self._end(abruptly=True)
+
+    async def _end(self, *, abruptly: bool) -> None:
+        if self._server is None:
+            return
+        self._server.close()
+        if not abruptly:
+            for connection in list(self._connections):
+                connection.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self._vacant.wait()
+        for connection in list(self._connections):
+            connection.abort()
+        await self._vacant.wait()
+        await self._server.wait_closed()
+        self._server = None
+
+    def joined(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        self._vacant.clear()
+
+    def left(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._vacant.set()

@@ -1,0 +1,264 @@
+"""The connection, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from klamm.broker.connection import Connection, Peer, Reply, Route
+from klamm.broker.listener import Listener
+from klamm.model.errors import ProtocolError, UsageError
+
+
+@dataclass
+class Range:
+    """A part of a file that counts how often it was released."""
+
+    fd: int
+    position: int
+    size: int
+    released: int = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+@dataclass
+class Wire:
+    """One client of one listener."""
+
+    listener: Listener
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    port: int
+
+    def send(self, *bodies: bytes) -> None:
+        self.writer.write(b"".join(struct.pack(">i", len(body)) + body for body in bodies))
+
+    async def receive(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+
+@contextlib.asynccontextmanager
+async def serving(route: Route, **options: int) -> AsyncIterator[Wire]:
+    listener = Listener(
+        route,
+        frame_size_max=options.get("frame_size_max", 100 * 1024 * 1024),
+        idle_ms_max=options.get("idle_ms_max", 600_000),
+    )
+    endpoint = await listener.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port, limit=2**26)
+    try:
+        yield Wire(listener, reader, writer, endpoint.port)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        await listener.stop()
+
+
+async def turns_until(happened: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so."""
+    for _ in range(100_000):
+        if happened():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never happened")
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def echo(peer: Peer, frame: memoryview) -> Reply:
+    return Reply((framed(bytes(frame)),))
+
+
+@pytest.mark.parametrize("size", [1, 4, 16 * 1024 - 4, 16 * 1024 - 3, 70_000, 3_000_000])
+def test_frames_of_any_size_come_back(size: int) -> None:
+    async def run() -> None:
+        async with serving(echo) as wire:
+            body = os.urandom(size)
+            wire.send(body, b"tail")
+            assert await wire.receive() == body
+            assert await wire.receive() == b"tail"
+
+    asyncio.run(run())
+
+
+def test_pipelined_frames_are_answered_in_order() -> None:
+    async def run() -> None:
+        async with serving(echo) as wire:
+            bodies = [struct.pack(">i", n) * (n % 700 + 1) for n in range(2_000)]
+            wire.send(*bodies)
+            for body in bodies:
+                assert await wire.receive() == body
+
+    asyncio.run(run())
+
+
+def test_the_next_request_waits_for_the_answer_to_the_last() -> None:
+    async def run() -> None:
+        started: list[bytes] = []
+        gate = asyncio.Event()
+
+        async def answer(frame: memoryview) -> Reply:
+            await gate.wait()
+            return Reply((framed(bytes(frame)),))
+
+        def route(peer: Peer, frame: memoryview) -> Awaitable[Reply]:
+            started.append(bytes(frame))
+            return answer(frame)
+
+        async with serving(route) as wire:
+            # More than the buffer holds, so that reading stops and goes on again.
+            bodies = [bytes([n]) * 9_000 for n in range(20)]
+            wire.send(*bodies)
+            await turns_until(lambda: bool(started))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert started == bodies[:1]
+            gate.set()
+            for body in bodies:
+                assert await wire.receive() == body
+
+    asyncio.run(run())
+
+
+def test_a_size_that_cannot_be_closes_the_connection() -> None:
+    async def run(prefix: bytes) -> None:
+        async with serving(echo, frame_size_max=1_000) as wire:
+            wire.writer.write(prefix)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await wire.receive()
+
+    for size in (-1, 0, 1_001, 2**31 - 1):
+        asyncio.run(run(struct.pack(">i", size) + b"x" * 10))
+
+
+def test_a_claimed_size_alone_costs_no_memory() -> None:
+    async def run() -> None:
+        async with serving(echo) as wire:
+            wire.writer.write(struct.pack(">i", 90_000_000) + b"x" * 100_000)
+            await wire.writer.drain()
+            (connection,) = await connected(wire)
+            await turns_until(lambda: connection.buffered >= 100_000)
+            assert connection.capacity <= 2 * 131_072
+
+    asyncio.run(run())
+
+
+async def connected(wire: Wire) -> list[Connection]:
+    await turns_until(lambda: wire.listener.connection_count > 0)
+    return list(wire.listener.connections)
+
+
+def test_garbage_closes_that_connection_and_no_other() -> None:
+    def route(peer: Peer, frame: memoryview) -> Reply:
+        if bytes(frame) == b"garbage":
+            raise ProtocolError("no such api")
+        return echo(peer, frame)
+
+    async def run() -> None:
+        async with serving(route) as wire:
+            reader, writer = await asyncio.open_connection("127.0.0.1", wire.port)
+            writer.write(framed(b"garbage"))
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+            wire.send(b"fine")
+            assert await wire.receive() == b"fine"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [10, 40_000, 30_000_000])
+def test_file_ranges_are_sent_whole_and_released_once(size: int) -> None:
+    async def run() -> None:
+        with tempfile.TemporaryFile() as file:
+            content = os.urandom(size + 7)
+            file.write(content)
+            file.flush()
+            part = Range(file.fileno(), 7, size)
+
+            def route(peer: Peer, frame: memoryview) -> Reply:
+                return Reply((struct.pack(">i", size + 2), b"[", part, b"]"))
+
+            async with serving(route) as wire:
+                wire.send(b"?")
+                # A slow reader: the socket fills and the rest has to wait for it.
+                await asyncio.sleep(0.05)
+                assert await wire.receive() == b"[" + content[7:] + b"]"
+                assert part.released == 1
+                wire.send(b"?")
+                assert len(await wire.receive()) == size + 2
+
+    asyncio.run(run())
+
+
+def test_a_muted_connection_is_served_later() -> None:
+    async def run() -> None:
+        def route(peer: Peer, frame: memoryview) -> Reply:
+            return Reply((framed(bytes(frame)),), mute_ms=80 if bytes(frame) == b"a" else 0)
+
+        async with serving(route) as wire:
+            wire.send(b"a", b"b")
+            assert await wire.receive() == b"a"
+            before = asyncio.get_running_loop().time()
+            assert await wire.receive() == b"b"
+            assert asyncio.get_running_loop().time() - before > 0.05
+
+    asyncio.run(run())
+
+
+def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
+    async def run() -> None:
+        gate = asyncio.Event()
+
+        async def late(frame: memoryview) -> Reply:
+            await gate.wait()
+            return Reply((framed(bytes(frame)),))
+
+        async with serving(lambda peer, frame: late(frame), idle_ms_max=-1_000) as wire:
+            wire.send(b"busy")
+            (connection,) = await connected(wire)
+            await turns_until(lambda: not connection.is_idle)
+            wire.listener.sweep()
+            gate.set()
+            assert await wire.receive() == b"busy"
+            wire.listener.sweep()
+            assert await wire.reader.read() == b""
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_cancels_what_it_asked_for() -> None:
+    async def run() -> None:
+        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        async with serving(lambda peer, frame: waiting) as wire:
+            wire.send(b"x")
+            (connection,) = await connected(wire)
+            await turns_until(lambda: not connection.is_idle)
+            wire.writer.close()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(run())
+
+
+def test_a_taken_port_is_said_in_one_sentence() -> None:
+    async def run() -> None:
+        async with serving(echo) as wire:
+            other = Listener(echo, frame_size_max=10, idle_ms_max=10)
+            with pytest.raises(UsageError, match=f"port {wire.port} on 127.0.0.1 is taken"):
+                await other.start("127.0.0.1", wire.port)
+
+    asyncio.run(run())
