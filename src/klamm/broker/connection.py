@@ -39,21 +39,23 @@ _COPIED_SIZE_MAX: Final = 32 * 1024
 _SENT_AT_ONCE_MAX: Final = 4 * 1024 * 1024
 
 
+class OpenFile(Protocol):
+    """A file that stays open for as long as it is referred to."""
+
+    def fileno(self) -> int: ...
+
+
 class FileRange(Protocol):
     """Bytes of an open file that are part of a reply."""
 
     @property
-    def fd(self) -> int: ...
+    def file(self) -> OpenFile: ...
 
     @property
     def position(self) -> int: ...
 
     @property
     def size(self) -> int: ...
-
-    def release(self) -> None:
-        """The bytes have been sent, or never will be: the file may be closed."""
-        ...
 
 
 @dataclass(slots=True)
@@ -311,18 +313,17 @@ class Connection(asyncio.BufferedProtocol):
                     self._sending = self._loop.create_task(self._send_rest(parts[at:], sent))
                     self._sending.add_done_callback(self._sent)
                     return
-                part.release()
         if pieces:
             self._transport.write(b"".join(pieces))
 
     def _send_now(self, part: FileRange) -> int:
         """Send as much of a range as the socket takes without waiting."""
-        sent = 0
+        sent, source = 0, part.file.fileno()
         if self._transport.get_write_buffer_size() or self._transport.is_closing():
             return sent
         try:
             while sent < min(part.size, _SENT_AT_ONCE_MAX):
-                count = os.sendfile(self._fd, part.fd, part.position + sent, part.size - sent)
+                count = os.sendfile(self._fd, source, part.position + sent, part.size - sent)
                 if count == 0:
                     break
                 sent += count
@@ -333,22 +334,17 @@ class Connection(asyncio.BufferedProtocol):
         return sent
 
     async def _send_rest(self, parts: Sequence[bytes | FileRange], sent: int) -> None:
-        try:
-            for part in parts:
-                if isinstance(part, bytes):
-                    self._transport.write(part)
-                    continue
-                with os.fdopen(part.fd, "rb", buffering=0, closefd=False) as file:
-                    count = await self._loop.sendfile(
-                        self._transport, file, part.position + sent, part.size - sent
-                    )
-                if sent + count < part.size:
-                    raise ProtocolError("a file ended before the reply it is part of")
-                sent = 0
-        finally:
-            for part in parts:
-                if not isinstance(part, bytes):
-                    part.release()
+        for part in parts:
+            if isinstance(part, bytes):
+                self._transport.write(part)
+                continue
+            with os.fdopen(part.file.fileno(), "rb", buffering=0, closefd=False) as file:
+                count = await self._loop.sendfile(
+                    self._transport, file, part.position + sent, part.size - sent
+                )
+            if sent + count < part.size:
+                raise ProtocolError("a file ended before the reply it is part of")
+            sent = 0
 
     def _sent(self, sending: asyncio.Task[None]) -> None:
         self._sending = None
@@ -362,7 +358,4 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _copied(part: FileRange) -> bytes:
-    try:
-        return os.pread(part.fd, part.size, part.position)
-    finally:
-        part.release()
+    return os.pread(part.file.fileno(), part.size, part.position)
