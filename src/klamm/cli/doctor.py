@@ -23,7 +23,7 @@ import typer
 
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json
-from klamm.paths import default_data
+from klamm.datadir import default_data
 
 app = new_app("Say whether this machine is fit for a cluster, and what to do.")
 

@@ -1,0 +1,97 @@
+"""The directory a cluster lives in: where it is by default, and who may use it.
+
+One process runs one cluster on one directory. The lock is the kernel's (flock): it ends with the
+process however that ends, so there is never a stale one to clean up by hand.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from klamm.model.errors import UsageError
+
+LOCK_NAME = "klamm.lock"
+STORE_NAME = "store.db"
+
+
+def default_data() -> Path:
+    """`$XDG_STATE_HOME/klamm`, by the XDG rule that a relative value is no value."""
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "klamm"
+
+
+class DataDirectory:
+    """A directory that this process alone uses until `release`."""
+
+    def __init__(self, path: Path, *, temporary: bool, lock: int) -> None:
+        self.path = path
+        self.temporary = temporary
+        self._lock: int | None = lock
+
+    @classmethod
+    def claim(cls, path: Path | None) -> Self:
+        """Make and lock the directory; None is a temporary one, removed on release."""
+        if path is None:
+            temporary = Path(tempfile.mkdtemp(prefix="klamm-"))
+            return cls(temporary, temporary=True, lock=_lock(temporary))
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            return cls(path.resolve(), temporary=False, lock=_lock(path))
+        except OSError as error:
+            raise UsageError(f"cannot write to {path}: {error.strerror}") from error
+
+    @property
+    def store(self) -> Path:
+        return self.path / STORE_NAME
+
+    def broker(self, broker_id: int) -> Path:
+        """The log directory of one broker."""
+        return self.path / f"broker-{broker_id}"
+
+    def release(self) -> None:
+        """Let others use the directory; a temporary one is removed."""
+        if self._lock is None:
+            return
+        if self.temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+        self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def _lock(directory: Path) -> int:
+    """Hold the directory's lock file; its content says who, for the one who comes second."""
+    lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+        os.close(lock)
+        by = f" by process {holder}" if holder else ""
+        raise UsageError(
+            f"{directory} is in use{by}; stop that cluster or choose another with --data"
+        ) from None
+    try:
+        # A full disk shows here, before anything else has been touched.
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
