@@ -36,7 +36,7 @@ def test_a_temporary_directory_goes_with_its_release() -> None:
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UsageError, match="cannot write to .*file"):
+    with pytest.raises(UsageError, match=r"cannot write to .*file"):
         DataDirectory.claim(tmp_path / "file" / "data")
 
 
