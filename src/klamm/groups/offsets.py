@@ -1,0 +1,105 @@
+"""What a group has read: its committed offsets.
+
+An offset counts once it is durable. One that was committed inside a transaction waits beside the
+others until its producer commits, and is dropped when it aborts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from klamm.groups.group import Group, GroupState
+from klamm.model.names import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """One committed position."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_time_ms: int = 0
+    expire_time_ms: int = -1  # only in records of old brokers; -1 = by the broker's rule
+    log_offset: int = -1  # where its record stands: a later record wins over an earlier one
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    """All offsets of one group."""
+
+    committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    # producer id -> what it will have committed when its transaction commits
+    pending: dict[int, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+
+    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Offsets of an ordinary commit are durable."""
+        self.committed.update(offsets)
+
+    def stage(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Offsets of a transaction are durable, but their transaction is still open."""
+        self.pending.setdefault(producer_id, {}).update(offsets)
+
+    def finish(self, producer_id: int, *, commit: bool) -> bool:
+        """The transaction has ended here. Says whether it concerned this group."""
+        staged = self.pending.pop(producer_id, None)
+        if staged is None:
+            return False
+        if commit:
+            for partition, offset in staged.items():
+                known = self.committed.get(partition)
+                # An ordinary commit made after the transactional one is newer than it.
+                if known is None or known.log_offset < offset.log_offset:
+                    self.committed[partition] = offset
+        return True
+
+    def is_unstable(self, partition: TopicPartition) -> bool:
+        """Whether an open transaction may still change this offset."""
+        return any(partition in staged for staged in self.pending.values())
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Drop offsets; the answer names those that were there and need a tombstone."""
+        gone = [partition for partition in partitions if partition in self.committed]
+        for partition in gone:
+            del self.committed[partition]
+        return gone
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.committed and not self.pending
+
+
+def expired(
+    group: Group,
+    offsets: GroupOffsets,
+    subscribed: frozenset[str] | None,
+    *,
+    now_ms: int,
+    retention_ms: int,
+) -> list[TopicPartition]:
+    """The offsets nobody will ask for again (KIP-211).
+
+    `subscribed` are the topics that the members read, None where that cannot be known.
+    """
+
+    def is_due(since_ms: int, offset: CommittedOffset) -> bool:
+        if offset.expire_time_ms >= 0:
+            return offset.expire_time_ms <= now_ms
+        return now_ms - since_ms >= retention_ms
+
+    due: list[TopicPartition] = []
+    for partition, offset in offsets.committed.items():
+        if offsets.is_unstable(partition):
+            continue
+        if group.protocol_type is None:
+            since = offset.commit_time_ms
+        elif group.state is GroupState.EMPTY:
+            since = max(group.state_time_ms, offset.commit_time_ms)
+        elif subscribed is not None and partition.topic not in subscribed:
+            since = offset.commit_time_ms
+        else:
+            continue
+        if is_due(since, offset):
+            due.append(partition)
+    return due
