@@ -362,10 +362,12 @@ class Group:
         self.generation += 1
         self.protocol = self._choose_protocol()
         self._enter(GroupState.COMPLETING, now_ms)
-        self.unsynced = set(self.members)
+        # A static member that did not come keeps its place, on the time its session has left.
+        came = [m for m in self.members.values() if m.awaits_join is not None]
+        self.unsynced = {m.id for m in came}
         longest = max(m.rebalance_timeout_ms for m in self.members.values())
         self._sync_deadline_ms = now_ms + longest
-        for member in self.members.values():
+        for member in came:
             member.is_new = False
             member.heard(now_ms)
             notes.reply(member.awaits_join, self._join_answer(member))
