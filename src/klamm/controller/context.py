@@ -1,0 +1,202 @@
+"""The controller's picture of the cluster.
+
+Everything is kept once, under its topic; the few indexes beside it (by broker, partitions without a
+leader, partitions on the move) are what lets an event cost what it touches and not what the cluster
+holds. Only the core changes a context, one event at a time, and leadership only after the store has
+said yes. All collections keep insertion order, so that the same events give the same decisions in
+every process.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from klamm.controller.effects import TopicNode
+from klamm.controller.states import PartitionState, ReplicaState
+from klamm.model.assignment import Assignment
+from klamm.model.brokers import Broker
+from klamm.model.leadership import Leadership
+from klamm.model.names import BrokerId, Replica, TopicPartition
+
+_UNLED = frozenset({PartitionState.NEW, PartitionState.OFFLINE})
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition and its replicas."""
+
+    id: TopicPartition
+    assignment: Assignment
+    state: PartitionState = PartitionState.NON_EXISTENT
+    leadership: Leadership | None = None
+    replica_states: dict[BrokerId, ReplicaState] = field(default_factory=dict)
+    original: tuple[BrokerId, ...] | None = None  # the order before a running move
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic; its partitions by index."""
+
+    name: str
+    id: uuid.UUID
+    version: int  # of the topic's node
+    partitions: dict[int, Partition] = field(default_factory=dict)
+    unclean: bool | None = None
+
+
+@dataclass(slots=True)
+class Deletion:
+    """One topic that is queued for deletion."""
+
+    started: bool = False
+    halted: str | None = None  # why it does not go on, in words
+    forgotten: set[BrokerId] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Context:
+    """All a controller knows during its term."""
+
+    controller: BrokerId
+    epoch: int
+    brokers: dict[BrokerId, Broker] = field(default_factory=dict)
+    shutting_down: set[BrokerId] = field(default_factory=set)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    names: dict[uuid.UUID, str] = field(default_factory=dict)
+    deletions: dict[str, Deletion] = field(default_factory=dict)
+    # Indexes; dicts used as ordered sets.
+    hosted: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
+    unled: dict[TopicPartition, None] = field(default_factory=dict)
+    moving: dict[TopicPartition, None] = field(default_factory=dict)
+    offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
+    # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
+    leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
+    move_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
+    unclean_default: bool = False
+    # One tuple for equal replica lists: most partitions of a cluster share a few dozen of them.
+    _lists: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = field(default_factory=dict)
+
+    def live(self) -> list[BrokerId]:
+        """The registered brokers, those that are shutting down included, in order."""
+        return sorted(self.brokers)
+
+    def is_live(self, broker: BrokerId) -> bool:
+        """Whether a broker is registered and means to stay."""
+        return broker in self.brokers and broker not in self.shutting_down
+
+    def is_reachable(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        """Whether a replica's broker is registered, leaving or not, and its directory is good."""
+        return broker in self.brokers and partition not in self.offline_dirs.get(broker, ())
+
+    def is_online(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        """Whether a replica can serve."""
+        return self.is_live(broker) and partition not in self.offline_dirs.get(broker, ())
+
+    def partition(self, id: TopicPartition) -> Partition | None:
+        topic = self.topics.get(id.topic)
+        return topic.partitions.get(id.partition) if topic else None
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+    def partitions_of(self, topics: Iterable[str]) -> list[Partition]:
+        return [p for name in topics for p in self.topics[name].partitions.values()]
+
+    def hosted_by(self, brokers: Iterable[BrokerId]) -> list[Replica]:
+        """Every replica assigned to these brokers."""
+        return [Replica(p, broker) for broker in brokers for p in self.hosted.get(broker, ())]
+
+    def is_queued(self, topic: str) -> bool:
+        """Whether a topic is queued for deletion."""
+        return topic in self.deletions
+
+    def is_moving(self, topic: str) -> bool:
+        """Whether a partition of the topic is being moved."""
+        return bool(self.moving) and any(
+            p.id in self.moving for p in self.topics[topic].partitions.values()
+        )
+
+    def may_be_unclean(self, topic: str) -> bool:
+        own = self.topics[topic].unclean
+        return self.unclean_default if own is None else own
+
+    def replica_state(self, replica: Replica) -> ReplicaState:
+        partition = self.partition(replica.partition)
+        if partition is None:
+            return ReplicaState.NON_EXISTENT
+        return partition.replica_states.get(replica.broker, ReplicaState.NON_EXISTENT)
+
+    def add_topic(self, name: str, node: TopicNode) -> list[Partition]:
+        """Take up a topic; the partitions are NonExistent until they are moved."""
+        topic = Topic(name, node.topic_id, node.version, unclean=node.unclean)
+        self.topics[name] = topic
+        self.names[node.topic_id] = name
+        return self.add_partitions(topic, node)
+
+    def add_partitions(self, topic: Topic, node: TopicNode) -> list[Partition]:
+        """Take up those partitions of the node that are not known yet."""
+        added = []
+        for index in sorted(node.partitions.keys() - topic.partitions.keys()):
+            id = TopicPartition(topic.name, index)
+            partition = Partition(id, Assignment(()), original=node.original.get(index))
+            topic.partitions[index] = partition
+            self.assign(partition, node.partitions[index])
+            added.append(partition)
+        return added
+
+    def assign(self, partition: Partition, assignment: Assignment) -> None:
+        """Give a partition its replicas, and keep the index by broker."""
+        replicas = self.shared(assignment.replicas)
+        if replicas is not assignment.replicas:
+            assignment = Assignment(replicas, assignment.adding, assignment.removing)
+        for broker in partition.assignment.replicas:
+            if broker not in replicas:
+                self.hosted[broker].pop(partition.id, None)
+        partition.assignment = assignment
+        for broker in replicas:
+            self.hosted.setdefault(broker, {})[partition.id] = None
+            self._drop_leftover(broker, partition.id)
+        if assignment.is_moving:
+            self.moving[partition.id] = None
+        else:
+            self.moving.pop(partition.id, None)
+
+    def lead(self, partition: Partition, leadership: Leadership) -> None:
+        """Cache what the store has accepted."""
+        partition.leadership = leadership
+
+    def set_state(self, partition: Partition, state: PartitionState) -> None:
+        partition.state = state
+        if state in _UNLED:
+            self.unled[partition.id] = None
+        else:
+            self.unled.pop(partition.id, None)
+
+    def remove_topic(self, name: str) -> None:
+        """Forget a topic in every collection, so that one re-created starts clean."""
+        topic = self.topics.pop(name)
+        if self.names.get(topic.id) == name:
+            del self.names[topic.id]
+        self.deletions.pop(name, None)
+        for partition in topic.partitions.values():
+            for broker in partition.assignment.replicas:
+                self.hosted[broker].pop(partition.id, None)
+            self.unled.pop(partition.id, None)
+            self.moving.pop(partition.id, None)
+            self.move_requests.pop(partition.id, None)
+            for dirs in self.offline_dirs.values():
+                dirs.pop(partition.id, None)
+
+    def shared(self, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+        """The one copy of an often repeated list."""
+        return self._lists.setdefault(brokers, brokers)
+
+    def _drop_leftover(self, broker: BrokerId, id: TopicPartition) -> None:
+        # The broker is to hold this partition again: what was left there may be of use.
+        if broker in self.leftovers:
+            self.leftovers[broker].pop(id, None)
+            if not self.leftovers[broker]:
+                del self.leftovers[broker]

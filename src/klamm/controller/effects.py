@@ -1,0 +1,257 @@
+"""What the controller decides: writes to the store, requests to brokers, moves for the ledger.
+
+Effects are values of the domain. They know neither paths nor bytes: the shell turns a write into
+fenced operations on nodes and a request into a message. A write ends as `Stored` or as `Stale`, and
+a stale one brings the value that was found instead, so that the core can plan again from it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from klamm.model.assignment import Assignment
+from klamm.model.brokers import Broker
+from klamm.model.leadership import Leadership
+from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNode:
+    """A topic as the store has it."""
+
+    topic_id: uuid.UUID
+    partitions: Mapping[int, Assignment]
+    version: int = 0
+    # The order before a running move, where there is one: what a cancel goes back to.
+    original: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
+    unclean: bool | None = None  # the topic's own unclean.leader.election.enable, if it has one
+    id_missing: bool = False  # the node has no id; the one given here was drawn for it
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """The last block of producer ids that was handed out."""
+
+    broker: BrokerId
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A copy that was given up while its broker was away, to be removed when the broker is back."""
+
+    broker: BrokerId
+    topic: str
+    topic_id: uuid.UUID
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateState:
+    """Add a partition's state, with the nodes above it."""
+
+    partition: TopicPartition
+    leadership: Leadership
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateState:
+    """Replace a partition's state; the version replaced is one below that of the new value."""
+
+    partition: TopicPartition
+    leadership: Leadership
+
+    @property
+    def replaces(self) -> int:
+        return self.leadership.partition_epoch - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTopic:
+    """Replace a topic's assignments; `node.version` is the version replaced."""
+
+    topic: str
+    node: TopicNode
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopic:
+    """Remove a topic: its partitions, itself, its settings and last its delete marker."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMarkers:
+    """Take back requests to delete these topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNotifications:
+    """Remove the notices of failed log directories (and of ISR changes) that were read."""
+
+    log_dirs: tuple[str, ...] = ()
+    isr_changes: tuple[str, ...] = ()
+
+
+Moves = Mapping[TopicPartition, tuple[BrokerId, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteMoveRequests:
+    """Leave only these in the legacy request to move partitions; nothing left removes it."""
+
+    remaining: Moves
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveElectionRequest:
+    """Remove the legacy request for preferred elections."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimProducerIds:
+    """Hand out a block of producer ids."""
+
+    block: ProducerIdBlock
+    replaces: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddTombstone:
+    """Remember a copy to be removed when its broker is back."""
+
+    tombstone: Tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTombstone:
+    """The copy is gone."""
+
+    tombstone: Tombstone
+
+
+Write = (
+    CreateState
+    | UpdateState
+    | RewriteTopic
+    | RemoveTopic
+    | RemoveMarkers
+    | RemoveNotifications
+    | RewriteMoveRequests
+    | RemoveElectionRequest
+    | ClaimProducerIds
+    | AddTombstone
+    | RemoveTombstone
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The write is durable."""
+
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Nothing was written: this was found instead (None: the node is not there)."""
+
+    found: Leadership | TopicNode | ProducerIdBlock | None = None
+    version: int = -1
+
+
+Outcome = Stored | Stale
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOrder:
+    """What one replica has to become."""
+
+    partition: TopicPartition
+    leadership: Leadership
+    assignment: Assignment
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsr:
+    """Become leader or follower."""
+
+    to: BrokerId
+    broker_epoch: int
+    orders: tuple[ReplicaOrder, ...]
+    topic_ids: Mapping[str, uuid.UUID]
+    leaders: tuple[Broker, ...]  # the live brokers that lead any of these partitions
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """What every broker tells clients about one partition."""
+
+    partition: TopicPartition
+    leadership: Leadership
+    replicas: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...]
+    is_deleted: bool = False  # forget the partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadata:
+    """Know these brokers, and these partitions."""
+
+    to: BrokerId
+    broker_epoch: int
+    partitions: tuple[PartitionMetadata, ...]
+    topic_ids: Mapping[str, uuid.UUID]
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """One replica that has to stop, and may have to go."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    delete: bool
+    topic_id: uuid.UUID = ZERO_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplica:
+    """Stop serving; where told so, remove the log."""
+
+    to: BrokerId
+    broker_epoch: int
+    orders: tuple[StopOrder, ...]
+
+
+Request = LeaderAndIsr | UpdateMetadata | StopReplica
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One transition: what moved, from which state to which, and why."""
+
+    subject: str
+    topic: str
+    before: str
+    after: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One step of the work on an event. A decision without writes ends it."""
+
+    cause: str
+    writes: tuple[Write, ...] = ()
+    requests: tuple[Request, ...] = ()  # in the order of sending; everything in them is stored
+    moves: tuple[Move, ...] = ()
+    warnings: tuple[str, ...] = ()
+    answer: object = None

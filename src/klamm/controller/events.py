@@ -1,0 +1,309 @@
+"""What can happen to a controller.
+
+An event carries the facts it is about, as they were read when its turn came. An `Ask` is an event
+somebody waits for: the type in its brackets is the answer's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Generic, TypeVar
+
+from klamm.controller.effects import Moves, ProducerIdBlock, Tombstone, TopicNode
+from klamm.model.assignment import Assignment
+from klamm.model.brokers import Broker
+from klamm.model.errors import ErrorCode
+from klamm.model.leadership import Leadership, Recovery
+from klamm.model.names import BrokerId, TopicPartition
+
+A = TypeVar("A")
+
+
+class Ask(Generic[A]):
+    """An event that is answered."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermBegan:
+    """This broker was elected; everything the store knows, read once."""
+
+    brokers: Mapping[BrokerId, Broker]
+    topics: Mapping[str, TopicNode] = field(default_factory=dict)
+    states: Mapping[TopicPartition, Leadership] = field(default_factory=dict)
+    markers: tuple[str, ...] = ()
+    move_requests: Moves = field(default_factory=dict)
+    election_requests: tuple[TopicPartition, ...] = ()
+    log_dir_notices: tuple[str, ...] = ()
+    isr_notices: tuple[str, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """Who is registered now."""
+
+    brokers: Mapping[BrokerId, Broker]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """Topics that appeared in the store or vanished from it, and all delete markers."""
+
+    appeared: Mapping[str, TopicNode] = field(default_factory=dict)
+    vanished: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicModified:
+    """A known topic's node was rewritten."""
+
+    topic: str
+    node: TopicNode
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersChanged:
+    """The topics somebody asked to delete."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrAnswered:
+    """A broker's answer, a code a partition."""
+
+    broker: BrokerId
+    broker_epoch: int
+    code: ErrorCode
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaAnswered:
+    """A broker's answer to a request to stop replicas, with what had been asked."""
+
+    broker: BrokerId
+    broker_epoch: int
+    code: ErrorCode
+    errors: Mapping[TopicPartition, ErrorCode]
+    deleted: tuple[TopicPartition, ...]  # the partitions of the request that were to be deleted
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirFailed:
+    """Brokers that lost a log directory; the names of their notices."""
+
+    brokers: tuple[BrokerId, ...]
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MovesRequested:
+    """The legacy request to move partitions, as the store has it."""
+
+    moves: Moves
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionsRequested:
+    """The legacy request for preferred elections."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanSwitched:
+    """unclean.leader.election.enable changed for a topic, or (None) for the cluster."""
+
+    topic: str | None
+    allowed: bool | None  # None: the topic no longer has its own value
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceDue:
+    """The timer of the automatic leader rebalance."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    """The timer that tries again what an answer or a broker held up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownAnswer:
+    code: ErrorCode
+    remaining: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownAsked(Ask[ShutdownAnswer]):
+    """A broker wants to leave and asks to be relieved first."""
+
+    broker: BrokerId
+    broker_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChange:
+    """The ISR a leader wants for one of its partitions."""
+
+    topic: str | uuid.UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[BrokerId, ...]
+    recovery: Recovery = Recovery.RECOVERED
+    # The registration each member was seen with; -1 and absent mean unknown.
+    isr_epochs: Mapping[BrokerId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAnswer:
+    code: ErrorCode
+    results: tuple[tuple[IsrChange, ErrorCode, Leadership | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChangesAsked(Ask[IsrAnswer]):
+    """AlterPartition (KIP-497)."""
+
+    broker: BrokerId
+    broker_epoch: int
+    changes: tuple[IsrChange, ...]
+    # What a replica that is not live is refused with: it depends on the request's version.
+    ineligible: ErrorCode = ErrorCode.INELIGIBLE_REPLICA
+
+
+class ElectionType(IntEnum):
+    """The wire's names for the elections a client may ask for."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFault:
+    """Why one partition was refused; NONE and no text where it was not."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionsAnswer:
+    results: Mapping[TopicPartition, PartitionFault]
+    leaders: Mapping[TopicPartition, BrokerId]  # what the metadata will show
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionsAsked(Ask[ElectionsAnswer]):
+    """ElectLeaders; None asks for every partition."""
+
+    kind: ElectionType
+    partitions: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class MovesAnswer:
+    results: Mapping[TopicPartition, PartitionFault]
+
+
+@dataclass(frozen=True, slots=True)
+class MovesAsked(Ask[MovesAnswer]):
+    """AlterPartitionReassignments; None for the replicas cancels."""
+
+    targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MovesListed(Ask[Mapping[TopicPartition, Assignment]]):
+    """ListPartitionReassignments; None asks for all."""
+
+    partitions: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAnswer:
+    code: ErrorCode
+    first: int = 0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAsked(Ask[ProducerIdsAnswer]):
+    """AllocateProducerIds, with the block the store has and its version."""
+
+    broker: BrokerId
+    broker_epoch: int
+    last: ProducerIdBlock | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaForgotten(Ask[PartitionFault]):
+    """An operator gives up the copies of a topic being deleted on a broker that is away."""
+
+    topic: str
+    broker: BrokerId
+
+
+class Obstacle(StrEnum):
+    """What a topic may be waiting for."""
+
+    BROKER_DOWN = "broker is not there"
+    DIR_FAILED = "log directory failed"
+    MOVING = "partition is being moved"
+    DELETE_FAILED = "the broker could not delete its copy"
+    DELETE_PENDING = "the broker has not answered yet"
+    NO_REPLICA = "no assigned replica is live"
+    NO_IN_SYNC = "no in-sync replica is live"
+    CATCHING_UP = "new replica is catching up"
+    LAGGING = "replica is not in sync"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One reason why a topic is not where it should be."""
+
+    what: str  # creation, deletion, move, election, replication
+    partition: int
+    broker: BrokerId | None
+    why: Obstacle
+    until: str  # what would end the wait
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationAsked(Ask[tuple[Waiting, ...] | None]):
+    """What a topic is waiting for; None where there is no such topic."""
+
+    topic: str
+
+
+Event = (
+    TermBegan
+    | BrokersChanged
+    | TopicsChanged
+    | TopicModified
+    | MarkersChanged
+    | LeaderAndIsrAnswered
+    | StopReplicaAnswered
+    | LogDirFailed
+    | MovesRequested
+    | ElectionsRequested
+    | UncleanSwitched
+    | RebalanceDue
+    | RetryDue
+    | ShutdownAsked
+    | IsrChangesAsked
+    | ElectionsAsked
+    | MovesAsked
+    | MovesListed
+    | ProducerIdsAsked
+    | ReplicaForgotten
+    | ExplanationAsked
+)

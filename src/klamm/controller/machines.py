@@ -1,0 +1,211 @@
+"""Runs the two tables: plan a move, have it stored, then change memory and tell the brokers.
+
+One partition's refusal never spoils its neighbours. A write that was stale is planned again from
+the value found, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from klamm.controller import partition_states, replica_states
+from klamm.controller.batch import Batch
+from klamm.controller.context import Context, Partition
+from klamm.controller.effects import Stale, Stored, UpdateState
+from klamm.controller.election import Candidates, Strategy
+from klamm.controller.partition_states import PartitionView
+from klamm.controller.replica_states import ReplicaView
+from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
+from klamm.model.errors import Refused
+from klamm.model.leadership import Leadership
+from klamm.model.names import Replica, TopicPartition
+
+Refusals = dict[TopicPartition, Refused]
+
+
+def move_partitions(
+    turn: Turn,
+    partitions: Iterable[Partition],
+    target: PartitionState,
+    strategy: Strategy = Strategy.OFFLINE,
+    *,
+    unclean_allowed: bool = False,
+) -> Flow[Refusals]:
+    """Move partitions to a state; returns those that could not be moved, and why."""
+    context = turn.context
+    refused: Refusals = {}
+    batch = turn.batch()
+    pending = list(partitions)
+    for _ in range(ATTEMPTS_MAX):
+        planned: list[tuple[Partition, partition_states.Step]] = []
+        for partition in pending:
+            view = _partition_view(context, partition, strategy, unclean_allowed)
+            step = partition_states.plan(view, target)
+            if isinstance(step, Refused):
+                refused[partition.id] = step
+            elif step.write is None:
+                _enter(turn, partition, target, step.why)
+            else:
+                planned.append((partition, step))
+        outcomes = yield from commit([step.write for _, step in planned if step.write])
+        pending = []
+        for (partition, step), outcome in zip(planned, outcomes, strict=True):
+            if isinstance(outcome, Stored):
+                assert step.write is not None, f"{partition.id} has nothing to write"
+                context.lead(partition, step.write.leadership)
+                _enter(turn, partition, target, step.why)
+                batch.order(step.tell, partition, is_new=step.is_new)
+            elif _adopt(context, partition, outcome):
+                pending.append(partition)
+            else:
+                refused[partition.id] = Refused("its state is not in the store")
+        if not pending:
+            break
+    refused.update((p.id, Refused("somebody else keeps writing its state")) for p in pending)
+    turn.send(batch)
+    return refused
+
+
+def move_replicas(turn: Turn, replicas: Iterable[Replica], target: ReplicaState) -> Flow[None]:
+    """Move replicas to a state. Several replicas of one partition share one write."""
+    context = turn.context
+    batch = turn.batch()
+    pending = _by_partition(context, replicas)
+    for _ in range(ATTEMPTS_MAX):
+        again: dict[TopicPartition, tuple[Partition, list[Replica]]] = {}
+        planned: list[tuple[Partition, list[tuple[Replica, replica_states.Step]]]] = []
+        writes: list[UpdateState] = []
+        for partition, group in pending.values():
+            steps, after = _plan_replicas(turn, partition, group, target)
+            if after is partition.leadership:
+                _settle_replicas(turn, batch, partition, steps, target)
+            else:
+                assert after is not None, f"{partition.id} lost its leadership"
+                # However many replicas leave at once, the node is written once.
+                writes.append(UpdateState(partition.id, after))
+                planned.append((partition, steps))
+        outcomes = yield from commit(writes)
+        for (partition, steps), write, outcome in zip(planned, writes, outcomes, strict=True):
+            if isinstance(outcome, Stored):
+                context.lead(partition, write.leadership)
+                _settle_replicas(turn, batch, partition, steps, target)
+            elif _adopt(context, partition, outcome):
+                again[partition.id] = (partition, [replica for replica, _ in steps])
+            elif context.is_queued(partition.id.topic):
+                # The state of a dying topic may be gone already; its replica still has to stop.
+                partition.leadership = None
+                again[partition.id] = (partition, [replica for replica, _ in steps])
+        pending = again
+        if not pending:
+            break
+    turn.send(batch)
+
+
+def _partition_view(
+    context: Context, partition: Partition, strategy: Strategy, unclean_allowed: bool
+) -> PartitionView:
+    id = partition.id
+    replicas = partition.assignment.replicas
+    live = frozenset(b for b in replicas if context.is_reachable(b, id))
+    return PartitionView(
+        id=id,
+        state=partition.state,
+        candidates=Candidates(
+            replicas=replicas,
+            isr=partition.leadership.isr if partition.leadership else (),
+            live=live,
+            leaving=frozenset(live & context.shutting_down),
+            target=partition.assignment.target,
+            unclean_allowed=unclean_allowed or context.may_be_unclean(id.topic),
+        ),
+        leadership=partition.leadership,
+        controller_epoch=context.epoch,
+        strategy=strategy,
+    )
+
+
+def _enter(turn: Turn, partition: Partition, target: PartitionState, why: str) -> None:
+    if partition.state is not target or why:
+        turn.note(str(partition.id), partition.id.topic, partition.state, target, why)
+    turn.context.set_state(partition, target)
+
+
+def _adopt(context: Context, partition: Partition, outcome: Stale | Stored) -> bool:
+    """Take over the leadership that was found in the store, if there is one."""
+    if not (isinstance(outcome, Stale) and isinstance(outcome.found, Leadership)):
+        return False
+    context.lead(partition, outcome.found)
+    if partition.state is PartitionState.NEW:
+        # The answer to an earlier create was lost, or another term got this far: from here on it
+        # is an election like any other.
+        context.set_state(partition, PartitionState.OFFLINE)
+    return True
+
+
+def _by_partition(
+    context: Context, replicas: Iterable[Replica]
+) -> dict[TopicPartition, tuple[Partition, list[Replica]]]:
+    groups: dict[TopicPartition, tuple[Partition, list[Replica]]] = {}
+    for replica in replicas:
+        group = groups.get(replica.partition)
+        if group is None:
+            partition = context.partition(replica.partition)
+            if partition is None:
+                continue
+            group = groups[replica.partition] = (partition, [])
+        group[1].append(replica)
+    return groups
+
+
+def _plan_replicas(
+    turn: Turn, partition: Partition, replicas: Sequence[Replica], target: ReplicaState
+) -> tuple[list[tuple[Replica, replica_states.Step]], Leadership | None]:
+    """The steps of one partition's replicas, each from the leadership the one before leaves."""
+    staged = partition.leadership
+    steps = []
+    for replica in replicas:
+        view = ReplicaView(
+            id=replica,
+            state=partition.replica_states.get(replica.broker, ReplicaState.NON_EXISTENT),
+            leadership=staged,
+            is_queued=turn.context.is_queued(partition.id.topic),
+            controller_epoch=turn.context.epoch,
+        )
+        step = replica_states.plan(view, target)
+        if isinstance(step, Refused):
+            turn.warn(f"{replica}: {step.why}")
+            continue
+        staged = step.leadership or staged
+        steps.append((replica, step))
+    if staged is not partition.leadership and staged and partition.leadership:
+        staged = replace(staged, partition_epoch=partition.leadership.partition_epoch + 1)
+    return steps, staged
+
+
+def _settle_replicas(
+    turn: Turn,
+    batch: Batch,
+    partition: Partition,
+    steps: Iterable[tuple[Replica, replica_states.Step]],
+    target: ReplicaState,
+) -> None:
+    states = partition.replica_states
+    for replica, step in steps:
+        before = states.get(replica.broker, ReplicaState.NON_EXISTENT)
+        if before is not target:
+            turn.note(str(replica), partition.id.topic, before, target)
+        if target is ReplicaState.NON_EXISTENT:
+            states.pop(replica.broker, None)
+        else:
+            states[replica.broker] = target
+        if step.order:
+            batch.order((replica.broker,), partition, is_new=step.is_new)
+        if step.stop:
+            batch.stop(replica.broker, partition, delete=step.delete)
+        if step.tell_others and partition.leadership is not None:
+            others = [b for b in partition.assignment.replicas if b != replica.broker]
+            if step.leadership is None:
+                others = []  # nothing new for them; but clients should learn who is offline
+            batch.order(others, partition, is_new=False)

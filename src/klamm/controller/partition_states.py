@@ -1,0 +1,105 @@
+"""The partition state machine: a table of the legal moves and the rule of each.
+
+A rule takes one frozen view of a partition and returns one `Step`; it changes nothing. The step
+says what to store and whom to tell once it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from klamm.controller.effects import CreateState, UpdateState
+from klamm.controller.election import STRATEGIES, Candidates, Strategy
+from klamm.controller.states import PartitionState as S
+from klamm.model.errors import Refused
+from klamm.model.leadership import Leadership, Recovery
+from klamm.model.names import BrokerId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """All that a rule may look at."""
+
+    id: TopicPartition
+    state: S
+    candidates: Candidates
+    leadership: Leadership | None
+    controller_epoch: int
+    strategy: Strategy = Strategy.OFFLINE
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one legal move needs. A step without a write is done at once."""
+
+    write: CreateState | UpdateState | None = None
+    tell: tuple[BrokerId, ...] = ()
+    is_new: bool = False
+    why: str = ""
+
+
+Rule = Callable[[PartitionView], Step | Refused]
+
+
+def mark_only(_: PartitionView) -> Step:
+    """Nothing but the state changes."""
+    return Step()
+
+
+def elect_first(p: PartitionView) -> Step | Refused:
+    """A new partition trusts every live replica, for none holds a record yet."""
+    online = tuple(b for b in p.candidates.replicas if p.candidates.is_online(b))
+    if not online:
+        return Refused("no assigned replica is live")
+    first = Leadership(
+        leader=online[0], leader_epoch=0, isr=online, controller_epoch=p.controller_epoch
+    )
+    return Step(CreateState(p.id, first), online, True, f"first leader {online[0]}")
+
+
+def elect_again(p: PartitionView) -> Step | Refused:
+    """Elect by the strategy asked for, from the last leadership stored."""
+    before = p.leadership
+    if before is None:
+        return Refused("its leadership is not in the store")
+    if before.controller_epoch > p.controller_epoch:
+        return Refused(f"its leadership was written by controller epoch {before.controller_epoch}")
+    winner = STRATEGIES[p.strategy](p.candidates)
+    if winner is None:
+        return Refused(f"no replica may lead after a {p.strategy} election")
+    after = replace(
+        before,
+        leader=winner.leader,
+        isr=winner.isr,
+        # The epoch rises even when the same broker wins again: it is how brokers refuse a
+        # request that was meant for the leadership before.
+        leader_epoch=before.leader_epoch + 1,
+        controller_epoch=p.controller_epoch,
+        partition_epoch=before.partition_epoch + 1,
+        recovery=before.recovery if winner.clean else Recovery.RECOVERING,
+    )
+    how = "" if winner.clean else ", uncleanly"
+    return Step(
+        UpdateState(p.id, after), winner.tell, why=f"{p.strategy} election: {winner.leader}{how}"
+    )
+
+
+# Every legal move, and nothing else: a pair that is not here is refused.
+MOVES: Final[Mapping[tuple[S, S], Rule]] = {
+    (S.NON_EXISTENT, S.NEW): mark_only,
+    (S.NEW, S.ONLINE): elect_first,
+    (S.ONLINE, S.ONLINE): elect_again,
+    (S.OFFLINE, S.ONLINE): elect_again,
+    (S.NEW, S.OFFLINE): mark_only,
+    (S.ONLINE, S.OFFLINE): mark_only,
+    (S.OFFLINE, S.OFFLINE): mark_only,
+    (S.OFFLINE, S.NON_EXISTENT): mark_only,
+}
+
+
+def plan(p: PartitionView, target: S) -> Step | Refused:
+    """What moving this partition to this state takes."""
+    rule = MOVES.get((p.state, target))
+    return rule(p) if rule else Refused(f"{p.state} -> {target} is not a legal move")
