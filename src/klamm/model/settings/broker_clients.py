@@ -1,0 +1,253 @@
+"""Broker settings about clients: groups, transactions, quotas, the network."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.model.settings.definition import (
+    INT_MAX,
+    AtLeast,
+    Definition,
+    Dynamic,
+    Kind,
+    setting,
+)
+
+_WIDE: Final = Dynamic.CLUSTER_WIDE
+_FROM_0: Final = AtLeast(0)
+_FROM_1: Final = AtLeast(1)
+
+GROUPS: Final[tuple[Definition, ...]] = (
+    setting(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        "3000",
+        "How long a new group waits for more members.",
+    ),
+    setting(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        "6000",
+        "The shortest session timeout of a member.",
+    ),
+    setting(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        "1800000",
+        "The longest session timeout of a member.",
+    ),
+    setting(
+        "group.max.size", Kind.INT, str(INT_MAX), "How many members a group may have.", _FROM_1
+    ),
+    setting(
+        "offset.metadata.max.bytes",
+        Kind.INT,
+        "4096",
+        "The longest text that may be stored with an offset.",
+    ),
+    setting(
+        "offsets.topic.num.partitions",
+        Kind.INT,
+        "50",
+        "The partitions of __consumer_offsets.",
+        _FROM_1,
+    ),
+    setting(
+        "offsets.topic.replication.factor",
+        Kind.SHORT,
+        "3",
+        "The replicas of __consumer_offsets.",
+        _FROM_1,
+    ),
+    setting(
+        "offsets.topic.segment.bytes",
+        Kind.INT,
+        "104857600",
+        "segment.bytes of __consumer_offsets.",
+        _FROM_1,
+    ),
+    setting(
+        "offsets.retention.minutes",
+        Kind.INT,
+        "10080",
+        "When the offsets of an empty group are forgotten.",
+        _FROM_1,
+    ),
+    setting(
+        "offsets.retention.check.interval.ms",
+        Kind.LONG,
+        "600000",
+        "How often forgotten offsets are looked for.",
+        _FROM_1,
+    ),
+    setting(
+        "offsets.commit.timeout.ms",
+        Kind.INT,
+        "5000",
+        "How long a commit waits for the replicas.",
+        _FROM_1,
+    ),
+)
+
+TRANSACTIONS: Final[tuple[Definition, ...]] = (
+    setting("transaction.max.timeout.ms", Kind.INT, "900000", "The longest transaction.", _FROM_1),
+    setting(
+        "transactional.id.expiration.ms",
+        Kind.INT,
+        "604800000",
+        "When an idle transactional id is forgotten.",
+        _FROM_1,
+    ),
+    setting(
+        "transaction.state.log.num.partitions",
+        Kind.INT,
+        "50",
+        "The partitions of __transaction_state.",
+        _FROM_1,
+    ),
+    setting(
+        "transaction.state.log.replication.factor",
+        Kind.SHORT,
+        "3",
+        "The replicas of __transaction_state.",
+        _FROM_1,
+    ),
+    setting(
+        "transaction.state.log.min.isr",
+        Kind.INT,
+        "2",
+        "min.insync.replicas of __transaction_state.",
+        _FROM_1,
+    ),
+    setting(
+        "transaction.state.log.segment.bytes",
+        Kind.INT,
+        "104857600",
+        "segment.bytes of __transaction_state.",
+        _FROM_1,
+    ),
+    setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Kind.INT,
+        "10000",
+        "How often overdue transactions are looked for.",
+        _FROM_1,
+    ),
+    setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind.INT,
+        "3600000",
+        "How often idle transactional ids are looked for.",
+        _FROM_1,
+    ),
+)
+
+QUOTAS: Final[tuple[Definition, ...]] = (
+    setting(
+        "controller.quota.window.num",
+        Kind.INT,
+        "11",
+        "With the window's size: how long a burst of topic changes may be saved up.",
+        _FROM_1,
+    ),
+    setting(
+        "controller.quota.window.size.seconds",
+        Kind.INT,
+        "1",
+        "One window of controller.quota.window.num.",
+        _FROM_1,
+    ),
+    setting(
+        "quota.window.num",
+        Kind.INT,
+        "11",
+        "Over how many windows client quotas are measured.",
+        _FROM_1,
+    ),
+    setting("quota.window.size.seconds", Kind.INT, "1", "One window of quota.window.num.", _FROM_1),
+    setting(
+        "replication.quota.window.num",
+        Kind.INT,
+        "11",
+        "Over how many windows replication throttles are measured.",
+        _FROM_1,
+    ),
+    setting(
+        "replication.quota.window.size.seconds",
+        Kind.INT,
+        "1",
+        "One window of replication.quota.window.num.",
+        _FROM_1,
+    ),
+)
+
+NETWORK: Final[tuple[Definition, ...]] = (
+    setting("listeners", Kind.STRING, "PLAINTEXT://:9092", "Where the broker listens."),
+    setting(
+        "advertised.listeners",
+        Kind.STRING,
+        None,
+        "Where clients are told to connect, when that differs.",
+    ),
+    setting("socket.request.max.bytes", Kind.INT, "104857600", "The largest request.", _FROM_1),
+    setting(
+        "socket.send.buffer.bytes",
+        Kind.INT,
+        "102400",
+        "SO_SNDBUF of client connections; -1 leaves it to the system.",
+    ),
+    setting(
+        "socket.receive.buffer.bytes",
+        Kind.INT,
+        "102400",
+        "SO_RCVBUF of client connections; -1 leaves it to the system.",
+    ),
+    setting(
+        "socket.listen.backlog.size",
+        Kind.INT,
+        "50",
+        "How many connections may wait to be accepted.",
+        _FROM_1,
+    ),
+    setting("connections.max.idle.ms", Kind.LONG, "600000", "When an idle connection is closed."),
+    setting(
+        "max.connections",
+        Kind.INT,
+        str(INT_MAX),
+        "How many connections a broker takes.",
+        _FROM_0,
+        _WIDE,
+    ),
+    setting(
+        "max.connections.per.ip",
+        Kind.INT,
+        str(INT_MAX),
+        "How many connections one address may have.",
+        _FROM_0,
+        _WIDE,
+    ),
+    setting(
+        "request.timeout.ms",
+        Kind.INT,
+        "30000",
+        "How long a broker waits for another broker's answer.",
+    ),
+    setting("fetch.max.bytes", Kind.INT, "57671680", "The most one Fetch answers.", AtLeast(1024)),
+    setting(
+        "max.incremental.fetch.session.cache.slots",
+        Kind.INT,
+        "1000",
+        "How many fetch sessions are kept.",
+        _FROM_0,
+    ),
+    setting(
+        "max.request.partition.size.limit",
+        Kind.INT,
+        "2000",
+        "How many partitions DescribeTopicPartitions answers at once.",
+        _FROM_1,
+    ),
+    setting(
+        "num.io.threads", Kind.INT, "8", "How many threads do the blocking work.", _FROM_1, _WIDE
+    ),
+)

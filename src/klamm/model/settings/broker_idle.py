@@ -1,0 +1,285 @@
+"""Kafka's broker settings that klamm takes but does not act on, each group with its reason.
+
+They are here so that a configuration written for Kafka starts a klamm, and so that a misspelt name
+still stands out. One line is `name kind default`; `-` is Kafka's null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from klamm.model.settings.definition import Definition, Kind
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    "bool": Kind.BOOLEAN,
+    "str": Kind.STRING,
+    "int": Kind.INT,
+    "short": Kind.SHORT,
+    "long": Kind.LONG,
+    "double": Kind.DOUBLE,
+    "list": Kind.LIST,
+    "class": Kind.CLASS,
+    "password": Kind.PASSWORD,
+}
+
+_IDLE: Final[Mapping[str, str]] = {
+    "klamm runs its brokers on one loop: there are no such threads, queues or purgatories": """
+        background.threads int 10
+        num.network.threads int 3
+        num.replica.alter.log.dirs.threads int -
+        queued.max.requests int 500
+        queued.max.request.bytes long -1
+        fetch.purgatory.purge.interval.requests int 1000
+        producer.purgatory.purge.interval.requests int 1000
+        delete.records.purgatory.purge.interval.requests int 1
+        offsets.load.buffer.size int 5242880
+        transaction.state.log.load.buffer.size int 5242880
+        group.coordinator.threads int 1
+        group.coordinator.append.linger.ms int 10
+        replica.socket.receive.buffer.bytes int 65536
+        socket.connection.setup.timeout.ms long 10000
+        socket.connection.setup.timeout.max.ms long 30000
+        unclean.leader.election.interval.ms long 300000
+    """,
+    "klamm numbers its brokers itself": """
+        broker.id.generation.enable bool true
+        reserved.broker.max.id int 1000
+    """,
+    "klamm uses one protocol version and one listener between its brokers": """
+        inter.broker.protocol.version str 3.9-IV0
+        inter.broker.listener.name str -
+        control.plane.listener.name str -
+        listener.security.protocol.map str PLAINTEXT:PLAINTEXT,SSL:SSL
+        early.start.listeners str -
+        security.inter.broker.protocol str PLAINTEXT
+        offsets.commit.required.acks short -1
+        offsets.topic.compression.codec int 0
+        unstable.api.versions.enable bool false
+        unstable.feature.versions.enable bool false
+    """,
+    "klamm uses one log directory a broker": """
+        log.dir.failure.timeout.ms long 30000
+        replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807
+        alter.log.dirs.replication.quota.window.num int 11
+        alter.log.dirs.replication.quota.window.size.seconds int 1
+    """,
+    "klamm has no limits of this kind on connections": """
+        max.connections.per.ip.overrides str
+        max.connection.creation.rate int 2147483647
+        connection.failed.authentication.delay.ms int 100
+        connections.max.reauth.ms long 0
+    """,
+    "klamm measures itself in its own way": """
+        auto.include.jmx.reporter bool true
+        metric.reporters list
+        metrics.num.samples int 2
+        metrics.recording.level str INFO
+        metrics.sample.window.ms long 30000
+        kafka.metrics.polling.interval.secs int 10
+        kafka.metrics.reporters list
+        telemetry.max.bytes int 1048576
+        client.quota.callback.class class -
+    """,
+    "klamm reaches ZooKeeper with its own client": """
+        zookeeper.connection.timeout.ms int -
+        zookeeper.max.in.flight.requests int 10
+        zookeeper.set.acl bool false
+        zookeeper.clientCnxnSocket str -
+        zookeeper.ssl.client.enable bool false
+        zookeeper.ssl.cipher.suites list -
+        zookeeper.ssl.crl.enable bool false
+        zookeeper.ssl.enabled.protocols list -
+        zookeeper.ssl.endpoint.identification.algorithm str HTTPS
+        zookeeper.ssl.keystore.location str -
+        zookeeper.ssl.keystore.password password -
+        zookeeper.ssl.keystore.type str -
+        zookeeper.ssl.ocsp.enable bool false
+        zookeeper.ssl.protocol str TLSv1.2
+        zookeeper.ssl.truststore.location str -
+        zookeeper.ssl.truststore.password password -
+        zookeeper.ssl.truststore.type str -
+    """,
+    "klamm's controller is the one of ZooKeeper mode": """
+        zookeeper.metadata.migration.enable bool false
+        zookeeper.metadata.migration.min.batch.size int 200
+        process.roles list
+        node.id int -1
+        initial.broker.registration.timeout.ms int 60000
+        broker.heartbeat.interval.ms int 2000
+        broker.session.timeout.ms int 9000
+        controller.listener.names str -
+        controller.quorum.voters list
+        controller.quorum.bootstrap.servers list
+        controller.quorum.election.timeout.ms int 1000
+        controller.quorum.fetch.timeout.ms int 2000
+        controller.quorum.election.backoff.max.ms int 1000
+        controller.quorum.append.linger.ms int 25
+        controller.quorum.request.timeout.ms int 2000
+        controller.quorum.retry.backoff.ms int 20
+        controller.performance.sample.period.ms long 60000
+        controller.performance.always.log.threshold.ms long 2000
+        metadata.log.dir str -
+        metadata.log.max.record.bytes.between.snapshots long 20971520
+        metadata.log.max.snapshot.interval.ms long 3600000
+        metadata.log.segment.bytes int 1073741824
+        metadata.log.segment.min.bytes int 8388608
+        metadata.log.segment.ms long 604800000
+        metadata.max.retention.bytes long 104857600
+        metadata.max.retention.ms long 604800000
+        metadata.max.idle.interval.ms int 500
+        server.max.startup.time.ms long 9223372036854775807
+        sasl.mechanism.controller.protocol str GSSAPI
+        eligible.leader.replicas.enable bool false
+    """,
+    "klamm has classic groups only": """
+        group.coordinator.new.enable bool false
+        group.coordinator.rebalance.protocols list classic
+        group.consumer.session.timeout.ms int 45000
+        group.consumer.min.session.timeout.ms int 45000
+        group.consumer.max.session.timeout.ms int 60000
+        group.consumer.heartbeat.interval.ms int 5000
+        group.consumer.min.heartbeat.interval.ms int 5000
+        group.consumer.max.heartbeat.interval.ms int 15000
+        group.consumer.max.size int 2147483647
+        group.consumer.assignors list
+        group.consumer.migration.policy str disabled
+        group.share.enable bool false
+        group.share.delivery.count.limit int 5
+        group.share.max.groups short 10
+        group.share.max.size short 200
+        group.share.partition.max.record.locks int 200
+        group.share.record.lock.duration.ms int 30000
+        group.share.min.record.lock.duration.ms int 15000
+        group.share.max.record.lock.duration.ms int 60000
+        group.share.session.timeout.ms int 45000
+        group.share.min.session.timeout.ms int 45000
+        group.share.max.session.timeout.ms int 60000
+        group.share.heartbeat.interval.ms int 5000
+        group.share.min.heartbeat.interval.ms int 5000
+        group.share.max.heartbeat.interval.ms int 15000
+    """,
+    "klamm trusts its own coordinator to know a transaction's partitions": """
+        transaction.partition.verification.enable bool true
+    """,
+    "klamm keeps all records on its own disks: there is no remote storage": """
+        remote.log.storage.system.enable bool false
+        remote.log.storage.manager.class.name str -
+        remote.log.storage.manager.class.path str -
+        remote.log.storage.manager.impl.prefix str rsm.config.
+        remote.log.metadata.manager.class.name str org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
+        remote.log.metadata.manager.class.path str -
+        remote.log.metadata.manager.impl.prefix str rlmm.config.
+        remote.log.metadata.manager.listener.name str -
+        remote.log.metadata.custom.metadata.max.bytes int 128
+        remote.log.index.file.cache.total.size.bytes long 1073741824
+        remote.log.manager.thread.pool.size int 10
+        remote.log.manager.copier.thread.pool.size int -1
+        remote.log.manager.expiration.thread.pool.size int -1
+        remote.log.manager.task.interval.ms long 30000
+        remote.log.manager.task.retry.backoff.ms long 500
+        remote.log.manager.task.retry.backoff.max.ms long 30000
+        remote.log.manager.task.retry.jitter double 0.2
+        remote.log.manager.copy.max.bytes.per.second long 9223372036854775807
+        remote.log.manager.copy.quota.window.num int 11
+        remote.log.manager.copy.quota.window.size.seconds int 1
+        remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807
+        remote.log.manager.fetch.quota.window.num int 11
+        remote.log.manager.fetch.quota.window.size.seconds int 1
+        remote.log.reader.threads int 10
+        remote.log.reader.max.pending.tasks int 100
+        remote.fetch.max.wait.ms int 500
+    """,  # noqa: E501
+    "klamm's listeners are PLAINTEXT, and everybody may do everything": """
+        authorizer.class.name str
+        super.users str
+        allow.everyone.if.no.acl.found bool false
+        principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
+        security.providers str -
+        delegation.token.master.key password -
+        delegation.token.secret.key password -
+        delegation.token.max.lifetime.ms long 604800000
+        delegation.token.expiry.time.ms long 86400000
+        delegation.token.expiry.check.interval.ms long 3600000
+        password.encoder.secret password -
+        password.encoder.old.secret password -
+        password.encoder.cipher.algorithm str AES/CBC/PKCS5Padding
+        password.encoder.keyfactory.algorithm str -
+        password.encoder.key.length int 128
+        password.encoder.iterations int 4096
+        sasl.mechanism.inter.broker.protocol str GSSAPI
+        sasl.enabled.mechanisms list GSSAPI
+        sasl.jaas.config password -
+        sasl.server.callback.handler.class class -
+        sasl.server.max.receive.size int 524288
+        sasl.client.callback.handler.class class -
+        sasl.login.class class -
+        sasl.login.callback.handler.class class -
+        sasl.login.connect.timeout.ms int -
+        sasl.login.read.timeout.ms int -
+        sasl.login.retry.backoff.ms long 100
+        sasl.login.retry.backoff.max.ms long 10000
+        sasl.login.refresh.window.factor double 0.8
+        sasl.login.refresh.window.jitter double 0.05
+        sasl.login.refresh.min.period.seconds short 60
+        sasl.login.refresh.buffer.seconds short 300
+        sasl.kerberos.service.name str -
+        sasl.kerberos.kinit.cmd str /usr/bin/kinit
+        sasl.kerberos.ticket.renew.window.factor double 0.8
+        sasl.kerberos.ticket.renew.jitter double 0.05
+        sasl.kerberos.min.time.before.relogin long 60000
+        sasl.kerberos.principal.to.local.rules list DEFAULT
+        sasl.oauthbearer.scope.claim.name str scope
+        sasl.oauthbearer.sub.claim.name str sub
+        sasl.oauthbearer.token.endpoint.url str -
+        sasl.oauthbearer.jwks.endpoint.url str -
+        sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
+        sasl.oauthbearer.clock.skew.seconds int 30
+        sasl.oauthbearer.expected.audience list -
+        sasl.oauthbearer.expected.issuer str -
+        sasl.oauthbearer.header.urlencode bool false
+        ssl.protocol str TLSv1.3
+        ssl.provider str -
+        ssl.enabled.protocols list TLSv1.2,TLSv1.3
+        ssl.keystore.type str JKS
+        ssl.keystore.location str -
+        ssl.keystore.password password -
+        ssl.keystore.key password -
+        ssl.keystore.certificate.chain password -
+        ssl.key.password password -
+        ssl.truststore.type str JKS
+        ssl.truststore.location str -
+        ssl.truststore.password password -
+        ssl.truststore.certificates password -
+        ssl.keymanager.algorithm str SunX509
+        ssl.trustmanager.algorithm str PKIX
+        ssl.endpoint.identification.algorithm str https
+        ssl.secure.random.implementation str -
+        ssl.client.auth str none
+        ssl.cipher.suites list
+        ssl.principal.mapping.rules str DEFAULT
+        ssl.engine.factory.class class -
+        ssl.allow.dn.changes bool false
+        ssl.allow.san.changes bool false
+    """,  # noqa: E501
+}
+
+
+def _read(reason: str, lines: str) -> Iterator[Definition]:
+    for line in lines.strip().splitlines():
+        name, kind, *default = line.split()
+        text = default[0] if default else ""
+        yield Definition(
+            name=name,
+            kind=_KINDS[kind],
+            default=None if text == "-" else text,
+            doc="Accepted for Kafka's sake.",
+            no_effect=reason,
+        )
+
+
+IDLE: Final[tuple[Definition, ...]] = tuple(
+    definition for reason, lines in _IDLE.items() for definition in _read(reason, lines)
+)

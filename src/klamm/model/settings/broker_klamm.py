@@ -1,0 +1,183 @@
+"""klamm's own settings. Each switches on a behaviour that Kafka does not have, or paces one.
+
+With every one of them at its default a client cannot tell klamm from Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.model.settings.definition import (
+    AtLeast,
+    Definition,
+    Dynamic,
+    Kind,
+    OneOf,
+    setting,
+)
+
+_WIDE: Final = Dynamic.CLUSTER_WIDE
+_FROM_0: Final = AtLeast(0)
+
+KLAMM: Final[tuple[Definition, ...]] = (
+    setting(
+        "klamm.store.fsync",
+        Kind.BOOLEAN,
+        "true",
+        "Whether the embedded store waits for the disk before a change counts. Off, a power cut "
+        "can lose the last changes; the death of the process cannot.",
+    ),
+    setting(
+        "klamm.placement.seed",
+        Kind.LONG,
+        "-1",
+        "A number from 0 makes the placement of new topics the same in every run; -1 leaves it to "
+        "chance.",
+        AtLeast(-1),
+    ),
+    setting(
+        "klamm.placement.mixed.racks",
+        Kind.STRING,
+        "fail",
+        "What happens to a new topic when only some brokers have a rack: fail with Kafka's "
+        "UNKNOWN_SERVER_ERROR, refuse with INVALID_REQUEST, or ignore the racks.",
+        OneOf(("fail", "refuse", "ignore")),
+        _WIDE,
+    ),
+    setting(
+        "klamm.placement.strict.assignment",
+        Kind.BOOLEAN,
+        "false",
+        "Whether a new topic with its own assignment may name only registered brokers and must "
+        "number its partitions from 0 without a gap. Kafka looks only at the sum of the numbers.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.expansion.placement",
+        Kind.STRING,
+        "kafka",
+        "Where leaders of added partitions go: kafka starts behind the first replica of partition "
+        "0 every time; even starts at the broker that leads the fewest partitions of the topic.",
+        OneOf(("kafka", "even")),
+        _WIDE,
+    ),
+    setting(
+        "klamm.expansion.of.compacted.topics",
+        Kind.BOOLEAN,
+        "true",
+        "Whether a compacted topic can get more partitions. That changes which partition a key "
+        "belongs to, so old and new values of a key no longer meet.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.auto.create.prefixes",
+        Kind.LIST,
+        "",
+        "Only topics whose name begins with one of these are created by being asked for; empty "
+        "allows every name.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.auto.create.quarantine.ms",
+        Kind.LONG,
+        "0",
+        "For how long after its deletion a topic is not created again by being asked for.",
+        _FROM_0,
+        _WIDE,
+    ),
+    setting(
+        "klamm.delete.topic.policy",
+        Kind.CLASS,
+        None,
+        "A Python callable package.module:name that may refuse the deletion of a topic.",
+    ),
+    setting(
+        "klamm.delete.topic.wait.for.completion",
+        Kind.BOOLEAN,
+        "false",
+        "Whether DeleteTopics answers only when every replica and every node of the topic is gone, "
+        "instead of when clients no longer see it.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.delete.topic.cancel.enable",
+        Kind.BOOLEAN,
+        "false",
+        "Whether a deletion can be called off until the first replica was told to delete its log.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.delete.topic.retry.ms",
+        Kind.LONG,
+        "30000",
+        "How often a halted deletion is tried again; 0 for Kafka's way, which waits for a broker "
+        "to restart.",
+        _FROM_0,
+        _WIDE,
+    ),
+    setting(
+        "klamm.delete.topic.keep.offsets",
+        Kind.BOOLEAN,
+        "false",
+        "Whether the committed offsets of a topic stay until its deletion is complete.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.reconcile.interval.ms",
+        Kind.LONG,
+        "60000",
+        "How often the controller compares the store with what it knows; 0 for never.",
+        _FROM_0,
+        _WIDE,
+    ),
+    setting(
+        "klamm.vanished.topic.delete.logs",
+        Kind.BOOLEAN,
+        "false",
+        "Whether brokers delete their logs of a topic whose nodes were removed from the store by "
+        "hand.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.leader.rebalance.batch",
+        Kind.INT,
+        "500",
+        "How many leaders at most go back to their preferred broker in one round.",
+        AtLeast(1),
+        _WIDE,
+    ),
+    setting(
+        "klamm.fence.unreachable.ms",
+        Kind.LONG,
+        "0",
+        "A broker that the store counts as alive but that has not taken the controller's requests "
+        "for this long is treated as dead; 0 for never.",
+        _FROM_0,
+        _WIDE,
+    ),
+    setting(
+        "klamm.reassignment.strict",
+        Kind.BOOLEAN,
+        "false",
+        "Whether moves asked for through the node /admin/reassign_partitions may name only live "
+        "brokers.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.election.remember.disk",
+        Kind.BOOLEAN,
+        "false",
+        "Whether the last in-sync replica may lead only from the log directory it had: an empty "
+        "disk then waits for an unclean election.",
+        None,
+        _WIDE,
+    ),
+)

@@ -1,0 +1,282 @@
+"""What one setting is: its name, how its text is read, which values it takes, who may change it.
+
+Settings travel as text: on the command line, in requests and in the store. A `Definition` turns the
+text into a value, or says in a sentence why it cannot. Validators describe themselves, so that the
+same object checks a value, words the refusal and fills the documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Final, Protocol
+
+from klamm.model.errors import Refused
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+
+class Kind(IntEnum):
+    """How a setting's text is read; the numbers are those of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Source(IntEnum):
+    """Where a value comes from; the numbers are those of DescribeConfigs."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Dynamic(StrEnum):
+    """Whether a broker setting can be changed while the broker runs."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Rule(Protocol):
+    """Which values are allowed. `str()` of a rule is its line in the documentation."""
+
+    def fault(self, value: Value) -> str | None:
+        """Why the value is not allowed, or None when it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """A number with a lower bound."""
+
+    low: float
+
+    def fault(self, value: Value) -> str | None:
+        return None if _number(value) >= self.low else f"must be at least {self.low}"
+
+    def __str__(self) -> str:
+        return f">= {self.low}"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A number with both bounds, and perhaps one value outside of them that means something."""
+
+    low: float
+    high: float
+    also: int | None = None
+
+    def fault(self, value: Value) -> str | None:
+        number = _number(value)
+        if self.low <= number <= self.high or (self.also is not None and number == self.also):
+            return None
+        return f"must be {self}"
+
+    def __str__(self) -> str:
+        bounds = f"between {self.low} and {self.high}"
+        return bounds if self.also is None else f"{bounds}, or {self.also}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One word, or in a list only words, of a fixed set."""
+
+    words: tuple[str, ...]
+
+    def fault(self, value: Value) -> str | None:
+        items: Iterable[str] = value if isinstance(value, tuple) else (str(value),)
+        strange = [item for item in items if item not in self.words]
+        return f"must be one of {self}, not {strange[0]!r}" if strange else None
+
+    def __str__(self) -> str:
+        return ", ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Nonempty:
+    """Some text."""
+
+    def fault(self, value: Value) -> str | None:
+        return None if value else "must not be empty"
+
+    def __str__(self) -> str:
+        return "not empty"
+
+
+_PARTITION_ON_BROKER: Final = re.compile(r"\d+:\d+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """`*`, or `partition:broker` items."""
+
+    def fault(self, value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        if value == ("*",) or all(_PARTITION_ON_BROKER.match(item) for item in value):
+            return None
+        return f"must be {self}"
+
+    def __str__(self) -> str:
+        return "'*' or partition:broker,partition:broker,..."
+
+
+def _number(value: Value) -> float:
+    assert isinstance(value, int | float), f"{value!r} is checked as a number"
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker setting that gives a topic setting its default, times `scale`."""
+
+    name: str
+    scale: int = 1
+
+    def scaled(self, value: Value) -> Value:
+        if self.scale == 1 or value is None:
+            return value
+        assert isinstance(value, int), f"{self.name} is not a number"
+        # A negative duration means "for ever" in every unit.
+        return value * self.scale if value >= 0 else -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One setting. `default` is the text Kafka would show; None is its null."""
+
+    name: str
+    kind: Kind
+    default: str | None
+    doc: str
+    valid: Rule | None = None
+    synonyms: tuple[Synonym, ...] = ()
+    dynamic: Dynamic = Dynamic.READ_ONLY
+    no_effect: str = ""  # why klamm accepts the setting without acting on it
+    default_value: Value = field(init=False)
+
+    def __post_init__(self) -> None:
+        value = None if self.default is None else self.parse(self.default)
+        assert not isinstance(value, Refused), f"default of {self.name}: {value}"
+        object.__setattr__(self, "default_value", value)
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.kind is Kind.PASSWORD
+
+    def parse(self, text: str) -> Value | Refused:
+        """The value of a text, or why it has none."""
+        value = _READERS[self.kind](text.strip())
+        if isinstance(value, Refused):
+            return Refused(f"{self.name}={self._shown(text)}: {value.why}")
+        fault = self.valid.fault(value) if self.valid is not None else None
+        if fault is not None:
+            return Refused(f"{self.name}={self._shown(text)}: {fault}")
+        return value
+
+    def _shown(self, text: str) -> str:
+        return "[hidden]" if self.is_sensitive else text
+
+
+def _read_boolean(text: str) -> Value | Refused:
+    match text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+        case _:
+            return Refused("must be true or false")
+
+
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadInteger:
+    bits: int
+
+    def __call__(self, text: str) -> Value | Refused:
+        if not _DECIMAL.match(text):
+            return Refused("must be a whole number")
+        value = int(text)
+        if not -(1 << (self.bits - 1)) <= value < 1 << (self.bits - 1):
+            return Refused(f"does not fit {self.bits} bits")
+        return value
+
+
+def _read_double(text: str) -> Value | Refused:
+    try:
+        return float(text)
+    except ValueError:
+        return Refused("must be a number")
+
+
+def _read_list(text: str) -> Value | Refused:
+    return tuple(item.strip() for item in text.split(",")) if text else ()
+
+
+def _read_text(text: str) -> Value | Refused:
+    return text
+
+
+_READERS: Final[Mapping[Kind, Callable[[str], Value | Refused]]] = {
+    Kind.BOOLEAN: _read_boolean,
+    Kind.STRING: _read_text,
+    Kind.INT: _ReadInteger(32),
+    Kind.SHORT: _ReadInteger(16),
+    Kind.LONG: _ReadInteger(64),
+    Kind.DOUBLE: _read_double,
+    Kind.LIST: _read_list,
+    Kind.CLASS: _read_text,
+    Kind.PASSWORD: _read_text,
+}
+
+
+def value_text(value: Value) -> str | None:
+    """A value as DescribeConfigs shows it."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+def by_name(definitions: Iterable[Definition]) -> Mapping[str, Definition]:
+    """A table of settings; a name may be defined once."""
+    table: dict[str, Definition] = {}
+    for definition in definitions:
+        assert definition.name not in table, f"{definition.name} is defined twice"
+        table[definition.name] = definition
+    return table
+
+
+def setting(
+    name: str,
+    kind: Kind,
+    default: str | None,
+    doc: str,
+    valid: Rule | None = None,
+    dynamic: Dynamic = Dynamic.READ_ONLY,
+) -> Definition:
+    """A line of a table of broker settings."""
+    return Definition(name=name, kind=kind, default=default, doc=doc, valid=valid, dynamic=dynamic)
