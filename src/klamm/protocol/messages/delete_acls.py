@@ -1,0 +1,49 @@
+"""DeleteAcls (key 31), versions 1-3. Generated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.protocol.schema import array, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class DeleteAclsFilter:
+    resource_type_filter: int = int8()
+    resource_name_filter: str | None = string(default=None, nullable="1+")
+    pattern_type_filter: int = int8(default=3)
+    principal_filter: str | None = string(default=None, nullable="1+")
+    host_filter: str | None = string(default=None, nullable="1+")
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@dataclass(slots=True)
+class Request:
+    filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
+
+
+@dataclass(slots=True)
+class DeleteAclsMatchingAcl:
+    error_code: int = int16()
+    error_message: str | None = string(default=None, nullable="1+")
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8(default=3)
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@dataclass(slots=True)
+class DeleteAclsFilterResult:
+    error_code: int = int16()
+    error_message: str | None = string(default=None, nullable="1+")
+    matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
+
+
+@dataclass(slots=True)
+class Response:
+    throttle_time_ms: int = int32()
+    filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

@@ -1,0 +1,59 @@
+"""Integers of variable length: seven bits a byte, lowest first, the top bit says "more follows".
+
+Lengths and counts of flexible messages are unsigned; everything inside a record is zig-zag, so
+that small negative numbers stay short too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.model.errors import ProtocolError
+
+# Nearly every number on the wire fits one byte.
+ONE_BYTE: Final = tuple(bytes((n,)) for n in range(128))
+
+
+def uvarint(value: int) -> bytes:
+    """The bytes of an unsigned number."""
+    if value < 128:
+        return ONE_BYTE[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varint(value: int) -> bytes:
+    """The bytes of a signed number, zig-zag."""
+    return uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def read_uvarint(buf: bytes | memoryview, at: int) -> tuple[int, int]:
+    """An unsigned number of at most five bytes, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = buf[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 28:
+            raise ProtocolError("a number of variable length has more than five bytes")
+
+
+def read_varint(buf: bytes | memoryview, at: int) -> tuple[int, int]:
+    """A signed number of at most ten bytes, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = buf[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise ProtocolError("a number of variable length has more than ten bytes")
