@@ -154,6 +154,13 @@ class Session(Protocol):
         """End the session; its ephemeral nodes go at once."""
         ...
 
+    async def kill(self) -> None:
+        """Vanish as a crashed process does: nothing more is sent, nobody is told anything.
+
+        The ephemeral nodes go when the store notices.
+        """
+        ...
+
 
 class Store(Protocol):
     """Where sessions come from."""

@@ -1,0 +1,80 @@
+"""Who wants to hear of which path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from klamm.store.port import Hint, Unwatch
+from klamm.store.tree import Touched
+
+
+@dataclass(slots=True, eq=False)
+class _Watch:
+    session: int
+    hint: Hint
+    live: bool = True
+
+    def __call__(self) -> None:
+        # It may have been taken off since the loop was asked to call it.
+        if self.live:
+            self.hint()
+
+
+class _Register:
+    """The watches of one kind, by path."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, list[_Watch]] = {}
+
+    def add(self, path: str, watch: _Watch) -> Unwatch:
+        self._by_path.setdefault(path, []).append(watch)
+
+        def unwatch() -> None:
+            if watch.live:
+                watch.live = False
+                self._remove(path, watch)
+
+        return unwatch
+
+    def at(self, paths: Iterable[str]) -> Iterable[_Watch]:
+        if not self._by_path:
+            return
+        for path in paths:
+            yield from self._by_path.get(path, ())
+
+    def remove_session(self, session: int) -> None:
+        for path, watches in tuple(self._by_path.items()):
+            for watch in tuple(watches):
+                if watch.session == session:
+                    watch.live = False
+                    self._remove(path, watch)
+
+    def _remove(self, path: str, watch: _Watch) -> None:
+        watches = self._by_path[path]
+        watches.remove(watch)
+        if not watches:
+            del self._by_path[path]
+
+
+class Watches:
+    """The watches of all sessions of a store."""
+
+    def __init__(self) -> None:
+        self._nodes = _Register()
+        self._children = _Register()
+
+    def add_node(self, session: int, path: str, hint: Hint) -> Unwatch:
+        return self._nodes.add(path, _Watch(session, hint))
+
+    def add_children(self, session: int, path: str, hint: Hint) -> Unwatch:
+        return self._children.add(path, _Watch(session, hint))
+
+    def remove_session(self, session: int) -> None:
+        self._nodes.remove_session(session)
+        self._children.remove_session(session)
+
+    def hints(self, touched: Touched) -> Iterable[Callable[[], None]]:
+        """The watches to call, each once however many of its nodes' changes came together."""
+        yield from dict.fromkeys(self._nodes.at(touched.nodes))
+        yield from dict.fromkeys(self._children.at(touched.parents))
