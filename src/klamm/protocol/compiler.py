@@ -33,6 +33,25 @@ _FIXED: Final = {
 }
 
 
+class _ByCount(dict[int, Callable[..., Any]]):
+    """Packers for lists of numbers, one for each length in use."""
+
+    def __init__(self, form: str, method: str) -> None:
+        self._form = form
+        self._method = method
+
+    def __missing__(self, count: int) -> Callable[..., Any]:
+        made: Callable[..., Any] = getattr(struct.Struct(f">{count}{self._form}"), self._method)
+        # Nobody's replica list is this long; a peer must not fill memory with odd lengths.
+        if count < 64:
+            self[count] = made
+        return made
+
+
+_PACKERS: Final = {form: _ByCount(form, "pack") for form in "bhiqd?"}
+_UNPACKERS: Final = {form: _ByCount(form, "unpack_from") for form in "bhiqd?"}
+
+
 def compile_writer(cls: type, version: int, flexible: bool) -> Callable[[Any], bytes]:
     """A function from a message to its bytes in this version."""
     writer = _Writer(version, flexible)
@@ -89,8 +108,6 @@ class _Source:
         self._depth = 1
         self._count = 0
         self._names: dict[str, Any] = {
-            "pack": struct.pack,
-            "unpack_from": struct.unpack_from,
             "uvarint": uvarint,
             "read_uvarint": read_uvarint,
             "one": ONE_BYTE,
@@ -248,8 +265,8 @@ class _Writer(_Source):
         self.flush()
         if wire.element in _FIXED and wire.element != "uuid":
             with self.block(f"if {items}:"):
-                form = _FIXED[wire.element]
-                self.add(f"{self._out} += pack(f'>{{len({items})}}{form}', *{items})")
+                pack = self.constant(_PACKERS[_FIXED[wire.element]])
+                self.add(f"{self._out} += {pack}[len({items})](*{items})")
             return
         item = self.new("m")
         looped = f"({items} or ())" if nullable else items
@@ -289,7 +306,10 @@ class _Reader(_Source):
             return
         form = "".join(f for f, _ in self._pending)
         targets = ", ".join(t for _, t in self._pending)
-        self.add(f"{targets}, = {self.packer(form, 'unpack_from')}(buf, at)")
+        if form == "B":
+            self.add(f"{targets} = buf[at]")
+        else:
+            self.add(f"{targets}, = {self.packer(form, 'unpack_from')}(buf, at)")
         self.add(f"at += {struct.calcsize('>' + form)}")
         ids = [target for f, target in self._pending if f == "16s"]
         self._pending.clear()
@@ -398,7 +418,8 @@ class _Reader(_Source):
     def elements(self, wire: Wire, count: str, items: str) -> None:
         if wire.element in _FIXED and wire.element != "uuid":
             form = _FIXED[wire.element]
-            self.add(f"{items} = list(unpack_from(f'>{{{count}}}{form}', buf, at))")
+            unpack = self.constant(_UNPACKERS[form])
+            self.add(f"{items} = list({unpack}[{count}](buf, at))")
             self.add(f"at += {struct.calcsize('>' + form)} * {count}")
             return
         self.add(f"{items} = []")
