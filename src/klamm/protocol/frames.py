@@ -1,0 +1,107 @@
+"""Frames: a size, a header, a body.
+
+Everything on a connection is a frame: four bytes of size, then that many bytes. A request opens
+with the API, its version and a correlation id, which the answer repeats. In flexible versions the
+header ends with tagged fields; the client id before them keeps its old form in all versions.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from klamm.model.errors import ProtocolError
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.compiler import skip_tags
+
+# socket.request.max.bytes: what claims to be longer is not a request.
+FRAME_SIZE_MAX: Final = 104_857_600
+
+_HEADER: Final = struct.Struct(">hhi")
+_CLIENT_ID: Final = struct.Struct(">h")
+_REQUEST: Final = struct.Struct(">ihhih")
+_SIZE: Final = struct.Struct(">i")
+_SIZE_AND_ID: Final = struct.Struct(">ii")
+
+
+class RequestHeader(NamedTuple):
+    """What stands before a request's body."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int  # where in the frame (without its size) the body begins
+
+
+def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
+    """The header of a request.
+
+    Of an API or a version that is not served only the first three fields are known, and nothing
+    may be said about what follows them: such a header has no client id and an empty body.
+    """
+    try:
+        key, version, correlation_id = _HEADER.unpack_from(frame)
+        api = APIS.get(key)
+        if (api is None or version not in api.served) and not is_private(key):
+            return RequestHeader(key, version, correlation_id, None, len(frame))
+        if key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+            return RequestHeader(key, version, correlation_id, None, 8)
+        (size,) = _CLIENT_ID.unpack_from(frame, 8)
+        at = 10 + max(size, 0)
+        client_id = None if size < 0 else str(frame[10:at], "utf-8")
+        if api is not None and version >= api.flexible_from:
+            at = at + 1 if frame[at] == 0 else skip_tags(frame, at)
+    except (struct.error, IndexError, UnicodeDecodeError) as fault:
+        raise ProtocolError(f"not a request header: {fault}") from fault
+    if at > len(frame):
+        raise ProtocolError("the request header ends early")
+    return RequestHeader(key, version, correlation_id, client_id, at)
+
+
+def encode_request_frame(
+    key: int, version: int, correlation_id: int, client_id: str | None, body: bytes
+) -> bytes:
+    """A whole request, with its size in front."""
+    api = APIS.get(key)
+    layout = 1 if api is None else api.request_header_version(version)
+    if layout == 0:
+        return _SIZE.pack(8 + len(body)) + _HEADER.pack(key, version, correlation_id) + body
+    name = b"" if client_id is None else client_id.encode()
+    tags = b"\0" if layout == 2 else b""
+    size = 10 + len(name) + len(tags) + len(body)
+    length = -1 if client_id is None else len(name)
+    return b"".join((_REQUEST.pack(size, key, version, correlation_id, length), name, tags, body))
+
+
+def encode_response_frame(header: RequestHeader, body: bytes) -> bytes:
+    """A whole response to the request with this header, with its size in front."""
+    return response_head(header, len(body)) + body
+
+
+def response_head(header: RequestHeader, body_size: int) -> bytes:
+    """What stands before a response's body on the wire: for bodies that are sent in pieces."""
+    if _response_layout(header.api_key, header.api_version) == 0:
+        return _SIZE_AND_ID.pack(4 + body_size, header.correlation_id)
+    return _SIZE_AND_ID.pack(5 + body_size, header.correlation_id) + b"\0"
+
+
+def parse_response_header(key: int, version: int, frame: bytes | memoryview) -> tuple[int, int]:
+    """The correlation id of a response, and where its body begins."""
+    try:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        flexible = _response_layout(key, version) == 1
+        at = skip_tags(frame, 4) if flexible else 4
+    except (struct.error, IndexError) as fault:
+        raise ProtocolError(f"not a response header: {fault}") from fault
+    return correlation_id, at
+
+
+def is_private(key: int) -> bool:
+    """Whether an API is klamm's own; see `klamm.protocol.private`."""
+    return 1000 <= key < 1100
+
+
+def _response_layout(key: int, version: int) -> int:
+    api = APIS.get(key)
+    return 0 if api is None else api.response_header_version(version)
