@@ -1,0 +1,111 @@
+"""The option language of Kafka's own tools, for the drop-in commands.
+
+They differ from klamm's in three ways that scripts depend on: options are long and may stand in any
+order, a mistake is exit code 1 with the list of options on stderr, and a failure while doing the
+work is one line on stdout. No positional arguments, no abbreviations.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+
+class Option(NamedTuple):
+    """One `--name`; `value` names its argument, '' for a flag."""
+
+    name: str
+    value: str
+    help: str
+
+
+class Options:
+    """The options of one tool, and what was given of them."""
+
+    def __init__(self, tool: str, known: Sequence[Option]) -> None:
+        self._tool = tool
+        self._known: Mapping[str, Option] = {option.name: option for option in known}
+        self._given: dict[str, list[str]] = {}
+
+    def parse(self, args: Sequence[str]) -> None:
+        """Take the arguments apart: `--name value`, `--name=value` or a flag."""
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            name, equals, value = word.removeprefix("--").partition("=")
+            option = self._known.get(name) if word.startswith("--") else None
+            if option is None:
+                self.fail(f"{name} is not a recognized option")
+            if not option.value:
+                self._given.setdefault(name, [])
+            elif equals:
+                self._given.setdefault(name, []).append(value)
+            elif rest and not rest[0].startswith("--"):
+                self._given.setdefault(name, []).append(rest.pop(0))
+            else:
+                self.fail(f"Option {name} requires an argument")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._given
+
+    def given(self, names: Iterable[str]) -> list[str]:
+        """Which of these were given, in the order asked."""
+        return [name for name in names if name in self._given]
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a repeatable option."""
+        return self._given.get(name, [])
+
+    def one(self, name: str) -> str | None:
+        """The value of an option that is given at most once."""
+        values = self.all(name)
+        if len(values) > 1:
+            self.fail(f"Found multiple arguments for option {name}, but you asked for only one")
+        return values[0] if values else None
+
+    def integer(self, name: str) -> int | None:
+        text = self.one(name)
+        if text is None:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            self.fail(f"Cannot parse argument '{text}' of option {name}")
+
+    def require(self, *names: str) -> None:
+        """Each of these must have been given."""
+        for name in names:
+            if name not in self._given:
+                self.usage(f'Missing required argument "[{name}]"')
+
+    def exclude(self, used: str, others: Collection[str]) -> None:
+        """None of `others` may stand beside `used`."""
+        if used not in self._given:
+            return
+        for other in self.given(others):
+            self.usage(f'Option "[{used}]" can\'t be used with option "[{other}]"')
+
+    def usage(self, message: str) -> NoReturn:
+        """A mistake in how the options go together: say it, list them, exit 1."""
+        print(message, file=sys.stderr)
+        print(self.help(), file=sys.stderr)
+        raise SystemExit(1)
+
+    def fail(self, message: str) -> NoReturn:
+        """A mistake in one option: Kafka shows a stack trace here, we show the message of it."""
+        print(message, file=sys.stderr)
+        raise SystemExit(1)
+
+    def help(self) -> str:
+        """The list of options, as Kafka's tools print it."""
+        left = [
+            f"--{o.name} <{o.value}>" if o.value else f"--{o.name}" for o in self._known.values()
+        ]
+        width = max(map(len, left))
+        lines = [f"{'Option':{width}}  Description", f"{'------':{width}}  -----------"]
+        lines += [
+            f"{text:{width}}  {option.help}"
+            for text, option in zip(left, self._known.values(), strict=True)
+        ]
+        return "\n".join([f"klamm {self._tool}", *lines])
