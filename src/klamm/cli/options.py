@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from klamm.model.errors import UsageError
 
 
 class Output(StrEnum):
@@ -39,3 +42,14 @@ BootstrapOption = Annotated[
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text, or one JSON value")]
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+def parse_pairs(texts: Iterable[str], *, option: str) -> dict[str, str]:
+    """`name=value` texts as a mapping; the value may itself contain '='."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option} takes name=value, not {text!r}")
+        pairs[name.strip()] = value
+    return pairs
