@@ -52,7 +52,6 @@ class Deletion:
 
     started: bool = False
     halted: str | None = None  # why it does not go on, in words
-    forgotten: set[BrokerId] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -73,6 +72,7 @@ class Context:
     offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
     leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
+    leftovers_stored: set[BrokerId] = field(default_factory=set)  # of which the store knows too
     move_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean_default: bool = False
     # One tuple for equal replica lists: most partitions of a cluster share a few dozen of them.

@@ -39,14 +39,8 @@ class ProducerIdBlock:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """A copy that was given up while its broker was away, to be removed when the broker is back."""
-
-    broker: BrokerId
-    topic: str
-    topic_id: uuid.UUID
-    partitions: tuple[int, ...]
+# Copies on one broker that nobody needs any more, each with the id of the topic it belonged to.
+Leftovers = Mapping[TopicPartition, uuid.UUID]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +117,11 @@ class ClaimProducerIds:
 
 
 @dataclass(frozen=True, slots=True)
-class AddTombstone:
-    """Remember a copy to be removed when its broker is back."""
+class RewriteLeftovers:
+    """Remember which copies a broker that is away has to drop when it is back."""
 
-    tombstone: Tombstone
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveTombstone:
-    """The copy is gone."""
-
-    tombstone: Tombstone
+    broker: BrokerId
+    leftovers: Leftovers
 
 
 Write = (
@@ -146,8 +134,7 @@ Write = (
     | RewriteMoveRequests
     | RemoveElectionRequest
     | ClaimProducerIds
-    | AddTombstone
-    | RemoveTombstone
+    | RewriteLeftovers
 )
 
 

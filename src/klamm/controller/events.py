@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, TypeVar
 
-from klamm.controller.effects import Moves, ProducerIdBlock, Tombstone, TopicNode
+from klamm.controller.effects import Leftovers, Moves, ProducerIdBlock, TopicNode
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.errors import ErrorCode
@@ -40,7 +40,7 @@ class TermBegan:
     election_requests: tuple[TopicPartition, ...] = ()
     log_dir_notices: tuple[str, ...] = ()
     isr_notices: tuple[str, ...] = ()
-    tombstones: tuple[Tombstone, ...] = ()
+    leftovers: Mapping[BrokerId, Leftovers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """Topics that appeared in the store or vanished from it, and all delete markers."""
+    """Topics that appeared in the store or vanished from it."""
 
     appeared: Mapping[str, TopicNode] = field(default_factory=dict)
     vanished: tuple[str, ...] = ()

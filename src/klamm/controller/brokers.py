@@ -1,0 +1,163 @@
+"""Brokers come, go, come back, and lose disks.
+
+What was led by a broker that went is led by another before anything else is done about it. A broker
+that registered again between two looks (its epoch rose) went and came: it forgot what it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from klamm.controller import deletion, leftovers, reassignment
+from klamm.controller.effects import RemoveNotifications
+from klamm.controller.events import BrokersChanged, LeaderAndIsrAnswered, LogDirFailed
+from klamm.controller.machines import move_partitions, move_replicas
+from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.turn import Flow, Turn, commit
+from klamm.model.errors import ErrorCode
+from klamm.model.names import BrokerId, Replica
+
+# What a replica may answer to an order it has already followed, or overtook.
+_HARMLESS = frozenset({ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH})
+
+
+def brokers_changed(turn: Turn, event: BrokersChanged) -> Flow[None]:
+    """Compare who is registered with who was."""
+    context = turn.context
+    new = sorted(event.brokers.keys() - context.brokers.keys())
+    dead = sorted(context.brokers.keys() - event.brokers.keys())
+    both = event.brokers.keys() & context.brokers.keys()
+    bounced = sorted(b for b in both if event.brokers[b].epoch > context.brokers[b].epoch)
+    changed = sorted(b for b in both if b not in bounced and event.brokers[b] != context.brokers[b])
+    gone = [*bounced, *dead]
+    for broker in gone:
+        del context.brokers[broker]
+        turn.note(f"broker {broker}", "", "live", "gone")
+    if gone:
+        yield from _brokers_failed(turn, gone)
+    come = sorted([*new, *bounced])
+    for broker in [*come, *changed]:
+        context.brokers[broker] = event.brokers[broker]
+    for broker in come:
+        turn.note(f"broker {broker}", "", "gone", "live", f"epoch {event.brokers[broker].epoch}")
+    if come:
+        yield from _brokers_started(turn, come)
+    elif changed:
+        turn.publish_brokers()
+
+
+def _brokers_started(turn: Turn, come: Sequence[BrokerId]) -> Flow[None]:
+    context = turn.context
+    for broker in come:
+        context.offline_dirs.pop(broker, None)
+    turn.publish_brokers([b for b in context.live() if b not in come])
+    batch = turn.batch()
+    batch.publish(
+        (p for p in context.partitions() if p.leadership and not context.is_queued(p.id.topic)),
+        to=come,
+    )
+    turn.send(batch)
+    leftovers.stop(turn, come)
+    hosted = context.hosted_by(come)
+    # A topic on its way out is not brought up again: its logs would only be created to be removed.
+    serving = [r for r in hosted if not context.is_queued(r.partition.topic)]
+    yield from move_replicas(turn, serving, ReplicaState.ONLINE)
+    yield from elect_for_unled(turn)
+    yield from reassignment.resume(turn, [r.partition for r in hosted])
+    doomed = {r.partition.topic: None for r in hosted if context.is_queued(r.partition.topic)}
+    yield from deletion.release(turn, doomed, "a broker with a replica is back")
+
+
+def _brokers_failed(turn: Turn, gone: Sequence[BrokerId]) -> Flow[None]:
+    context = turn.context
+    for broker in gone:
+        context.offline_dirs.pop(broker, None)
+        context.shutting_down.discard(broker)
+    yield from replicas_went_offline(turn, context.hosted_by(gone))
+
+
+def replicas_went_offline(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
+    """Replicas can no longer serve: elect first, then take them out."""
+    context = turn.context
+    doomed = [r for r in replicas if context.is_queued(r.partition.topic)]
+    serving = [r for r in replicas if not context.is_queued(r.partition.topic)]
+    led = {}
+    for replica in serving:
+        partition = context.partition(replica.partition)
+        assert partition is not None, f"{replica} is not known"
+        if partition.leadership and partition.leadership.leader == replica.broker:
+            led[partition.id] = partition
+    yield from move_partitions(turn, led.values(), PartitionState.OFFLINE)
+    yield from elect_for_unled(turn)
+    yield from move_replicas(turn, serving, ReplicaState.OFFLINE)
+    if doomed:
+        yield from deletion.fail(turn, doomed, "a replica is offline")
+    if not serving:
+        turn.publish_brokers()
+
+
+def elect_for_unled(turn: Turn, topics: Iterable[str] | None = None) -> Flow[int]:
+    """Elect wherever there is no leader; returns how many partitions have one now."""
+    context = turn.context
+    wanted = None if topics is None else set(topics)
+    candidates = []
+    for id in context.unled:
+        if context.is_queued(id.topic) or (wanted is not None and id.topic not in wanted):
+            continue
+        partition = context.partition(id)
+        assert partition is not None, f"{id} is not known"
+        candidates.append(partition)
+    refused = yield from move_partitions(turn, candidates, PartitionState.ONLINE)
+    return len(candidates) - len(refused)
+
+
+def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[None]:
+    """A broker says which replicas it could bring up."""
+    context = turn.context
+    broker = context.brokers.get(event.broker)
+    if broker is None or broker.epoch != event.broker_epoch:
+        return
+    if event.code is not ErrorCode.NONE:
+        if event.code is not ErrorCode.STALE_CONTROLLER_EPOCH:
+            turn.warn(f"broker {event.broker} refused its replicas: {event.code.name}")
+        return
+    offline = context.offline_dirs.setdefault(event.broker, {})
+    failed: list[Replica] = []
+    recovered: list[Replica] = []
+    for id, code in event.errors.items():
+        replica = Replica(id, event.broker)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR:
+            if id not in offline and context.partition(id) is not None:
+                failed.append(replica)
+        elif code is ErrorCode.NONE and id in offline:
+            recovered.append(replica)
+        elif code not in _HARMLESS:
+            turn.warn(f"{replica} was refused: {code.name}")
+    offline.update((r.partition, None) for r in failed)
+    for replica in recovered:
+        del offline[replica.partition]
+    if not offline:
+        del context.offline_dirs[event.broker]
+    if failed:
+        turn.warn(f"broker {event.broker} has {len(failed)} replicas on a failed log directory")
+        yield from replicas_went_offline(turn, failed)
+    if recovered:
+        yield from _replicas_recovered(turn, recovered)
+
+
+def _replicas_recovered(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
+    context = turn.context
+    serving = [r for r in replicas if not context.is_queued(r.partition.topic)]
+    yield from move_replicas(turn, serving, ReplicaState.ONLINE)
+    yield from elect_for_unled(turn, {r.partition.topic for r in serving})
+    doomed = {r.partition.topic: None for r in replicas if context.is_queued(r.partition.topic)}
+    yield from deletion.release(turn, doomed, "a replica's directory is good again")
+
+
+def log_dir_failed(turn: Turn, event: LogDirFailed) -> Flow[None]:
+    """Ask the brokers for every replica; their answers tell which ones are lost."""
+    context = turn.context
+    present = [b for b in event.brokers if b in context.brokers]
+    serving = [r for r in context.hosted_by(present) if not context.is_queued(r.partition.topic)]
+    yield from move_replicas(turn, serving, ReplicaState.ONLINE)
+    yield from commit([RemoveNotifications(log_dirs=event.notices)])

@@ -1,0 +1,135 @@
+"""The controller: a function from events to decisions.
+
+`decide` begins the work on an event, `settle` goes on with it when its writes have ended. The same
+events and outcomes always give the same decisions. What it leaves out: reading, writing, sending,
+timing and logging, which are the shell's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from klamm.controller import (
+    brokers,
+    deletion,
+    elections,
+    explanation,
+    failover,
+    isr,
+    leftovers,
+    producer_ids,
+    reassignment,
+    shutdown,
+    topics,
+)
+from klamm.controller import events as on
+from klamm.controller.context import Context
+from klamm.controller.effects import Decision, Outcome, Write
+from klamm.controller.turn import Flow, Settings, Turn
+from klamm.model.names import BrokerId
+
+
+class Core:
+    """One controller's term. A new term is a new core."""
+
+    def __init__(self, controller: BrokerId, epoch: int, settings: Settings | None = None) -> None:
+        self.context = Context(controller, epoch)
+        self.settings = settings or Settings()
+        self._turn: Turn | None = None
+        self._flow: Flow[object] | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self.context.epoch
+
+    def decide(self, event: on.Event) -> Decision:
+        """Begin the work on an event."""
+        assert self._flow is None, "the event before has not ended"
+        self._turn = Turn(self.context, self.settings, type(event).__name__)
+        self._flow = _work(self._turn, event)
+        return self._advance(lambda flow: next(flow))
+
+    def settle(self, decision: Decision, outcomes: Sequence[Outcome]) -> Decision:
+        """Go on with an event whose writes have ended so."""
+        assert len(outcomes) == len(decision.writes), "every write has one outcome"
+        return self._advance(lambda flow: flow.send(outcomes))
+
+    def _advance(self, step: Callable[[Flow[object]], tuple[Write, ...]]) -> Decision:
+        assert self._flow is not None, "no event is being worked on"
+        assert self._turn is not None, "no event is being worked on"
+        answer: object = None
+        try:
+            writes = step(self._flow)
+        except StopIteration as end:
+            writes, answer, self._flow = (), end.value, None
+        turn = self._turn
+        decision = Decision(
+            cause=turn.cause,
+            writes=writes,
+            requests=tuple(turn.requests),
+            moves=tuple(turn.moves),
+            warnings=tuple(turn.warnings),
+            answer=answer,
+        )
+        turn.requests, turn.moves, turn.warnings = [], [], []
+        return decision
+
+
+def _work(turn: Turn, event: on.Event) -> Flow[object]:
+    match event:
+        case on.TermBegan():
+            return failover.term_began(turn, event)
+        case on.BrokersChanged():
+            return brokers.brokers_changed(turn, event)
+        case on.TopicsChanged():
+            return topics.topics_changed(turn, event)
+        case on.TopicModified():
+            return topics.topic_modified(turn, event)
+        case on.MarkersChanged():
+            return deletion.markers_changed(turn, event)
+        case on.LeaderAndIsrAnswered():
+            return brokers.leader_and_isr_answered(turn, event)
+        case on.StopReplicaAnswered():
+            return deletion.stop_replica_answered(turn, event)
+        case on.LogDirFailed():
+            return brokers.log_dir_failed(turn, event)
+        case on.MovesRequested():
+            return reassignment.moves_requested(turn, event)
+        case on.ElectionsRequested():
+            return elections.elections_requested(turn, event)
+        case on.UncleanSwitched():
+            return elections.unclean_switched(turn, event)
+        case on.RebalanceDue():
+            return elections.rebalance(turn)
+        case on.RetryDue():
+            return _retry(turn)
+        case on.ShutdownAsked():
+            return shutdown.shutdown_asked(turn, event)
+        case on.IsrChangesAsked():
+            return isr.isr_changes_asked(turn, event)
+        case on.ElectionsAsked():
+            return elections.elections_asked(turn, event)
+        case on.MovesAsked():
+            return reassignment.moves_asked(turn, event)
+        case on.MovesListed():
+            return _only(reassignment.moves_listed(turn.context, event))
+        case on.ProducerIdsAsked():
+            return producer_ids.producer_ids_asked(turn, event)
+        case on.ReplicaForgotten():
+            return deletion.replica_forgotten(turn, event)
+        case on.ExplanationAsked():
+            return _only(explanation.explain(turn.context, event.topic))
+        case _:
+            assert_never(event)
+
+
+def _retry(turn: Turn) -> Flow[None]:
+    yield from deletion.retry(turn)
+    yield from brokers.elect_for_unled(turn)
+    leftovers.stop(turn, turn.context.live())
+
+
+def _only(answer: object) -> Flow[object]:
+    return answer
+    yield  # a question changes nothing, so it never waits for the store

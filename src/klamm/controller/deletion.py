@@ -1,0 +1,266 @@
+"""Topic deletion.
+
+A topic is gone only when every replica has confirmed. One replica that cannot confirm, because its
+broker is down, its disk is bad or it is being moved, halts the whole topic; the topic goes on when
+that broker is back or that move has ended, and a timer asks again in case a broker refused for a
+reason that nobody announces the end of. An operator may also give up the copies on a broker that
+stays away: they are written down and removed when it returns.
+
+Each deletion has two rounds of StopReplica. The first stops every copy everywhere, the second
+removes the logs, so that no copy is fetched from while another is being removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from klamm.controller import leftovers, move_requests
+from klamm.controller.context import Context, Deletion, Partition
+from klamm.controller.effects import RemoveMarkers, RemoveTopic, Stored
+from klamm.controller.events import (
+    MarkersChanged,
+    PartitionFault,
+    ReplicaForgotten,
+    StopReplicaAnswered,
+)
+from klamm.controller.machines import move_partitions, move_replicas
+from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.turn import Flow, Turn, commit
+from klamm.model.errors import ErrorCode
+from klamm.model.names import BrokerId, Replica, TopicPartition
+
+_S = ReplicaState
+
+
+def markers_changed(turn: Turn, event: MarkersChanged) -> Flow[None]:
+    """Somebody asked to delete topics."""
+    context = turn.context
+    unknown = [name for name in event.topics if name not in context.topics]
+    known = [name for name in event.topics if name in context.topics]
+    if unknown:
+        turn.warn(f"delete markers of unknown topics are removed: {', '.join(unknown)}")
+    if known and not turn.settings.deletion_enabled:
+        turn.warn(f"topic deletion is disabled; markers are removed: {', '.join(known)}")
+        unknown, known = list(event.topics), []
+    if unknown:
+        yield from commit([RemoveMarkers(tuple(unknown))])
+    fresh = [name for name in known if not context.is_queued(name)]
+    for name in fresh:
+        queue(turn, name)
+        if context.is_moving(name):
+            halt(turn, name, "a partition is being moved")
+    yield from resume(turn, fresh)
+
+
+def queue(turn: Turn, name: str) -> None:
+    """Put a topic on the way out."""
+    if not turn.context.is_queued(name):
+        turn.context.deletions[name] = Deletion()
+        turn.note(f"topic {name}", name, "created", "queued for deletion")
+
+
+def halt(turn: Turn, name: str, why: str) -> None:
+    """Let a queued topic wait."""
+    deletion = turn.context.deletions.get(name)
+    if deletion is not None and deletion.halted != why:
+        turn.note(f"topic {name}", name, "deleting", "halted", why)
+        deletion.halted = why
+
+
+def release(turn: Turn, names: Iterable[str], why: str) -> Flow[None]:
+    """Let topics that waited go on, as far as they can."""
+    released = []
+    for name in names:
+        deletion = turn.context.deletions.get(name)
+        if deletion is None or turn.context.is_moving(name):
+            continue
+        if deletion.halted is not None:
+            turn.note(f"topic {name}", name, "halted", "deleting", why)
+            deletion.halted = None
+        released.append(name)
+    yield from resume(turn, released)
+
+
+def retry(turn: Turn) -> Flow[None]:
+    """Ask again for what a broker refused, now that some time has passed."""
+    context = turn.context
+    ready = [
+        name
+        for name, deletion in context.deletions.items()
+        if deletion.halted is not None and not _blocking_brokers(context, name)
+    ]
+    # A topic that is neither halted nor waiting for an answer lost its completion to the store.
+    stuck = [
+        name
+        for name, deletion in context.deletions.items()
+        if deletion.halted is None and not _any_in(context, name, _S.DELETION_STARTED)
+    ]
+    yield from release(turn, [*ready, *stuck], "another try")
+
+
+def resume(turn: Turn, names: Iterable[str]) -> Flow[None]:
+    """Complete, try again or start: whatever each of these topics is ready for."""
+    context = turn.context
+    again: list[Replica] = []
+    ready: list[str] = []
+    for name in names:
+        if not context.is_queued(name):
+            continue
+        if _all_confirmed(context, name):
+            yield from complete(turn, name, "every replica has confirmed")
+        elif not _any_in(context, name, _S.DELETION_STARTED):
+            again += _replicas_in(context, name, _S.DELETION_INELIGIBLE)
+            if context.deletions[name].halted is None:
+                ready.append(name)
+    if again:
+        yield from move_replicas(turn, again, _S.OFFLINE)
+    if ready:
+        yield from _start(turn, ready)
+
+
+def complete(turn: Turn, name: str, why: str) -> Flow[None]:
+    """Remove a topic from the store, then from memory."""
+    context = turn.context
+    topic = context.topics[name]
+    requested = [p.id for p in topic.partitions.values() if p.id in context.move_requests]
+    if requested:
+        yield from move_requests.drop(turn, requested)
+    (outcome,) = yield from commit([RemoveTopic(name)])
+    if not isinstance(outcome, Stored):
+        turn.warn(f"topic {name} could not be removed from the store yet")
+        return
+    turn.note(f"topic {name}", name, "deleting", "absent", why)
+    context.remove_topic(name)
+
+
+def stop_replica_answered(turn: Turn, event: StopReplicaAnswered) -> Flow[None]:
+    """A broker removed logs, or could not."""
+    context = turn.context
+    broker = context.brokers.get(event.broker)
+    if broker is None or broker.epoch != event.broker_epoch:
+        return  # an answer of a life that is over; its end has been dealt with
+    failed: list[Replica] = []
+    done: list[Replica] = []
+    confirmed: list[TopicPartition] = []
+    for id in event.deleted:
+        code = event.code or event.errors.get(id, ErrorCode.NONE)
+        replica = Replica(id, event.broker)
+        if id in context.leftovers.get(event.broker, ()):
+            if code is ErrorCode.NONE:
+                confirmed.append(id)
+        elif context.replica_state(replica) is _S.DELETION_STARTED:
+            (done if code is ErrorCode.NONE else failed).append(replica)
+            if code is not ErrorCode.NONE:
+                turn.warn(f"{replica} could not be deleted: {code.name}")
+    if confirmed:
+        yield from leftovers.confirm(turn, event.broker, confirmed)
+    if failed:
+        yield from fail(turn, failed, "a broker could not delete its copy")
+    if done:
+        yield from move_replicas(turn, done, _S.DELETION_SUCCESSFUL)
+        yield from resume(turn, _topics(done))
+
+
+def fail(turn: Turn, replicas: Sequence[Replica], why: str) -> Flow[None]:
+    """These replicas cannot be deleted now: their topics wait."""
+    ineligible = [
+        r for r in replicas if turn.context.replica_state(r) in (_S.OFFLINE, _S.DELETION_STARTED)
+    ]
+    yield from move_replicas(turn, ineligible, _S.DELETION_INELIGIBLE)
+    for name in _topics(replicas):
+        halt(turn, name, why)
+
+
+def replica_forgotten(turn: Turn, event: ReplicaForgotten) -> Flow[PartitionFault]:
+    """An operator gives up a topic's copies on a broker that is away."""
+    context = turn.context
+    if not context.is_queued(event.topic):
+        return PartitionFault(
+            ErrorCode.INVALID_REQUEST, f"topic {event.topic} is not being deleted"
+        )
+    if event.broker in context.brokers:
+        return PartitionFault(ErrorCode.INVALID_REQUEST, f"broker {event.broker} is alive")
+    topic = context.topics[event.topic]
+    given_up = [p for p in topic.partitions.values() if event.broker in p.assignment.replicas]
+    if not given_up:
+        return PartitionFault(
+            ErrorCode.INVALID_REQUEST, f"broker {event.broker} has no copy of {event.topic}"
+        )
+    yield from leftovers.write_down(turn, event.broker, {p.id: topic.id for p in given_up})
+    for partition in given_up:
+        before = partition.replica_states.get(event.broker, _S.NON_EXISTENT)
+        partition.replica_states[event.broker] = _S.DELETION_SUCCESSFUL
+        replica = Replica(partition.id, event.broker)
+        turn.note(str(replica), event.topic, before, _S.DELETION_SUCCESSFUL, "given up by hand")
+    if not _blocking_brokers(context, event.topic):
+        yield from release(turn, [event.topic], "the missing copies were given up")
+    else:
+        yield from resume(turn, [event.topic])
+    return PartitionFault()
+
+
+def _start(turn: Turn, names: Sequence[str]) -> Flow[None]:
+    context = turn.context
+    first = [name for name in names if not context.deletions[name].started]
+    if first:
+        partitions = context.partitions_of(first)
+        living = [p for p in partitions if p.state is not PartitionState.NON_EXISTENT]
+        yield from move_partitions(turn, living, PartitionState.OFFLINE)
+        yield from move_partitions(turn, living, PartitionState.NON_EXISTENT)
+        for name in first:
+            context.deletions[name].started = True
+    doomed = context.partitions_of(names)
+    batch = turn.batch()
+    batch.publish(doomed)
+    turn.send(batch)
+    yield from _stop_and_delete(turn, doomed)
+
+
+def _stop_and_delete(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+    context = turn.context
+    alive: list[Replica] = []
+    dead: list[Replica] = []
+    for partition in partitions:
+        for broker in partition.assignment.replicas:
+            if partition.replica_states.get(broker) is _S.DELETION_SUCCESSFUL:
+                continue
+            online = context.is_online(broker, partition.id)
+            (alive if online else dead).append(Replica(partition.id, broker))
+    yield from fail(turn, dead, "a replica is offline")
+    yield from move_replicas(turn, alive, _S.OFFLINE)
+    yield from move_replicas(turn, alive, _S.DELETION_STARTED)
+
+
+def _all_confirmed(context: Context, name: str) -> bool:
+    return all(
+        p.replica_states.get(broker) is _S.DELETION_SUCCESSFUL
+        for p in context.topics[name].partitions.values()
+        for broker in p.assignment.replicas
+    )
+
+
+def _any_in(context: Context, name: str, state: ReplicaState) -> bool:
+    return any(state in p.replica_states.values() for p in context.topics[name].partitions.values())
+
+
+def _replicas_in(context: Context, name: str, state: ReplicaState) -> list[Replica]:
+    return [
+        Replica(p.id, broker)
+        for p in context.topics[name].partitions.values()
+        for broker, found in p.replica_states.items()
+        if found is state
+    ]
+
+
+def _blocking_brokers(context: Context, name: str) -> set[BrokerId]:
+    return {
+        broker
+        for p in context.topics[name].partitions.values()
+        for broker in p.assignment.replicas
+        if p.replica_states.get(broker) is not _S.DELETION_SUCCESSFUL
+        and not context.is_online(broker, p.id)
+    }
+
+
+def _topics(replicas: Iterable[Replica]) -> list[str]:
+    return list(dict.fromkeys(replica.partition.topic for replica in replicas))

@@ -1,0 +1,114 @@
+"""The first event of a term: learn everything, then bring the machines to where the facts say.
+
+The order matters. Brokers must know each other before any replica is told whom to follow; replicas
+come before partitions so that an ISR holds only who is there when a leader is chosen from it; moves
+and deletions that the last controller began are taken up when everything serves.
+"""
+
+from __future__ import annotations
+
+from klamm.controller import deletion, elections, leftovers, reassignment
+from klamm.controller.brokers import elect_for_unled
+from klamm.controller.context import Context
+from klamm.controller.effects import RemoveMarkers, RemoveNotifications, RemoveTopic
+from klamm.controller.events import ElectionsRequested, MovesRequested, TermBegan
+from klamm.controller.machines import move_replicas
+from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.topic_nodes import rewrite_topic
+from klamm.controller.turn import Flow, Turn, commit
+from klamm.model.names import Replica
+
+
+def term_began(turn: Turn, event: TermBegan) -> Flow[None]:
+    """Take over."""
+    context = turn.context
+    turn.note(f"controller {context.controller}", "", "standby", "active", f"epoch {context.epoch}")
+    _learn(context, event)
+    notices = RemoveNotifications(event.log_dir_notices, event.isr_notices)
+    if notices.log_dirs or notices.isr_changes:
+        yield from commit([notices])
+    for name, node in event.topics.items():
+        if node.id_missing:
+            yield from rewrite_topic(turn, context.topics[name])
+    yield from _queue_deletions(turn, event)
+    turn.publish_brokers()
+    yield from _start_replicas(turn)
+    yield from _start_partitions(turn)
+    leftovers.stop(turn, context.live())
+    if event.move_requests:
+        yield from reassignment.moves_requested(turn, MovesRequested(event.move_requests))
+    yield from reassignment.resume(turn, list(context.moving))
+    yield from deletion.release(turn, _free_to_go(context), "a new controller")
+    if event.election_requests:
+        yield from elections.elections_requested(turn, ElectionsRequested(event.election_requests))
+
+
+def _learn(context: Context, event: TermBegan) -> None:
+    context.brokers.update(event.brokers)
+    for broker, left in event.leftovers.items():
+        # A copy that is assigned again since is no leftover: taking up its topic drops it here.
+        context.leftovers[broker] = dict(left)
+        context.leftovers_stored.add(broker)
+    for name, node in event.topics.items():
+        for partition in context.add_topic(name, node):
+            leadership = event.states.get(partition.id)
+            if leadership is not None:
+                context.lead(partition, leadership)
+
+
+def _queue_deletions(turn: Turn, event: TermBegan) -> Flow[None]:
+    context = turn.context
+    if not turn.settings.deletion_enabled:
+        if event.markers:
+            names = ", ".join(event.markers)
+            turn.warn(f"topic deletion is disabled; markers are removed: {names}")
+            yield from commit([RemoveMarkers(event.markers)])
+        return
+    known = [name for name in event.markers if name in context.topics]
+    # A marker without a topic is the last of a deletion that was interrupted.
+    yield from commit([RemoveTopic(name) for name in event.markers if name not in context.topics])
+    for name in known:
+        deletion.queue(turn, name)
+        if context.is_moving(name):
+            deletion.halt(turn, name, "a partition is being moved")
+        elif any(
+            not context.is_online(broker, p.id)
+            for p in context.topics[name].partitions.values()
+            for broker in p.assignment.replicas
+        ):
+            deletion.halt(turn, name, "a replica is offline")
+
+
+def _start_replicas(turn: Turn) -> Flow[None]:
+    context = turn.context
+    online: list[Replica] = []
+    offline: list[Replica] = []
+    for partition in context.partitions():
+        queued = context.is_queued(partition.id.topic)
+        for broker in partition.assignment.replicas:
+            is_online = context.is_online(broker, partition.id)
+            partition.replica_states[broker] = (
+                ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
+            )
+            if not queued:
+                (online if is_online else offline).append(Replica(partition.id, broker))
+    yield from move_replicas(turn, online, ReplicaState.ONLINE)
+    yield from move_replicas(turn, offline, ReplicaState.OFFLINE)
+
+
+def _start_partitions(turn: Turn) -> Flow[None]:
+    context = turn.context
+    for partition in context.partitions():
+        leadership = partition.leadership
+        if leadership is None:
+            state = PartitionState.NEW
+        elif context.is_online(leadership.leader, partition.id):
+            state = PartitionState.ONLINE
+        else:
+            state = PartitionState.OFFLINE
+        context.set_state(partition, state)
+    yield from elect_for_unled(turn)
+
+
+def _free_to_go(context: Context) -> list[str]:
+    return [name for name, deletion in context.deletions.items() if deletion.halted is None]

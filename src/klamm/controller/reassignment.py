@@ -1,0 +1,326 @@
+"""Moving partitions to other brokers (KIP-455).
+
+A move is written into the topic's node before anything happens, as what is being added and what is
+being removed; the origin is lost only by the last write. Whoever is controller finds in the node
+how far a move got and takes it up from there. While replicas are added the partition serves as
+before (phase A); when all of the target is in sync the old replicas go (phase B). Cancelling is a
+move back to where the partition came from, in the order it had there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from klamm.controller import deletion, leftovers, move_requests
+from klamm.controller.context import Context, Partition
+from klamm.controller.effects import Stale, Stored, UpdateState
+from klamm.controller.election import Strategy
+from klamm.controller.events import (
+    MovesAnswer,
+    MovesAsked,
+    MovesListed,
+    MovesRequested,
+    PartitionFault,
+)
+from klamm.controller.machines import move_partitions, move_replicas
+from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.topic_nodes import rewrite_topic
+from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
+from klamm.model.assignment import Assignment
+from klamm.model.errors import ErrorCode
+from klamm.model.leadership import Leadership
+from klamm.model.names import BrokerId, Replica, TopicPartition
+
+Targets = Mapping[TopicPartition, Sequence[BrokerId]]
+
+
+def moves_asked(turn: Turn, event: MovesAsked) -> Flow[MovesAnswer]:
+    """AlterPartitionReassignments: check each, then start those that may."""
+    context = turn.context
+    results: dict[TopicPartition, PartitionFault] = {}
+    accepted: dict[TopicPartition, Sequence[BrokerId]] = {}
+    for id, replicas in event.targets.items():
+        fault = _fault(context, id, replicas)
+        if fault is not None:
+            results[id] = fault
+        elif replicas is None:
+            accepted[id] = _where_it_was(context, id)
+        else:
+            accepted[id] = replicas
+    # The newest request wins over what the legacy one says.
+    yield from move_requests.drop(turn, accepted)
+    failed = yield from start(turn, accepted)
+    for id in accepted:
+        results[id] = failed.get(id, PartitionFault())
+    return MovesAnswer({id: results[id] for id in event.targets})
+
+
+def moves_requested(turn: Turn, event: MovesRequested) -> Flow[None]:
+    """The legacy request: entries that make no sense are taken out, the rest is started."""
+    context = turn.context
+    fresh = {id: to for id, to in event.moves.items() if context.move_requests.get(id) != to}
+    context.move_requests = dict(event.moves)
+    known = {}
+    for id, replicas in fresh.items():
+        if context.partition(id) is None or context.is_queued(id.topic) or not replicas:
+            turn.warn(f"the request to move {id} cannot be followed and is removed")
+        else:
+            known[id] = tuple(dict.fromkeys(replicas))
+    yield from move_requests.drop(turn, [id for id in fresh if id not in known])
+    yield from start(turn, known)
+
+
+def moves_listed(context: Context, event: MovesListed) -> dict[TopicPartition, Assignment]:
+    """ListPartitionReassignments."""
+    wanted = context.moving if event.partitions is None else event.partitions
+    found = {}
+    for id in wanted:
+        partition = context.partition(id)
+        if partition is not None and id in context.moving:
+            found[id] = partition.assignment
+    return found
+
+
+def start(turn: Turn, targets: Targets) -> Flow[dict[TopicPartition, PartitionFault]]:
+    """Set out for these targets; all partitions of one topic share one write."""
+    context = turn.context
+    by_topic: dict[str, dict[int, Assignment]] = {}
+    for id, target in targets.items():
+        partition = context.partition(id)
+        assert partition is not None, f"{id} is not known"
+        by_topic.setdefault(id.topic, {})[id.partition] = partition.assignment.towards(target)
+    failed: dict[TopicPartition, PartitionFault] = {}
+    begun: list[Partition] = []
+    dropped: list[Replica] = []
+    for name, assignments in by_topic.items():
+        topic = context.topics[name]
+        changed = {
+            index: after
+            for index, after in assignments.items()
+            if after != topic.partitions[index].assignment
+        }
+        for index in changed:
+            _remember_order(topic.partitions[index])
+        if changed and not (yield from rewrite_topic(turn, topic, changed)):
+            fault = PartitionFault(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic changed meanwhile")
+            failed.update((TopicPartition(name, index), fault) for index in assignments)
+            continue
+        for index in assignments:
+            partition = topic.partitions[index]
+            before = partition.assignment
+            if index in changed:
+                after = changed[index]
+                turn.note(str(partition.id), name, _text(before), _text(after), "move")
+                context.assign(partition, after)
+                dropped += [
+                    Replica(partition.id, b) for b in before.replicas if b not in after.replicas
+                ]
+            begun.append(partition)
+    yield from _remove(turn, dropped)
+    yield from _go_on(turn, begun)
+    return failed
+
+
+def resume(turn: Turn, partitions: Iterable[TopicPartition]) -> Flow[None]:
+    """Take up those of these partitions that are on the move."""
+    yield from _go_on(turn, _moving(turn.context, partitions))
+
+
+def finish_caught_up(turn: Turn, partitions: Iterable[TopicPartition]) -> Flow[None]:
+    """End the moves whose target has caught up."""
+    moving = _moving(turn.context, partitions)
+    yield from _finish(turn, [p for p in moving if _is_complete(turn.context, p)])
+
+
+def _moving(context: Context, partitions: Iterable[TopicPartition]) -> list[Partition]:
+    found = []
+    for id in dict.fromkeys(partitions):
+        partition = context.partition(id)
+        if id in context.moving and partition is not None:
+            found.append(partition)
+    return found
+
+
+def _go_on(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+    complete = [p for p in partitions if _is_complete(turn.context, p)]
+    catching_up = [p for p in partitions if not _is_complete(turn.context, p)]
+    yield from _add_replicas(turn, catching_up)
+    yield from _finish(turn, complete)
+
+
+def _is_complete(context: Context, partition: Partition) -> bool:
+    """Whether the target is in sync, and somebody of it can lead."""
+    assignment = partition.assignment
+    if not assignment.is_moving or partition.leadership is None:
+        return True
+    return set(assignment.target) <= set(partition.leadership.isr) and any(
+        context.is_online(broker, partition.id) for broker in assignment.target
+    )
+
+
+def _add_replicas(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+    """Phase A: the added replicas start to follow."""
+    bumped = yield from _bump_epochs(turn, partitions)
+    batch = turn.batch()
+    adding: list[Replica] = []
+    for partition in bumped:
+        assignment = partition.assignment
+        batch.order(assignment.origin, partition, is_new=False)
+        batch.order(assignment.adding, partition, is_new=True)
+        adding += [
+            Replica(partition.id, b) for b in assignment.adding if b not in partition.replica_states
+        ]
+    turn.send(batch)
+    yield from move_replicas(turn, adding, ReplicaState.NEW)
+
+
+def _finish(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+    """Phase B: the target takes over, the rest is removed."""
+    if not partitions:
+        return
+    context = turn.context
+    adding = [Replica(p.id, b) for p in partitions for b in p.assignment.adding]
+    unborn = [r for r in adding if context.replica_state(r) is ReplicaState.NON_EXISTENT]
+    yield from move_replicas(turn, unborn, ReplicaState.NEW)
+    yield from move_replicas(turn, adding, ReplicaState.ONLINE)
+    removing = [Replica(p.id, b) for p in partitions for b in p.assignment.removing]
+    for partition in partitions:
+        target = partition.assignment.target
+        turn.note(
+            str(partition.id),
+            partition.id.topic,
+            _text(partition.assignment),
+            _text(Assignment(target)),
+            "moved",
+        )
+        context.assign(partition, Assignment(target))
+        partition.original = None
+    yield from _settle_leaders(turn, [p for p in partitions if p.leadership is not None])
+    yield from _remove(turn, removing)
+    for name in dict.fromkeys(p.id.topic for p in partitions):
+        yield from rewrite_topic(turn, context.topics[name])
+    done = [p.id for p in partitions]
+    yield from move_requests.drop(
+        turn,
+        [p.id for p in partitions if context.move_requests.get(p.id) == p.assignment.replicas],
+    )
+    batch = turn.batch()
+    batch.publish(partitions)
+    turn.send(batch)
+    queued = dict.fromkeys(id.topic for id in done if context.is_queued(id.topic))
+    yield from deletion.release(turn, queued, "the move has ended")
+
+
+def _settle_leaders(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+    """Move leadership into the target where it is not there yet; tell everybody else to go on."""
+    elect: list[Partition] = []
+    keep: list[Partition] = []
+    for partition in partitions:
+        assert partition.leadership is not None, f"{partition.id} is {partition.state}"
+        leader = partition.leadership.leader
+        stays = leader in partition.assignment.replicas
+        online = stays and turn.context.is_online(leader, partition.id)
+        (keep if online else elect).append(partition)
+    yield from move_partitions(turn, elect, PartitionState.ONLINE, Strategy.REASSIGN)
+    bumped = yield from _bump_epochs(turn, keep)
+    batch = turn.batch()
+    for partition in bumped:
+        batch.order(partition.assignment.replicas, partition, is_new=False)
+    turn.send(batch)
+
+
+def _bump_epochs(turn: Turn, partitions: Sequence[Partition]) -> Flow[list[Partition]]:
+    """Raise leader epochs, so that brokers take the new replica lists for new."""
+    done: list[Partition] = []
+    pending = [p for p in partitions if p.leadership is not None]
+    for _ in range(ATTEMPTS_MAX):
+        writes = [UpdateState(p.id, _bumped(turn.context, p)) for p in pending]
+        outcomes = yield from commit(writes)
+        again: list[Partition] = []
+        for partition, write, outcome in zip(pending, writes, outcomes, strict=True):
+            if isinstance(outcome, Stored):
+                turn.context.lead(partition, write.leadership)
+                done.append(partition)
+            elif isinstance(outcome, Stale) and isinstance(outcome.found, Leadership):
+                turn.context.lead(partition, outcome.found)
+                again.append(partition)
+        pending = again
+        if not pending:
+            break
+    return done
+
+
+def _bumped(context: Context, partition: Partition) -> Leadership:
+    now = partition.leadership
+    assert now is not None, f"{partition.id} is {partition.state}"
+    return replace(
+        now,
+        leader_epoch=now.leader_epoch + 1,
+        partition_epoch=now.partition_epoch + 1,
+        controller_epoch=context.epoch,
+    )
+
+
+def _remove(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
+    """Stop and remove replicas that are not assigned any more. Nobody waits for the answers, but
+    they are tracked until they come."""
+    context = turn.context
+    known = [r for r in replicas if context.replica_state(r) is not ReplicaState.NON_EXISTENT]
+    for state in (
+        ReplicaState.OFFLINE,
+        ReplicaState.DELETION_STARTED,
+        ReplicaState.DELETION_SUCCESSFUL,
+        ReplicaState.NON_EXISTENT,
+    ):
+        yield from move_replicas(turn, known, state)
+    by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    for replica in known:
+        by_broker.setdefault(replica.broker, []).append(replica.partition)
+    for broker, ids in by_broker.items():
+        left = {id: context.topics[id.topic].id for id in ids}
+        yield from leftovers.track(turn, broker, left)
+
+
+def _remember_order(partition: Partition) -> None:
+    if not partition.assignment.is_moving:
+        partition.original = partition.assignment.replicas
+
+
+def _where_it_was(context: Context, id: TopicPartition) -> tuple[BrokerId, ...]:
+    partition = context.partition(id)
+    assert partition is not None, f"{id} is not known"
+    origin = partition.assignment.origin
+    if partition.original is not None and set(partition.original) == set(origin):
+        return partition.original
+    return origin
+
+
+def _fault(
+    context: Context, id: TopicPartition, replicas: Sequence[BrokerId] | None
+) -> PartitionFault | None:
+    """Why this move is refused; the first reason in Kafka's order."""
+    bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    partition = context.partition(id)
+    if replicas is not None:
+        if not replicas:
+            return PartitionFault(bad, f"the replica list of {id} is empty")
+        if len(set(replicas)) != len(replicas):
+            return PartitionFault(bad, f"the replica list of {id} has duplicates: {list(replicas)}")
+        if min(replicas) < 0:
+            return PartitionFault(bad, f"the replica list of {id} has a negative broker id")
+        added = partition.assignment.towards(replicas).adding if partition else replicas
+        absent = [broker for broker in added if not context.is_live(broker)]
+        if absent:
+            return PartitionFault(bad, f"{id} cannot move to brokers that are not live: {absent}")
+    elif partition is not None and id not in context.moving:
+        return PartitionFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{id} is not being moved")
+    if partition is None or context.is_queued(id.topic):
+        return PartitionFault(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{id} does not exist or is being deleted"
+        )
+    return None
+
+
+def _text(assignment: Assignment) -> str:
+    return ",".join(map(str, assignment.replicas))

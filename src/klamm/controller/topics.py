@@ -1,0 +1,100 @@
+"""Topics come, grow, and are taken away behind the controller's back.
+
+A new partition goes by way of New to Online, its replicas with it. A topic whose node was removed
+by hand is treated as what it is, a deletion without the questions: everybody is told to forget it
+and, where deletion is allowed at all, to remove its logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from klamm.controller import deletion
+from klamm.controller.context import Partition
+from klamm.controller.effects import RewriteTopic
+from klamm.controller.events import TopicModified, TopicsChanged
+from klamm.controller.machines import move_partitions, move_replicas
+from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.topic_nodes import rewrite_topic
+from klamm.controller.turn import Flow, Turn, commit
+from klamm.model.names import Replica
+
+
+def topics_changed(turn: Turn, event: TopicsChanged) -> Flow[None]:
+    """Take up new topics, and forget those that are gone."""
+    context = turn.context
+    vanished = [name for name in event.vanished if name in context.topics]
+    if vanished:
+        yield from _forget_vanished(turn, vanished)
+    created: list[Partition] = []
+    nameless: list[str] = []
+    for name, node in event.appeared.items():
+        if name in context.topics:
+            continue
+        created += context.add_topic(name, node)
+        turn.note(f"topic {name}", name, "absent", "created", f"{len(node.partitions)} partitions")
+        if node.id_missing:
+            nameless.append(name)
+    for name in nameless:
+        yield from rewrite_topic(turn, context.topics[name])
+    yield from create_partitions(turn, created)
+
+
+def topic_modified(turn: Turn, event: TopicModified) -> Flow[None]:
+    """Take up partitions that were added to a topic."""
+    context = turn.context
+    topic = context.topics.get(event.topic)
+    if topic is None:
+        return
+    if event.node.topic_id != topic.id and not event.node.id_missing:
+        # Removed and created again between two reads.
+        yield from topics_changed(turn, TopicsChanged({}, (event.topic,)))
+        yield from topics_changed(turn, TopicsChanged({event.topic: event.node}))
+        return
+    topic.version = event.node.version
+    added = sorted(event.node.partitions.keys() - topic.partitions.keys())
+    if context.is_queued(topic.name):
+        if added:
+            turn.warn(f"topic {topic.name} is being deleted: partitions {added} are taken back")
+            yield from rewrite_topic(turn, topic)
+        return
+    if event.node.id_missing:
+        # An old tool rewrote the node without the id. The brokers know the topic by it: keep it.
+        turn.warn(f"topic {topic.name} has lost its id in the store: it is written back")
+        known = replace(event.node, topic_id=topic.id)
+        yield from commit([RewriteTopic(topic.name, known)])
+    if added:
+        turn.note(f"topic {topic.name}", topic.name, "created", "grown", f"partitions {added}")
+        yield from create_partitions(turn, context.add_partitions(topic, event.node))
+
+
+def create_partitions(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+    """Bring new partitions and their replicas to life."""
+    if not partitions:
+        return
+    replicas = [Replica(p.id, broker) for p in partitions for broker in p.assignment.replicas]
+    yield from move_partitions(turn, partitions, PartitionState.NEW)
+    yield from move_replicas(turn, replicas, ReplicaState.NEW)
+    refused = yield from move_partitions(turn, partitions, PartitionState.ONLINE)
+    for id, refusal in refused.items():
+        turn.warn(f"{id} stays New: {refusal.why}")
+    yield from move_replicas(turn, replicas, ReplicaState.ONLINE)
+
+
+def _forget_vanished(turn: Turn, names: Sequence[str]) -> Flow[None]:
+    context = turn.context
+    for name in names:
+        if not context.is_queued(name):
+            turn.warn(f"topic {name} was removed from the store by hand: its replicas are stopped")
+    doomed = context.partitions_of(names)
+    for name in names:
+        deletion.queue(turn, name)
+    batch = turn.batch()
+    batch.publish(doomed)
+    for partition in doomed:
+        for broker in partition.assignment.replicas:
+            batch.stop(broker, partition, delete=turn.settings.deletion_enabled)
+    turn.send(batch)
+    for name in names:
+        yield from deletion.complete(turn, name, "its node is gone")
