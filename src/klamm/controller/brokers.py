@@ -15,7 +15,7 @@ from klamm.controller.machines import move_partitions, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.errors import ErrorCode
-from klamm.model.names import BrokerId, Replica
+from klamm.model.names import BrokerId, Replica, TopicPartition
 
 # What a replica may answer to an order it has already followed, or overtook.
 _HARMLESS = frozenset({ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH})
@@ -124,8 +124,13 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
     offline = context.offline_dirs.setdefault(event.broker, {})
     failed: list[Replica] = []
     recovered: list[Replica] = []
+    left = context.leftovers.get(event.broker, {})
+    outlived: list[TopicPartition] = []  # leftovers that a later topic of the name has replaced
+    stale: list[TopicPartition] = []
     for id, code in event.errors.items():
         replica = Replica(id, event.broker)
+        if id in left:
+            (stale if code is ErrorCode.INCONSISTENT_TOPIC_ID else outlived).append(id)
         if code is ErrorCode.KAFKA_STORAGE_ERROR:
             if id not in offline and context.partition(id) is not None:
                 failed.append(replica)
@@ -138,6 +143,9 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
         del offline[replica.partition]
     if not offline:
         del context.offline_dirs[event.broker]
+    leftovers.replace_stale(turn, event.broker, stale)
+    if outlived:
+        yield from leftovers.confirm(turn, event.broker, outlived)
     if failed:
         turn.warn(f"broker {event.broker} has {len(failed)} replicas on a failed log directory")
         yield from replicas_went_offline(turn, failed)

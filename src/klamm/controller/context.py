@@ -195,8 +195,9 @@ class Context:
         return self._lists.setdefault(brokers, brokers)
 
     def _drop_leftover(self, broker: BrokerId, id: TopicPartition) -> None:
-        # The broker is to hold this partition again: what was left there may be of use.
-        if broker in self.leftovers:
-            self.leftovers[broker].pop(id, None)
+        # The broker is to hold this partition again: what was left there is of use.
+        left = self.leftovers.get(broker)
+        if left is not None and left.get(id) == self.topics[id.topic].id:
+            del left[id]
             if not self.leftovers[broker]:
                 del self.leftovers[broker]

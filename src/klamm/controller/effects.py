@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
-from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
+from klamm.model.names import BrokerId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,6 @@ class StopOrder:
     partition: TopicPartition
     leader_epoch: int
     delete: bool
-    topic_id: uuid.UUID = ZERO_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,12 +29,30 @@ def write_down(turn: Turn, broker: BrokerId, found: Leftovers) -> Flow[None]:
 
 
 def stop(turn: Turn, brokers: Iterable[BrokerId]) -> None:
-    """Have brokers remove their leftovers."""
+    """Have brokers remove their leftovers.
+
+    Not where the broker holds a later topic of the same name: the request names no topic id, so it
+    might hit the wrong log. Such a broker says itself that the ids differ (`replace_stale`).
+    """
     batch = turn.batch()
     for broker in brokers:
-        for id, topic_id in turn.context.leftovers.get(broker, {}).items():
-            batch.stop_with(broker, StopOrder(id, EPOCH_DURING_DELETE, True, topic_id))
+        hosted = turn.context.hosted.get(broker, {})
+        for id in turn.context.leftovers.get(broker, ()):
+            if id not in hosted:
+                batch.stop_with(broker, StopOrder(id, EPOCH_DURING_DELETE, True))
     turn.send(batch)
+
+
+def replace_stale(turn: Turn, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+    """The broker found logs of earlier topics: have those removed, and ask once more."""
+    old, new = turn.batch(), turn.batch()
+    for id in partitions:
+        partition = turn.context.partition(id)
+        if partition is not None and partition.leadership is not None:
+            old.stop_with(broker, StopOrder(id, EPOCH_DURING_DELETE, True))
+            new.order((broker,), partition, is_new=True)
+    turn.send(old)
+    turn.send(new)
 
 
 def confirm(turn: Turn, broker: BrokerId, partitions: Iterable[TopicPartition]) -> Flow[None]:

@@ -2,7 +2,7 @@
 
 A new partition goes by way of New to Online, its replicas with it. A topic whose node was removed
 by hand is treated as what it is, a deletion without the questions: everybody is told to forget it
-and, where deletion is allowed at all, to remove its logs.
+and to stop its replicas. Their logs stay unless the settings say otherwise.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _forget_vanished(turn: Turn, names: Sequence[str]) -> Flow[None]:
     batch.publish(doomed)
     for partition in doomed:
         for broker in partition.assignment.replicas:
-            batch.stop(broker, partition, delete=turn.settings.deletion_enabled)
+            batch.stop(broker, partition, delete=turn.settings.vanished_deletes_logs)
     turn.send(batch)
     for name in names:
         yield from deletion.complete(turn, name, "its node is gone")

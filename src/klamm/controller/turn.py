@@ -29,9 +29,9 @@ class Settings:
     """The broker settings a controller decides by."""
 
     deletion_enabled: bool = True
+    vanished_deletes_logs: bool = False  # for topics whose nodes were removed by hand
     imbalance_percentage: int = 10
-    # How many leaders one round of the automatic rebalance moves at most.
-    rebalance_batch_max: int = 1000
+    rebalance_batch_max: int = 500  # how many leaders one round of the rebalance moves
 
 
 @dataclass(slots=True)
