@@ -53,3 +53,17 @@ def parse_pairs(texts: Iterable[str], *, option: str) -> dict[str, str]:
             raise UsageError(f"{option} takes name=value, not {text!r}")
         pairs[name.strip()] = value
     return pairs
+
+
+def parse_assignment(text: str) -> list[tuple[int, ...]]:
+    """`0:1,1:2`: the replicas of each partition, the first being its preferred leader."""
+    try:
+        partitions = [tuple(int(broker) for broker in part.split(":")) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(
+            f"an assignment is written 0:1,1:2 (partition,partition of broker:broker), not {text!r}"
+        ) from None
+    for at, replicas in enumerate(partitions):
+        if len(set(replicas)) != len(replicas):
+            raise UsageError(f"partition {at} names a broker twice in {text!r}")
+    return partitions

@@ -1,0 +1,206 @@
+"""`klamm kafka-configs`: the flags, refusals, output and exit codes of Kafka's tool of that name.
+
+Left out: `--zookeeper` and `--bootstrap-controller`, which speak to something that is not a broker,
+are refused with a sentence; `--command-config` is accepted and read for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from klamm import __version__
+from klamm.cli.kafka_options import Option, Options
+
+OPTIONS: Final = (
+    Option("add-config", "k1=v1,k2=[v1,v2]", "Settings to add or change."),
+    Option("add-config-file", "file", "Settings to add or change, from a properties file."),
+    Option("all", "", "Describe: all settings, not only those set for the entity."),
+    Option("alter", "", "Alter the configuration of the entity."),
+    Option("bootstrap-controller", "controller", "Not supported: klamm has no KRaft controllers."),
+    Option("bootstrap-server", "server to connect to", "The brokers to connect to."),
+    Option("broker", "broker id", "The broker's id."),
+    Option("broker-defaults", "", "The settings that are the default of all brokers."),
+    Option("broker-logger", "broker id", "The broker whose loggers to look at."),
+    Option("client", "client id", "The client's id."),
+    Option("client-defaults", "", "The settings that are the default of all clients."),
+    Option("command-config", "file", "Properties for the admin client."),
+    Option("delete-config", "k1,k2", "Settings to remove."),
+    Option("describe", "", "List the settings of the entity."),
+    Option("entity-default", "", "The default entity of the type named before."),
+    Option("entity-name", "name", "The name of the entity."),
+    Option("entity-type", "type", "topics, clients, users, brokers, ips or broker-loggers."),
+    Option("force", "", "Suppress console prompts."),
+    Option("help", "", "Print usage information."),
+    Option("ip", "address", "The IP address."),
+    Option("ip-defaults", "", "The settings that are the default of all IP addresses."),
+    Option("topic", "topic", "The topic's name."),
+    Option("user", "user", "The user's principal name."),
+    Option("user-defaults", "", "The settings that are the default of all users."),
+    Option("version", "", "Display Kafka version."),
+    Option("zk-tls-config-file", "file", "Only with --zookeeper."),
+    Option("zookeeper", "urls", "Not supported: klamm's brokers answer for their settings."),
+)
+TYPES: Final = (
+    "topics",
+    "clients",
+    "users",
+    "brokers",
+    "ips",
+    "broker-loggers",
+    "client-metrics",
+)
+_SHORT: Final = {
+    "topic": "topics",
+    "client": "clients",
+    "user": "users",
+    "broker": "brokers",
+    "broker-logger": "broker-loggers",
+    "ip": "ips",
+}
+_SHORT_DEFAULTS: Final = {
+    "client-defaults": "clients",
+    "user-defaults": "users",
+    "broker-defaults": "brokers",
+    "ip-defaults": "ips",
+}
+_MAY_BE_DEFAULT: Final = frozenset({"users", "clients", "brokers", "ips"})
+_KEY: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One thing that has settings; the name is None for all of a type, '' for the default."""
+
+    type: str
+    name: str | None
+
+
+def parse(args: Sequence[str]) -> tuple[Options, list[Entity]]:
+    """The options of a command line that makes sense, and what they are about."""
+    options = Options("kafka-configs", OPTIONS)
+    if not args:
+        options.usage("This tool helps to manipulate and describe settings.")
+    options.parse(args)
+    if "help" in options:
+        options.usage("This tool helps to manipulate and describe settings.")
+    if "version" in options:
+        print(f"3.9.0 (klamm {__version__})")
+        raise SystemExit(0)
+    _check_actions(options)
+    entities = _entities(options)
+    _check_entities(options, entities)
+    return options, entities
+
+
+def _check_actions(options: Options) -> None:
+    if len(options.given(("alter", "describe"))) != 1:
+        options.usage("Command must include exactly one action: --describe, --alter")
+    if options.given(("zookeeper", "bootstrap-controller", "zk-tls-config-file")):
+        options.fail("klamm answers for its settings through its brokers: use --bootstrap-server")
+    if "bootstrap-server" not in options:
+        options.usage("One of the required --bootstrap-server arguments must be specified")
+    adding = options.given(("add-config", "add-config-file"))
+    if "describe" in options:
+        options.exclude("describe", ("add-config", "add-config-file", "delete-config"))
+    elif len(adding) == 2:
+        options.usage("Only one of --add-config or --add-config-file must be specified")
+    elif not adding and "delete-config" not in options:
+        options.usage(
+            "At least one of --add-config, --add-config-file, or --delete-config "
+            "must be specified with --alter"
+        )
+
+
+def _entities(options: Options) -> list[Entity]:
+    """What the command is about, from the long form or the shortcuts."""
+    short = options.given((*_SHORT, *_SHORT_DEFAULTS))
+    long = options.given(("entity-type", "entity-name", "entity-default"))
+    if short and long:
+        options.usage(
+            f"--{long[0]} must not be used together with --{short[0]}: name the entity one way"
+        )
+    if short:
+        named = [Entity(_SHORT[n], options.one(n)) for n in short if n in _SHORT]
+        return named + [Entity(_SHORT_DEFAULTS[n], "") for n in short if n in _SHORT_DEFAULTS]
+    types = options.all("entity-type")
+    names: list[str | None] = list(options.all("entity-name"))
+    names += [""] * (len(types) - len(names)) if "entity-default" in options else []
+    names += [None] * (len(types) - len(names))
+    if len(options.all("entity-name")) > len(types):
+        options.usage("An entity name needs an entity type before it")
+    return [Entity(kind, name) for kind, name in zip(types, names, strict=True)]
+
+
+def _check_entities(options: Options, entities: Sequence[Entity]) -> None:
+    types = [entity.type for entity in entities]
+    if not types:
+        options.usage("At least one entity type must be specified")
+    for kind in types:
+        if kind not in TYPES:
+            options.usage(f"Invalid entity type {kind}, the entity type must be one of {TYPES}")
+    if len(set(types)) != len(types):
+        options.usage("Duplicate entity type(s) specified: " + ",".join(types))
+    if len(types) > 1 and set(types) != {"users", "clients"}:
+        options.usage("Only users and clients may be named together")
+    for entity in entities:
+        is_broker = entity.type in ("brokers", "broker-loggers")
+        if is_broker and entity.name and not entity.name.removeprefix("-").isdigit():
+            options.usage(f"The entity name for {entity.type} must be an integer, the broker's id")
+        if entity.name == "" and entity.type not in _MAY_BE_DEFAULT:
+            options.usage(f"There is no default entity of {entity.type}")
+        if entity.name is None and ("alter" in options or entity.type == "broker-loggers"):
+            options.usage(f"An entity name must be specified for {entity.type}")
+
+
+def parse_additions(options: Options) -> dict[str, str]:
+    """What --add-config or --add-config-file asks to set."""
+    file = options.one("add-config-file")
+    if file is not None:
+        return _properties(options, Path(file))
+    text = options.one("add-config")
+    return {} if text is None else _pairs(options, text)
+
+
+def parse_removals(options: Options) -> list[str]:
+    """What --delete-config asks to remove."""
+    names = [name.strip() for text in options.all("delete-config") for name in text.split(",")]
+    for name in names:
+        _check_key(options, name)
+    return names
+
+
+def _pairs(options: Options, text: str) -> dict[str, str]:
+    """`k=v,k2=[a,b],k3=`: commas within brackets do not separate, the brackets go."""
+    found: dict[str, str] = {}
+    for item in re.findall(r"(?:\[[^\]]*\]|[^,])+", text):
+        name, equals, value = item.partition("=")
+        bare = re.sub(r"\[[^\]]*\]", "", value)
+        if not equals or "=" in bare:
+            options.fail(
+                "Invalid entity config: all configs to be added must be in the format key=val"
+            )
+        _check_key(options, name.strip())
+        found[name.strip()] = value.strip().removeprefix("[").removesuffix("]")
+    return found
+
+
+def _properties(options: Options, path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        options.fail(f"cannot read {path}: {error.strerror}")
+    found: dict[str, str] = {}
+    for line in (line.strip() for line in lines):
+        if line and line[0] not in "#!":
+            name, _, value = line.partition("=")
+            found[name.strip()] = value.strip()
+    return found
+
+
+def _check_key(options: Options, name: str) -> None:
+    if not _KEY.match(name):
+        options.fail(f"Invalid config name {name!r}: only letters, digits, '.', '_' and '-'")
