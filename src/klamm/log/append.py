@@ -1,0 +1,136 @@
+"""What a leader checks before it appends a batch, and what it writes into it.
+
+The checks need the 61 bytes of the header, one checksum, and for most topics nothing else: records
+stay closed. Base offset, leader epoch and checksum lie outside of what the checksum covers, so a
+leader stamps the first two into the batch where it lies and writes it as it came.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+import crc32c
+
+from klamm.log.batches import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL,
+    CRC_AT,
+    CRC_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAX_TIMESTAMP_AT,
+    PREFIX_SIZE,
+    Header,
+)
+from klamm.log.settings import LogSettings
+from klamm.model.errors import ErrorCode
+
+NO_TIME: Final = -1
+_ZSTD: Final = 4
+_ZSTD_FROM_VERSION: Final = 7
+
+_pack_attributes: Final = struct.Struct(">h").pack_into
+_pack_time: Final = struct.Struct(">q").pack_into
+_pack_crc: Final = struct.Struct(">I").pack_into
+
+
+class RecordError(NamedTuple):
+    """Why one record of a batch is refused."""
+
+    batch_index: int
+    message: str
+
+
+class AppendRefused(NamedTuple):
+    """A batch that is not in the log, and why."""
+
+    code: ErrorCode
+    message: str
+    record_errors: tuple[RecordError, ...] = ()
+
+
+class Appended(NamedTuple):
+    """A batch that is in the log."""
+
+    base_offset: int
+    last_offset: int
+    log_start_offset: int
+    log_append_time_ms: int = NO_TIME  # only where the topic stamps batches itself
+    is_duplicate: bool = False  # it had been there before; nothing was written
+
+
+def read_sole_header(batch: memoryview) -> Header | AppendRefused:
+    """The header of what must be exactly one batch."""
+    if len(batch) < HEADER_SIZE:
+        return AppendRefused(ErrorCode.INVALID_RECORD, "there is no complete record batch")
+    header = Header._make(HEADER.unpack_from(batch))
+    size = PREFIX_SIZE + header.length
+    if header.magic != MAGIC:
+        return AppendRefused(
+            ErrorCode.INVALID_RECORD, f"the batch has format {header.magic}, not {MAGIC}"
+        )
+    if size > len(batch) or size < HEADER_SIZE:
+        return AppendRefused(ErrorCode.INVALID_RECORD, "there is no complete record batch")
+    if size < len(batch):
+        return AppendRefused(ErrorCode.INVALID_RECORD, "there is more than one record batch")
+    return header
+
+
+def header_fault(
+    batch: memoryview, header: Header, settings: LogSettings, version: int, from_client: bool
+) -> AppendRefused | None:
+    """Why this batch is not appended, as far as its header and checksum tell."""
+    (base_offset, length, _, _, crc, attributes, delta, _, _, producer_id, _, sequence, count) = (
+        header
+    )
+    if from_client and base_offset != 0:
+        return AppendRefused(
+            ErrorCode.INVALID_RECORD, f"the batch has base offset {base_offset}, not 0"
+        )
+    if length + PREFIX_SIZE > settings.max_message_bytes:
+        return AppendRefused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {length + PREFIX_SIZE} bytes, more than max.message.bytes "
+            f"{settings.max_message_bytes}",
+        )
+    if crc32c.crc32c(batch[CRC_FROM:]) != crc:
+        return AppendRefused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
+    if count <= 0 or count != delta + 1:
+        return AppendRefused(
+            ErrorCode.INVALID_RECORD, f"{count} records do not fill {delta + 1} offsets"
+        )
+    if from_client:
+        if attributes & CONTROL:
+            return AppendRefused(ErrorCode.INVALID_RECORD, "a client may not write control batches")
+        if producer_id >= 0 and sequence < 0:
+            return AppendRefused(
+                ErrorCode.INVALID_RECORD, f"the batch of producer {producer_id} has no sequence"
+            )
+    if attributes & CODEC_MASK == _ZSTD and version < _ZSTD_FROM_VERSION:
+        return AppendRefused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs produce version {_ZSTD_FROM_VERSION}",
+        )
+    if attributes & LOG_APPEND_TIME and from_client and not settings.log_append_time:
+        return AppendRefused(
+            ErrorCode.INVALID_TIMESTAMP,
+            "the batch says it has the broker's time, but the topic keeps the producer's",
+        )
+    if length + PREFIX_SIZE > settings.segment_bytes:
+        return AppendRefused(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch has {length + PREFIX_SIZE} bytes, more than segment.bytes "
+            f"{settings.segment_bytes}",
+        )
+    return None
+
+
+def stamp_append_time(batch: memoryview, header: Header, now_ms: int) -> None:
+    """Put the broker's time into a batch, and a new checksum."""
+    _pack_attributes(batch, ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME)
+    _pack_time(batch, MAX_TIMESTAMP_AT, now_ms)
+    _pack_crc(batch, CRC_AT, crc32c.crc32c(batch[CRC_FROM:]))

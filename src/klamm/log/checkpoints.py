@@ -1,0 +1,155 @@
+"""The small text files: checkpoints, identities, markers.
+
+All are written whole and put in place by a rename. A checkpoint that cannot be read is as good as
+none for the log (it then looks at more of its records), so only the identity of a directory is
+worth stopping for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from klamm.log.files import replace_file
+from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition, id_from_text, id_text
+
+_VERSION: Final = "0"
+
+
+class CheckpointCorrupt(Exception):
+    """A checkpoint file does not hold what its format asks for."""
+
+
+def _write_lines(path: str, lines: Sequence[str], *, durable: bool) -> None:
+    text = "\n".join([_VERSION, str(len(lines)), *lines]) + "\n"
+    replace_file(path, text.encode(), durable=durable)
+
+
+def _read_lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().split("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise CheckpointCorrupt(f"{path} is not text") from error
+    if lines == [""]:
+        return []
+    if lines[0] != _VERSION:
+        raise CheckpointCorrupt(f"{path} has version {lines[0]!r}")
+    entries = lines[2:-1] if lines[-1] == "" else lines[2:]
+    if len(lines) < 2 or lines[1] != str(len(entries)):
+        raise CheckpointCorrupt(f"{path} does not have the entries it announces")
+    return entries
+
+
+def write_offsets(
+    path: str, offsets: Mapping[TopicPartition, int], *, durable: bool = True
+) -> None:
+    """One of the four files with an offset for each partition of a directory."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    _write_lines(path, lines, durable=durable)
+
+
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """The inverse of `write_offsets`; a missing file is an empty one."""
+    offsets: dict[TopicPartition, int] = {}
+    for line in _read_lines(path):
+        try:
+            topic, partition, offset = line.split(" ")
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError as error:
+            raise CheckpointCorrupt(f"{path} has the line {line!r}") from error
+    return offsets
+
+
+def write_epochs(path: str, epochs: Iterable[tuple[int, int]], *, durable: bool = True) -> None:
+    """A log's leader epochs with their first offsets."""
+    _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs], durable=durable)
+
+
+def read_epochs(path: str) -> list[tuple[int, int]]:
+    """The inverse of `write_epochs`; epochs and offsets must rise."""
+    epochs: list[tuple[int, int]] = []
+    for line in _read_lines(path):
+        try:
+            epoch, start = map(int, line.split(" "))
+        except ValueError as error:
+            raise CheckpointCorrupt(f"{path} has the line {line!r}") from error
+        if epochs and (epoch <= epochs[-1][0] or start <= epochs[-1][1]):
+            raise CheckpointCorrupt(f"{path} goes backwards at epoch {epoch}")
+        epochs.append((epoch, start))
+    return epochs
+
+
+def write_topic_id(path: str, topic_id: uuid.UUID, *, durable: bool) -> None:
+    """partition.metadata: whose records these are."""
+    replace_file(path, f"version: 0\ntopic_id: {id_text(topic_id)}".encode(), durable=durable)
+
+
+def read_topic_id(path: str) -> uuid.UUID | None:
+    """The topic id in partition.metadata; None when there is none that makes sense."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = dict(line.partition(": ")[::2] for line in file.read().splitlines())
+        return id_from_text(lines["topic_id"])
+    except (FileNotFoundError, KeyError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryIdentity:
+    """meta.properties: whose directory this is."""
+
+    broker_id: int
+    cluster_id: str
+    directory_id: str
+
+
+def write_identity(path: str, identity: DirectoryIdentity) -> None:
+    lines = [
+        f"broker.id={identity.broker_id}",
+        f"cluster.id={identity.cluster_id}",
+        f"directory.id={identity.directory_id}",
+        "version=0",
+    ]
+    replace_file(path, ("\n".join(lines) + "\n").encode())
+
+
+def read_identity(path: str) -> DirectoryIdentity | None:
+    """Whose directory this is; None when nobody's yet."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.strip() for line in file if not line.startswith("#")]
+    except FileNotFoundError:
+        return None
+    fields = dict(line.partition("=")[::2] for line in lines if line)
+    try:
+        broker_id = int(fields.get("broker.id") or fields["node.id"])
+        return DirectoryIdentity(broker_id, fields["cluster.id"], fields.get("directory.id", ""))
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{path} does not say which broker the directory belongs to") from error
+
+
+def new_directory_id() -> str:
+    return id_text(uuid.uuid4())
+
+
+def write_clean_shutdown(path: str, broker_epoch: int) -> None:
+    """Say that everything below this directory is flushed and closed."""
+    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    replace_file(path, content.encode())
+
+
+def take_clean_shutdown(path: str) -> bool:
+    """Whether the last stop was a clean one; asking makes it so no longer."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True

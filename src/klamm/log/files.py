@@ -1,0 +1,131 @@
+"""Open files, bounded.
+
+A broker may hold ten thousand logs and a process perhaps a thousand descriptors, so nobody here
+keeps a file open: whoever needs one asks the pool, which closes those unused for longest. A handle
+given out stays valid for as long as somebody refers to it, even when the pool has let go of it or
+the file was renamed or unlinked; the descriptor is closed with the last reference. That is what
+makes it safe to send from a handle while the log rolls, cleans or deletes underneath.
+
+All writes name their position, so a handle has no state but its descriptor, and the loop and worker
+threads may use one at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+FILES_LIMIT: Final = 256
+
+
+class Handle:
+    """One open file: something with a `fileno`, closed when nobody refers to it any more."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, flags: int = 0) -> None:
+        self._fd = -1
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class FilePool:
+    """The files open now, the longest unused first."""
+
+    def __init__(self, limit: int = FILES_LIMIT) -> None:
+        self._limit = limit
+        self._open: OrderedDict[str, Handle] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, path: str, *, create: bool = False) -> Handle:
+        """The file of this path, opened when it is not open, made only when that is asked for.
+
+        Keep the handle, not its number: the number may be another file's as soon as it is gone.
+        """
+        handle = self._open.get(path)
+        if handle is None:
+            return self._admit(path, os.O_CREAT if create else 0)
+        # Another thread may have forgotten it between the two lines; it is in use, so it is back.
+        with contextlib.suppress(KeyError):
+            self._open.move_to_end(path)
+        return handle
+
+    def forget(self, *paths: str) -> None:
+        """Let go of files that are about to be renamed, removed or replaced."""
+        for path in paths:
+            self._open.pop(path, None)
+
+    def forget_under(self, directory: str) -> None:
+        """Let go of every file of one directory."""
+        prefix = directory + os.sep
+        for path in [path for path in list(self._open) if path.startswith(prefix)]:
+            self._open.pop(path, None)
+
+    def clear(self) -> None:
+        self._open.clear()
+
+    def _admit(self, path: str, flags: int) -> Handle:
+        handle = Handle(path, flags)
+        self._open[path] = handle
+        while len(self._open) > self._limit:
+            with contextlib.suppress(KeyError):
+                self._open.popitem(last=False)
+        return handle
+
+
+def write_at(fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+    """Write all of it; a file system may take less than it was given in one go."""
+    written = os.pwrite(fd, data, position)
+    size = len(data)
+    while written < size:
+        written += os.pwrite(fd, memoryview(data)[written:], position + written)
+    return written
+
+
+def sync_file(path: str) -> None:
+    """Make the content of one file durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable: a new file is not there until its name is."""
+    sync_file(path)
+
+
+def replace_file(path: str, content: bytes, *, durable: bool = True) -> None:
+    """Write a whole file such that a crash leaves the old one or the new one, never half."""
+    scratch = path + ".tmp"
+    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_at(fd, content, 0)
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(scratch, path)
+    if durable:
+        sync_directory(os.path.dirname(path))
+
+
+def remove_files(paths: Iterable[str]) -> None:
+    """Unlink what is there."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

@@ -1,0 +1,249 @@
+"""Bringing a partition's log back from its directory.
+
+After a clean stop the checkpoints are right: the log ends at its recovery point, its indexes are
+complete, and nothing but names and sizes is read until somebody asks for more. That is what lets
+ten thousand logs load in a second or two.
+
+After a crash everything from the recovery point on is in doubt. It is read batch by batch, sums
+checked, and what can be derived is derived again: indexes, epochs, producers, aborted
+transactions. At the first byte that is not right the log ends; what may lie behind was never
+flushed, so it was never promised by this disk alone.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from klamm.log import names
+from klamm.log.batches import is_intact, whole_batches
+from klamm.log.checkpoints import CheckpointCorrupt, read_epochs, read_topic_id
+from klamm.log.epochs import EpochCache
+from klamm.log.files import FilePool, remove_files
+from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.producers import ProducerStates, follow
+from klamm.log.segment import Segment
+from klamm.log.segments import SegmentList
+from klamm.log.settings import LogSettings
+from klamm.log.snapshots import Snapshots
+from klamm.model.names import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the directory's checkpoints say about one log."""
+
+    clean: bool = False  # whether the last stop was a clean one
+    recovery_point: int | None = None
+    log_start: int = 0
+    high_watermark: int = 0
+
+
+@dataclass(slots=True)
+class _Files:
+    """The files of one partition's directory that belong to its log."""
+
+    sizes: dict[int, int] = field(default_factory=dict)  # of the .log files, by base offset
+    indexed: set[int] = field(default_factory=set)  # bases with an offset index
+    snapshots: list[int] = field(default_factory=list)
+
+
+def load_log(
+    topic_partition: TopicPartition,
+    directory: str,
+    settings: LogSettings,
+    pool: FilePool,
+    known: Known,
+    *,
+    on_failure: Callable[[OSError], LogDirectoryFailed] | None = None,
+) -> PartitionLog:
+    """The log in a directory, fit for use."""
+    finish_swaps(directory, pool)
+    files = _tidy(directory)
+    log = PartitionLog(
+        topic_partition,
+        directory,
+        settings,
+        pool,
+        topic_id=_topic_id(directory),
+        on_failure=on_failure,
+    )
+    log.snapshots = Snapshots(directory, files.snapshots)
+    log.segments = SegmentList(
+        pool,
+        [Segment(directory, base, pool, size=size) for base, size in sorted(files.sizes.items())],
+    )
+    log.epochs = EpochCache(lambda: log.log_end_offset, _epochs(directory))
+    if not len(log.segments):
+        log.restart_at(known.log_start)
+    elif known.clean:
+        _trust(log, known, files)
+    else:
+        _recover(log, known)
+    _bound(log, known)
+    return log
+
+
+def _trust(log: PartitionLog, known: Known, files: _Files) -> None:
+    """Take the checkpoints' word."""
+    for segment in log.segments.closed:
+        if segment.base_offset not in files.indexed:
+            segment.rebuild_indexes(log.settings.index_interval_bytes)
+            segment.seal()
+    active = log.segments.active
+    if known.recovery_point is not None and known.recovery_point >= active.base_offset:
+        log.log_end_offset = known.recovery_point
+    else:
+        log.log_end_offset = _end_of(active)
+    log.recovery_point = log.log_end_offset
+    if not log.snapshots:
+        # A log closed without a snapshot had no producers.
+        log.set_producers(ProducerStates())
+
+
+def _end_of(segment: Segment) -> int:
+    segment.ready_indexes()
+    last = segment.offsets.last
+    end = segment.base_offset
+    for _, header in segment.headers(last.position if last else 0):
+        end = header.last_offset + 1
+    return end
+
+
+def _recover(log: PartitionLog, known: Known) -> None:
+    """Read what was not flushed, and derive everything from it."""
+    recovery_point = known.recovery_point or 0
+    start = log.segments[log.segments.place_of(recovery_point)].base_offset
+    log.snapshots.cut(start)
+    log.epochs.truncate_end(start)
+    log.log_end_offset = start
+    producers = log.load_producers()
+    for segment in list(log.segments.from_offset(start)):
+        if segment.base_offset != start:
+            log.snapshots.take(segment.base_offset, producers, durable=False)
+        whole = _recover_segment(log, segment, producers)
+        if segment is not log.segments.active:
+            segment.seal()
+        if not whole:
+            log.segments.retire(log.segments.after(segment), 0)
+            break
+    log.set_producers(producers)
+    log.recovery_point = min(recovery_point, log.log_end_offset)
+
+
+def _recover_segment(log: PartitionLog, segment: Segment, producers: ProducerStates) -> bool:
+    """Read one segment and cut it where it stops making sense; whether all of it did."""
+    segment.reset_indexes()
+    segment.aborted.replace([])
+    interval = log.settings.index_interval_bytes
+    handle = segment.handle()
+    valid, log.log_end_offset = 0, segment.base_offset
+    for position, header, batch in whole_batches(handle.fileno(), 0, segment.size):
+        if header.base_offset < log.log_end_offset or not is_intact(batch, header):
+            break
+        segment.note(
+            position,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            header.size,
+            interval,
+        )
+        log.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            aborted = follow(producers, batch, header, header.base_offset, header.max_timestamp)
+            if aborted is not None:
+                segment.aborted.append(aborted)
+        valid, log.log_end_offset = position + header.size, header.last_offset + 1
+    if valid == segment.size:
+        return True
+    os.ftruncate(handle.fileno(), valid)
+    segment.size = valid
+    return False
+
+
+def _bound(log: PartitionLog, known: Known) -> None:
+    """Put the offsets in their order."""
+    log.epochs.truncate_end(log.log_end_offset)
+    start = max(known.log_start, log.segments[0].base_offset)
+    if log.log_end_offset < start:
+        log.restart_at(start)
+    log.log_start_offset = start
+    log.epochs.truncate_start(start)
+    log.high_watermark = min(max(known.high_watermark, start), log.log_end_offset)
+
+
+def _tidy(directory: str) -> _Files:
+    """Sort the files of a directory, and remove what an earlier life has left."""
+    files = _Files()
+    orphans: dict[int, list[str]] = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.endswith((names.DELETED, ".tmp")):
+                os.unlink(entry.path)
+                continue
+            parsed = names.parse_offset_name(entry.name)
+            if parsed is None or parsed[2]:
+                continue
+            offset, kind, _ = parsed
+            if kind == names.LOG:
+                files.sizes[offset] = entry.stat().st_size
+            elif kind == names.SNAPSHOT:
+                files.snapshots.append(offset)
+            else:
+                orphans.setdefault(offset, []).append(entry.path)
+                if kind == names.OFFSET_INDEX:
+                    files.indexed.add(offset)
+    for offset, paths in orphans.items():
+        if offset not in files.sizes:
+            remove_files(paths)
+    return files
+
+
+def finish_swaps(directory: str, pool: FilePool) -> None:
+    """Finish what the cleaner had decided, undo what it had not.
+
+    `.cleaned` files were still being written: they go, with the `.swap` files of the same round
+    from there on. The other `.swap` files are complete and replace what they were made from.
+    """
+    found = [
+        (offset, kind, suffix, os.path.join(directory, name))
+        for name in os.listdir(directory)
+        if (parsed := names.parse_offset_name(name)) is not None
+        for offset, kind, suffix in [parsed]
+        if kind != names.SNAPSHOT
+    ]
+    cleaned = [(offset, path) for offset, _, suffix, path in found if suffix == names.CLEANED]
+    swaps = [(offset, path) for offset, _, suffix, path in found if suffix == names.SWAP]
+    if not cleaned and not swaps:
+        return
+    undecided = min((offset for offset, _ in cleaned), default=names.OFFSET_MAX)
+    remove_files(path for _, path in cleaned)
+    remove_files(path for offset, path in swaps if offset >= undecided)
+    decided = [(offset, path) for offset, path in swaps if offset < undecided]
+    for offset, path in decided:
+        if not path.endswith(names.LOG + names.SWAP):
+            continue
+        size = os.stat(path).st_size
+        end = _end_of(Segment(directory, offset, pool, size=size, suffix=names.SWAP))
+        remove_files(
+            path
+            for base, _, suffix, path in found
+            if not suffix and offset <= base < max(end, offset + 1)
+        )
+    for _, path in decided:
+        os.replace(path, path.removesuffix(names.SWAP))
+    pool.forget_under(directory)
+
+
+def _topic_id(directory: str) -> uuid.UUID | None:
+    return read_topic_id(os.path.join(directory, names.PARTITION_METADATA))
+
+
+def _epochs(directory: str) -> list[tuple[int, int]]:
+    try:
+        return read_epochs(os.path.join(directory, names.EPOCHS))
+    except CheckpointCorrupt:
+        return []

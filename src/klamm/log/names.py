@@ -1,0 +1,64 @@
+"""What files and directories are called, in Kafka's layout."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Final
+
+from klamm.model.names import TopicPartition
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+
+# Suffixes on top of a file's name: removed after a delay; written by the cleaner; about to
+# replace what it was made from.
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+
+# Suffixes of directories.
+DOOMED: Final = "-delete"
+FUTURE: Final = "-future"
+STRAY: Final = "-stray"
+
+EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+LOCK: Final = ".lock"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+
+OFFSET_MAX: Final = (1 << 63) - 1
+_NAME_LENGTH_MAX: Final = 255
+_PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)\Z")
+_OFFSET_FILE: Final = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)*)\Z")
+
+
+def offset_name(offset: int, kind: str) -> str:
+    """The name of the file of one kind that starts at an offset."""
+    return f"{offset:020d}{kind}"
+
+
+def parse_offset_name(name: str) -> tuple[int, str, str] | None:
+    """(offset, kind, further suffixes) of a segment's or a snapshot's file."""
+    match = _OFFSET_FILE.match(name)
+    return (int(match[1]), match[2], match[3]) if match else None
+
+
+def parse_partition(name: str) -> TopicPartition | None:
+    """The partition whose directory has this name, or None when it is no such directory."""
+    match = _PARTITION.match(name)
+    return TopicPartition(match[1], int(match[2])) if match else None
+
+
+def aside_name(partition: TopicPartition, suffix: str) -> str:
+    """A new name for a partition's directory that is set aside; cut to what file systems allow."""
+    unique = f".{uuid.uuid4().hex}{suffix}"
+    return str(partition)[: _NAME_LENGTH_MAX - len(unique)] + unique

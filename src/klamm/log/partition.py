@@ -1,0 +1,544 @@
+"""The log of one partition on this broker.
+
+A log is a list of segments; the last takes appends. Offsets bound what may be seen of it:
+
+    log start <= last stable offset <= high watermark <= log end
+
+Below the log start records are gone or going; consumers see up to the high watermark, those that
+read committed records up to the last stable offset; followers see all.
+
+One thread at a time uses a log: the broker's loop. Only `flush` and the cleaner's reading run in
+worker threads, and they look at nothing but files and values that are replaced whole. An OS error
+while writing ends the use of the whole directory (`LogDirectoryFailed`): what is in doubt
+is found out by recovery at the next start, never guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from klamm.log import names
+from klamm.log.append import (
+    NO_TIME,
+    Appended,
+    AppendRefused,
+    header_fault,
+    read_sole_header,
+    stamp_append_time,
+)
+from klamm.log.batches import (
+    EPOCH_AT,
+    HEADER_SIZE,
+    Header,
+    is_intact,
+    read_header,
+    read_marker,
+)
+from klamm.log.checkpoints import write_epochs, write_topic_id
+from klamm.log.epochs import EpochCache
+from klamm.log.files import FilePool, Handle, sync_directory
+from klamm.log.producers import ProducerStates, follow, last_sequence
+from klamm.log.segment import Segment
+from klamm.log.segments import SegmentList
+from klamm.log.settings import LogSettings
+from klamm.log.snapshots import Snapshots
+from klamm.log.transactions import Aborted
+from klamm.model.errors import ErrorCode, KlammError, ProtocolError, Refused
+from klamm.model.names import TopicPartition
+
+_pack_offset: Final = struct.Struct(">q").pack_into
+_pack_epoch: Final = struct.Struct(">i").pack_into
+
+
+class LogDirectoryFailed(KlammError):
+    """The disk below a log directory cannot be trusted any more: everything on it is offline."""
+
+    def __init__(self, path: str, cause: OSError) -> None:
+        super().__init__(f"log directory {path} failed: {cause}")
+        self.path = path
+        self.cause = cause
+
+
+class Slice(NamedTuple):
+    """Bytes of a segment, to be sent from its file; they may end inside a batch."""
+
+    file: Handle | None  # None only when there is nothing to send
+    position: int
+    size: int
+    first_offset: int  # the offset asked for; the first batch may begin below it
+
+    def read(self) -> bytes:
+        """The bytes themselves, for those who do not send them on."""
+        if self.file is None:
+            return b""
+        return os.pread(self.file.fileno(), self.size, self.position)
+
+
+class PartitionLog:
+    """One partition's records, in order; see the module for what its offsets mean."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        settings: LogSettings,
+        pool: FilePool,
+        *,
+        topic_id: uuid.UUID | None = None,
+        on_failure: Callable[[OSError], LogDirectoryFailed] | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.directory = directory
+        self.settings = settings
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0  # everything below is on the disk, not only in its cache
+        self.high_watermark = 0
+        self.pool = pool
+        self.segments = SegmentList(pool)
+        self.snapshots = Snapshots(directory)
+        self.epochs = EpochCache(lambda: self.log_end_offset)
+        self.truncations = 0  # how often records were taken back, which others may have to know
+        self._producers: ProducerStates | None = None
+        self._failed = on_failure or (lambda error: LogDirectoryFailed(directory, error))
+
+    @classmethod
+    def create(
+        cls,
+        topic_partition: TopicPartition,
+        directory: str,
+        settings: LogSettings,
+        pool: FilePool,
+        *,
+        topic_id: uuid.UUID | None = None,
+        on_failure: Callable[[OSError], LogDirectoryFailed] | None = None,
+    ) -> PartitionLog:
+        """A new log in a directory that does not exist yet."""
+        os.mkdir(directory)
+        log = cls(
+            topic_partition,
+            directory,
+            settings,
+            pool,
+            topic_id=topic_id,
+            on_failure=on_failure,
+        )
+        if topic_id is not None:
+            write_topic_id(log._metadata_path, topic_id, durable=False)
+        log._producers = ProducerStates()
+        log._start_segment(0)
+        return log
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self.topic_partition}, {self.log_start_offset}-{self.log_end_offset})"
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The state of the producers, read from the files when it is first needed."""
+        if self._producers is None:
+            self._producers = self.load_producers()
+        return self._producers
+
+    def set_producers(self, states: ProducerStates) -> None:
+        """Loading has found out the producers' state."""
+        self._producers = states
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where every transaction is decided, and no further than the high watermark."""
+        unstable = self.producers.first_unstable(self.high_watermark)
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    # Appending
+
+    def append_as_leader(
+        self,
+        batch: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        request_version: int = 11,
+        from_client: bool = True,
+    ) -> Appended | AppendRefused:
+        """Check one batch, give it the next offsets and write it.
+
+        The batch is changed in place where its buffer allows it.
+        """
+        settings = self.settings
+        header = read_sole_header(batch)
+        if isinstance(header, AppendRefused):
+            return header
+        fault = header_fault(batch, header, settings, request_version, from_client)
+        if fault is not None:
+            return fault
+        verdict = self._check_producer(batch, header, from_client)
+        if verdict is not None:
+            return verdict
+        if batch.readonly:
+            batch = memoryview(bytearray(batch))
+        max_timestamp = header.max_timestamp
+        append_time = NO_TIME
+        if settings.log_append_time:
+            append_time = max_timestamp = now_ms
+            stamp_append_time(batch, header, now_ms)
+        first = self.log_end_offset
+        last = first + header.offset_delta
+        _pack_offset(batch, 0, first)
+        _pack_epoch(batch, EPOCH_AT, leader_epoch)
+        try:
+            self._make_room(len(batch), first, last, max_timestamp, now_ms)
+            self.segments.active.append(
+                batch, first, last, max_timestamp, settings.index_interval_bytes
+            )
+        except OSError as error:
+            raise self._failed(error) from error
+        self.epochs.assign(leader_epoch, first)
+        if header.producer_id >= 0:
+            self._note_producer(batch, header, first, max_timestamp)
+        self.log_end_offset = last + 1
+        if last + 1 - self.recovery_point >= settings.flush_messages:
+            self.flush()
+        return Appended(first, last, self.log_start_offset, append_time)
+
+    def append_as_follower(self, batches: memoryview, *, now_ms: int = 0) -> Appended:
+        """Write batches as the leader sent them; a batch cut off at the end is left out.
+
+        What is below the end of the log already is skipped. Raises ProtocolError when the
+        first batch is damaged or does not fit here.
+        """
+        at, first = 0, self.log_end_offset
+        while at + HEADER_SIZE <= len(batches):
+            header = read_header(batches, at)
+            size = header.size
+            if size < HEADER_SIZE or at + size > len(batches):
+                break
+            batch = batches[at : at + size]
+            if not is_intact(batch, header):
+                if at == 0:
+                    raise ProtocolError(f"the leader sent a damaged batch of {self}")
+                break
+            if header.last_offset >= self.log_end_offset:
+                self._append_copy(batch, header, now_ms)
+            at += size
+        if self.log_end_offset - self.recovery_point >= self.settings.flush_messages:
+            self.flush()
+        return Appended(first, self.log_end_offset - 1, self.log_start_offset)
+
+    def _append_copy(self, batch: memoryview, header: Header, now_ms: int) -> None:
+        if header.base_offset < self.log_end_offset:
+            self._begin_inside(header)
+        last = header.last_offset
+        settings = self.settings
+        try:
+            self._make_room(header.size, header.base_offset, last, header.max_timestamp, now_ms)
+            self.segments.active.append(
+                batch,
+                header.base_offset,
+                last,
+                header.max_timestamp,
+                settings.index_interval_bytes,
+            )
+        except OSError as error:
+            raise self._failed(error) from error
+        self.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            self._note_producer(batch, header, header.base_offset, header.max_timestamp)
+        self.log_end_offset = last + 1
+
+    def _begin_inside(self, header: Header) -> None:
+        """An empty log may start in the middle of a batch: the leader's start offset did."""
+        if self.size_bytes or self.log_end_offset != self.log_start_offset:
+            raise ProtocolError(f"a batch from {header.base_offset} overlaps the end of {self}")
+        start = self.log_start_offset
+        self.restart_at(header.base_offset)
+        self.log_start_offset = start
+
+    def _check_producer(
+        self, batch: memoryview, header: Header, from_client: bool
+    ) -> Appended | AppendRefused | None:
+        """Whether the producer may write this now; the earlier answer when it is a retry."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        states = self.producers
+        if from_client:
+            verdict = states.check(
+                producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                last_sequence(header.base_sequence, header.offset_delta),
+                transactional=header.is_transactional,
+            )
+        elif header.is_control and (marker := read_marker(batch)) is not None:
+            verdict = states.check_marker(
+                producer_id, header.producer_epoch, marker.coordinator_epoch
+            )
+        else:
+            verdict = states.check_epoch(producer_id, header.producer_epoch)
+        if isinstance(verdict, Refused):
+            return AppendRefused(verdict.code, verdict.why)
+        if verdict is None:
+            return None
+        time = verdict.timestamp if self.settings.log_append_time else NO_TIME
+        return Appended(
+            verdict.first_offset, verdict.last_offset, self.log_start_offset, time, True
+        )
+
+    def _note_producer(
+        self, batch: bytes | memoryview, header: Header, offset: int, timestamp: int
+    ) -> None:
+        """Keep what a batch that is in the active segment says about its producer."""
+        aborted = follow(self.producers, batch, header, offset, timestamp)
+        if aborted is not None:
+            self.segments.active.aborted.append(aborted)
+
+    def _make_room(
+        self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> None:
+        """Begin a new segment when the active one is full or old enough."""
+        active = self.segments.active
+        settings = self.settings
+        if active.size and (
+            active.is_full(
+                more=size,
+                last_offset=last_offset,
+                segment_bytes=settings.segment_bytes,
+                index_bytes=settings.segment_index_bytes,
+            )
+            or active.age_ms(timestamp, now_ms) > settings.segment_ms - active.jitter_ms
+        ):
+            self.roll(first_offset, now_ms=now_ms)
+
+    def roll(self, base_offset: int | None = None, *, now_ms: int = 0) -> None:
+        """Close the active segment and begin a new one; an empty one is used on."""
+        active = self.segments.active
+        if not active.size:
+            return
+        offset = self.log_end_offset if base_offset is None else base_offset
+        active.seal()
+        self.snapshots.take(offset, self.producers, durable=False)
+        self.snapshots.prune(self.segments.bases)
+        self._start_segment(offset, now_ms)
+
+    def _start_segment(self, base_offset: int, now_ms: int = 0) -> None:
+        segment = Segment(self.directory, base_offset, self.pool, created_ms=now_ms)
+        jitter = self.settings.segment_jitter_ms
+        segment.jitter_ms = random.randrange(jitter) if jitter else 0
+        segment.create()
+        self.segments.add(segment)
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        upto: int | None = None,
+        at_least_one: bool = True,
+    ) -> Slice | ErrorCode:
+        """The bytes from the batch that holds an offset, below `upto`, of one segment.
+
+        No more than `max_bytes`, unless the first batch alone is larger and `at_least_one`.
+        """
+        end = self.log_end_offset
+        if offset < self.log_start_offset or offset > end:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        bound = end if upto is None or upto > end else upto
+        if offset >= bound or (max_bytes <= 0 and not at_least_one):
+            return Slice(None, 0, 0, offset)
+        try:
+            return self._read(offset, max_bytes, bound, at_least_one)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> Slice:
+        segments = self.segments
+        for place in range(segments.place_of(offset), len(segments)):
+            segment = segments[place]
+            position = segment.position_of(offset)
+            if position is None:
+                continue  # compaction has left nothing from here to the segment's end
+            whole = segments.end_of(place, self.log_end_offset) <= bound
+            end = segment.size if whole else segment.end_before(bound)
+            if end <= position:
+                break
+            size = end - position
+            if size > max_bytes:
+                size = max_bytes
+                if at_least_one:
+                    first = next(segment.headers(position, end))[1]
+                    size = max(size, first.size)
+            return Slice(segment.handle(), position, size, offset)
+        return Slice(None, 0, 0, offset)
+
+    def bound_of(self, part: Slice) -> int:
+        """An offset above all records of a slice, not far above: what to look up aborts for."""
+        place = self.segments.place_of(part.first_offset)
+        while place < len(self.segments):
+            segment = self.segments[place]
+            if part.file is not None and segment.path == part.file.path:
+                bound = segment.offsets.bound_after(part.position + part.size)
+                if bound is not None:
+                    return bound
+                return self.segments.end_of(place, self.log_end_offset)
+            place += 1
+        return part.first_offset
+
+    def aborted_transactions(self, from_offset: int, upto: int) -> list[Aborted]:
+        """The aborted transactions with records in [from_offset, upto), by first offset."""
+        found: list[Aborted] = []
+        for segment in self.segments.from_offset(from_offset):
+            for aborted in segment.aborted.entries():
+                if aborted.last_offset >= from_offset and aborted.first_offset < upto:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= upto:
+                    return sorted(found, key=lambda entry: entry.first_offset)
+        return sorted(found, key=lambda entry: entry.first_offset)
+
+    def batches(
+        self, from_offset: int, upto: int | None = None
+    ) -> Iterator[tuple[Segment, int, Header]]:
+        """(segment, position, header) of every batch that ends at or after an offset."""
+        end = self.log_end_offset if upto is None else upto
+        for segment in self.segments.from_offset(from_offset):
+            found = segment.locate(from_offset)
+            if found is None:
+                continue
+            for position, header in segment.headers(found[0]):
+                if header.base_offset >= end:
+                    return
+                yield segment, position, header
+
+    # Offsets that bound it
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Let consumers see more; it never goes back, and never past the end."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Hide the records below an offset; retention removes their segments in its own time."""
+        if offset <= self.log_start_offset or offset > self.high_watermark:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_start(offset)
+        return True
+
+    # Going back
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop everything from an offset on; where the log ends now.
+
+        A batch is dropped as a whole: the log then ends where the batch began.
+        """
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        if offset < self.segments[0].base_offset:
+            self.restart_at(offset)
+            return offset
+        try:
+            kept = self.segments.place_of(offset)
+            self.segments.retire(self.segments.closed[kept + 1 :], 0)
+            if len(self.segments) > kept + 1:
+                self.segments.retire([self.segments.active], 0)
+            self.log_end_offset = self.segments.active.truncate(offset)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._end_moved_back()
+        return self.log_end_offset
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and go on at an offset, as an empty log."""
+        try:
+            self.segments.retire(list(self.segments), 0)
+            self.snapshots.clear()
+            self._start_segment(offset)
+        except OSError as error:
+            raise self._failed(error) from error
+        self.log_end_offset = self.log_start_offset = offset
+        self.epochs.clear()
+        self._producers = ProducerStates()
+        self.high_watermark = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.truncations += 1
+
+    def _end_moved_back(self) -> None:
+        end = self.log_end_offset
+        self.truncations += 1
+        self.epochs.truncate_end(end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.log_start_offset = min(self.log_start_offset, end)
+        self.recovery_point = min(self.recovery_point, end)
+        self.snapshots.cut(end)
+        self._producers = None
+
+    def load_producers(self) -> ProducerStates:
+        """The producers' state at the end of the log: a snapshot, and what was written since."""
+        found = self.snapshots.newest(self.log_end_offset)
+        offset, states = found or (self.segments[0].base_offset, ProducerStates())
+        for segment, position, header in self.batches(offset):
+            if header.producer_id >= 0:
+                batch = segment.read(position, header) if header.is_control else b""
+                follow(states, batch, header, header.base_offset, header.max_timestamp)
+        return states
+
+    # Durability
+
+    def flush(self) -> None:
+        """Bring everything appended so far to the disk. May run in a worker thread."""
+        end, truncations = self.log_end_offset, self.truncations
+        if end <= self.recovery_point:
+            return
+        try:
+            for segment in self.segments.from_offset(self.recovery_point):
+                segment.sync()
+            if self.epochs.is_dirty:
+                self._save_epochs()
+            sync_directory(self.directory)
+        except OSError as error:
+            raise self._failed(error) from error
+        if self.truncations == truncations:
+            self.recovery_point = end
+
+    def _save_epochs(self) -> None:
+        self.epochs.is_dirty = False
+        write_epochs(os.path.join(self.directory, names.EPOCHS), self.epochs.entries)
+
+    @property
+    def _metadata_path(self) -> str:
+        return os.path.join(self.directory, names.PARTITION_METADATA)
+
+    def close(self, *, clean: bool) -> None:
+        """Stop using the log. A clean close leaves nothing for recovery to do."""
+        if clean:
+            self._settle()
+        self.pool.forget_under(self.directory)
+
+    def _settle(self) -> None:
+        try:
+            if self.segments.active.size:
+                self.segments.active.seal()
+            self.flush()
+            if self._producers is not None and (self._producers.by_id or self.snapshots):
+                self.snapshots.take(self.log_end_offset, self._producers, durable=True)
+                self.snapshots.prune(self.segments.bases)
+            if self.epochs.is_dirty:
+                self._save_epochs()
+        except OSError as error:
+            raise self._failed(error) from error

@@ -1,0 +1,299 @@
+"""One stretch of a log: a file of batches back to back, and what leads into it.
+
+A segment is named by its base offset and never holds an earlier one. Only the last of a log takes
+appends. Nothing is opened until it is needed, and what can be found out from the files (the largest
+timestamp, the first one) is found out when somebody asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from klamm.log import names
+from klamm.log.batches import Header, headers, read_batch
+from klamm.log.files import FilePool, Handle, sync_file, write_at
+from klamm.log.index import IndexCorrupt, OffsetIndex, TimeEntry, TimeIndex
+from klamm.log.transactions import TransactionIndex
+
+NO_TIMESTAMP: Final = -1
+_RECENT: Final = 64
+_POSITION_MAX: Final = (1 << 31) - 1
+
+
+class Segment:
+    """The batches from one base offset up to the next segment's."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_first_timestamp",
+        "_largest",
+        "_pool",
+        "_recent_offsets",
+        "_recent_positions",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "jitter_ms",
+        "offsets",
+        "path",
+        "size",
+        "suffix",
+        "times",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        pool: FilePool,
+        *,
+        size: int = 0,
+        created_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.size = size
+        self.created_ms = created_ms
+        self.jitter_ms = 0  # how much earlier than segment.ms this one is rolled
+        self._pool = pool
+        self.path = self.file(names.LOG)
+        self.offsets = OffsetIndex(self.file(names.OFFSET_INDEX), base_offset, pool)
+        self.times = TimeIndex(self.file(names.TIME_INDEX), base_offset, pool)
+        self.aborted = TransactionIndex(self.file(names.TRANSACTION_INDEX), pool)
+        self._bytes_since_entry = 0
+        self._first_timestamp: int | None = None if size else NO_TIMESTAMP
+        self._largest: TimeEntry | None = None if size else TimeEntry(NO_TIMESTAMP, base_offset)
+        # The newest batches' offsets and positions: readers at the tail need no index.
+        self._recent_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, {self.size} bytes)"
+
+    def file(self, kind: str) -> str:
+        """The path of this segment's file of one kind."""
+        name = names.offset_name(self.base_offset, kind) + self.suffix
+        return os.path.join(self.directory, name)
+
+    @property
+    def files(self) -> list[str]:
+        """The paths a segment can have; the indexes need not exist."""
+        kinds = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+        return [self.file(kind) for kind in kinds]
+
+    def create(self) -> None:
+        """Make the empty file: the name alone tells where a log goes on."""
+        self._pool.get(self.path, create=True)
+        self.offsets.start_empty()
+        self.times.start_empty()
+
+    def handle(self) -> Handle:
+        return self._pool.get(self.path)
+
+    # Appending
+
+    def append(
+        self,
+        data: bytes | bytearray | memoryview,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Write one set of batches at the end; all or nothing as far as readers can see."""
+        position = self.size
+        handle = self._pool.get(self.path)
+        size = len(data)
+        write_at(handle.fileno(), data, position)
+        self.size = position + size
+        self.note(position, first_offset, last_offset, max_timestamp, size, index_interval_bytes)
+
+    def note(
+        self,
+        position: int,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        size: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Keep what readers will ask about a set that is in the file."""
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        largest = self._largest or self.largest
+        if max_timestamp > largest.timestamp:
+            largest = self._largest = TimeEntry(max_timestamp, last_offset)
+        if self._bytes_since_entry > index_interval_bytes:
+            self.offsets.append(last_offset, position)
+            self.times.append(largest.timestamp, largest.offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+        recent = self._recent_offsets
+        if len(recent) >= 2 * _RECENT:
+            del recent[:_RECENT]
+            del self._recent_positions[:_RECENT]
+        recent.append(first_offset)
+        self._recent_positions.append(position)
+
+    def is_full(self, *, more: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
+        """Whether another set of this size has no place here."""
+        return (
+            self.size + more > segment_bytes
+            or self.size > _POSITION_MAX
+            or last_offset - self.base_offset > _POSITION_MAX
+            or self.offsets.size >= index_bytes - 8
+            or self.times.size >= index_bytes - 24
+        )
+
+    def age_ms(self, timestamp: int, now_ms: int) -> int:
+        """How long after the first batch a batch with this timestamp comes."""
+        first = self.first_timestamp
+        if first >= 0:
+            return timestamp - first
+        return now_ms - self.created_ms if self.created_ms else 0
+
+    def truncate(self, offset: int) -> int:
+        """Cut off the first batch that reaches this offset and all after it; where that began."""
+        found = self.locate(offset)
+        if found is None:
+            return offset
+        position, header = found
+        os.ftruncate(self._pool.get(self.path).fileno(), position)
+        self.size = position
+        self.offsets.truncate(header.base_offset)
+        self.times.truncate(header.base_offset)
+        self.aborted.truncate(header.base_offset)
+        self._bytes_since_entry = 0
+        self._first_timestamp = None if position else NO_TIMESTAMP
+        self._largest = None if position else TimeEntry(NO_TIMESTAMP, self.base_offset)
+        self._recent_offsets.clear()
+        self._recent_positions.clear()
+        return min(offset, header.base_offset)
+
+    def seal(self) -> None:
+        """No more appends: complete the indexes and put them on disk."""
+        largest = self.largest
+        if largest.timestamp >= 0:
+            self.times.append(largest.timestamp, largest.offset)
+        self.offsets.load()
+        self.times.load()
+        self.offsets.release()
+        self.times.release()
+        self._recent_offsets.clear()
+        self._recent_positions.clear()
+
+    def sync(self) -> None:
+        """Bring the files to the disk; one that has left the log meanwhile is nobody's concern."""
+        with contextlib.suppress(FileNotFoundError):
+            handle = self._pool.get(self.path)
+            os.fsync(handle.fileno())
+            for path in self.files[1:]:
+                if os.path.exists(path):
+                    sync_file(path)
+
+    def read(self, position: int, header: Header) -> bytes:
+        """The bytes of one batch."""
+        handle = self._pool.get(self.path)
+        return read_batch(handle.fileno(), position, header.size)
+
+    # What the segment knows about its records
+
+    @property
+    def largest(self) -> TimeEntry:
+        """The largest timestamp here, and the last offset of the batch it is in."""
+        if self._largest is None:
+            self._largest = self._find_largest()
+        return self._largest
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, -1 when there is no batch."""
+        if self._first_timestamp is None:
+            first = next(self.headers(0), None)
+            self._first_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
+        return self._first_timestamp
+
+    def _find_largest(self) -> TimeEntry:
+        self.ready_indexes()
+        entry = self.times.last or TimeEntry(NO_TIMESTAMP, self.base_offset)
+        last = self.offsets.last
+        for _, header in self.headers(last.position if last else 0):
+            if header.max_timestamp > entry.timestamp:
+                entry = TimeEntry(header.max_timestamp, header.last_offset)
+        return entry
+
+    # Finding
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, Header]]:
+        """(position, header) of the batches from a batch's position on."""
+        handle = self._pool.get(self.path)
+        yield from headers(handle.fileno(), position, self.size if end is None else end)
+
+    def position_of(self, offset: int) -> int | None:
+        """Where a reader of this offset starts: at its batch, or where it is missing, near it."""
+        recent = self._recent_offsets
+        if recent and offset >= recent[0]:
+            return self._recent_positions[bisect_right(recent, offset) - 1]
+        found = self.locate(offset)
+        return found[0] if found else None
+
+    def locate(self, offset: int) -> tuple[int, Header] | None:
+        """(position, header) of the first batch that ends at or after an offset."""
+        self.ready_indexes()
+        return self._scan(offset, self.offsets.position_of(offset))
+
+    def end_before(self, offset: int) -> int:
+        """The position behind the last batch that lies below an offset as a whole."""
+        recent = self._recent_offsets
+        if recent and offset >= recent[0]:
+            place = bisect_right(recent, offset) - 1
+            if recent[place] == offset:
+                return self._recent_positions[place]
+            found = self._scan(offset, self._recent_positions[place])
+        else:
+            found = self.locate(offset)
+        return found[0] if found else self.size
+
+    def _scan(self, offset: int, position: int) -> tuple[int, Header] | None:
+        for at, header in self.headers(position):
+            if header.last_offset >= offset:
+                return at, header
+        return None
+
+    def ready_indexes(self) -> None:
+        """Make sure that the indexes can be trusted; rebuild them when they cannot."""
+        try:
+            self.offsets.check()
+            self.times.check()
+        except IndexCorrupt:
+            self.rebuild_indexes()
+
+    def rebuild_indexes(self, index_interval_bytes: int = 4096) -> None:
+        """Write both indexes anew from the batch headers."""
+        self.reset_indexes()
+        for position, header in self.headers(0):
+            self.note(
+                position,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                header.size,
+                index_interval_bytes,
+            )
+
+    def reset_indexes(self) -> None:
+        """Forget all that is known of the records, to be told again with `note`."""
+        self.offsets.start_empty()
+        self.times.start_empty()
+        self._bytes_since_entry = 0
+        self._first_timestamp = NO_TIMESTAMP
+        self._largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
+        self._recent_offsets.clear()
+        self._recent_positions.clear()

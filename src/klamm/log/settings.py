@@ -1,0 +1,93 @@
+"""What a topic's settings mean to its log.
+
+A log looks at a dozen settings on every append, so they are read once into plain attributes; a
+changed topic gets a new `LogSettings`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+LONG_MAX: Final = (1 << 63) - 1
+
+
+class SettingsReader(Protocol):
+    """The accessors of a topic's effective settings, under the topic's names for them."""
+
+    def int(self, name: str) -> builtins.int: ...
+    def float(self, name: str) -> builtins.float: ...
+    def str(self, name: builtins.str) -> builtins.str: ...
+    def list(self, name: builtins.str) -> Sequence[builtins.str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """The settings of one topic that its log obeys; the defaults are Kafka's."""
+
+    compact: bool = False
+    delete: bool = True
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    log_append_time: bool = False
+    timestamp_before_max_ms: int = LONG_MAX
+    timestamp_after_max_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+
+    @classmethod
+    def of(cls, topic: SettingsReader) -> LogSettings:
+        """Read them from a topic's effective settings."""
+        policy = topic.list("cleanup.policy")
+        return cls(
+            compact="compact" in policy,
+            delete="delete" in policy,
+            compression_type=topic.str("compression.type"),
+            compression_gzip_level=topic.int("compression.gzip.level"),
+            compression_lz4_level=topic.int("compression.lz4.level"),
+            compression_zstd_level=topic.int("compression.zstd.level"),
+            delete_retention_ms=topic.int("delete.retention.ms"),
+            file_delete_delay_ms=topic.int("file.delete.delay.ms"),
+            flush_messages=topic.int("flush.messages"),
+            flush_ms=topic.int("flush.ms"),
+            index_interval_bytes=topic.int("index.interval.bytes"),
+            max_compaction_lag_ms=topic.int("max.compaction.lag.ms"),
+            max_message_bytes=topic.int("max.message.bytes"),
+            log_append_time=topic.str("message.timestamp.type") == "LogAppendTime",
+            timestamp_before_max_ms=topic.int("message.timestamp.before.max.ms"),
+            timestamp_after_max_ms=topic.int("message.timestamp.after.max.ms"),
+            min_cleanable_dirty_ratio=topic.float("min.cleanable.dirty.ratio"),
+            min_compaction_lag_ms=topic.int("min.compaction.lag.ms"),
+            retention_bytes=topic.int("retention.bytes"),
+            retention_ms=topic.int("retention.ms"),
+            segment_bytes=topic.int("segment.bytes"),
+            segment_index_bytes=topic.int("segment.index.bytes"),
+            segment_jitter_ms=topic.int("segment.jitter.ms"),
+            segment_ms=topic.int("segment.ms"),
+        )
+
+    @property
+    def checks_records(self) -> bool:
+        """Whether an append must look at single records: a key to demand, a time to bound."""
+        return (
+            self.compact
+            or self.timestamp_before_max_ms != LONG_MAX
+            or self.timestamp_after_max_ms != LONG_MAX
+        )

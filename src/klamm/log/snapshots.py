@@ -1,0 +1,78 @@
+"""The producer snapshots of one log: files named by the offset they were taken at."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable
+
+from klamm.log import names
+from klamm.log.files import remove_files, replace_file
+from klamm.log.producers import ProducerStates
+
+
+class Snapshots:
+    """Which snapshots exist, and their content."""
+
+    __slots__ = ("_directory", "_offsets")
+
+    def __init__(self, directory: str, offsets: Iterable[int] = ()) -> None:
+        self._directory = directory
+        self._offsets = sorted(offsets)
+
+    def __bool__(self) -> bool:
+        return bool(self._offsets)
+
+    @property
+    def latest(self) -> int | None:
+        return self._offsets[-1] if self._offsets else None
+
+    @property
+    def offsets(self) -> list[int]:
+        return list(self._offsets)
+
+    def path(self, offset: int) -> str:
+        return os.path.join(self._directory, names.offset_name(offset, names.SNAPSHOT))
+
+    def take(self, offset: int, states: ProducerStates, *, durable: bool) -> None:
+        """Keep the state before this offset."""
+        replace_file(self.path(offset), states.encode(), durable=durable)
+        if offset not in self._offsets:
+            insort(self._offsets, offset)
+
+    def newest(self, upto: int) -> tuple[int, ProducerStates] | None:
+        """The newest snapshot not above an offset; broken ones are removed on the way."""
+        for offset in reversed(self._offsets[: bisect_right(self._offsets, upto)]):
+            try:
+                with open(self.path(offset), "rb") as file:
+                    states = ProducerStates.decode(file.read())
+            except FileNotFoundError:
+                states = None
+            if states is not None:
+                return offset, states
+            self._remove([offset])
+        return None
+
+    def cut(self, offset: int) -> None:
+        """Remove those above the new end of the log."""
+        self._remove(self._offsets[bisect_right(self._offsets, offset) :])
+
+    def drop_before(self, offset: int) -> None:
+        """Remove those below the new start of the log."""
+        self._remove(self._offsets[: bisect_left(self._offsets, offset)])
+
+    def prune(self, bases: Collection[int]) -> None:
+        """Keep those at a live segment's base, from which it could be recovered, and the newest."""
+        kept = {*bases, self.latest}
+        self._remove([offset for offset in self._offsets if offset not in kept])
+
+    def clear(self) -> None:
+        self._remove(self._offsets)
+
+    def moved(self, directory: str) -> None:
+        self._directory = directory
+
+    def _remove(self, offsets: list[int]) -> None:
+        gone = set(offsets)
+        remove_files(self.path(offset) for offset in gone)
+        self._offsets = [offset for offset in self._offsets if offset not in gone]
