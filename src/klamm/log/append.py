@@ -12,8 +12,10 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-from klamm.log.batches import (
-    ATTRIBUTES_AT,
+from klamm.log.batches import ATTRIBUTES_AT, MAX_TIMESTAMP_AT
+from klamm.log.settings import LogSettings
+from klamm.model.errors import ErrorCode
+from klamm.protocol.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_AT,
@@ -22,15 +24,12 @@ from klamm.log.batches import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
-    MAX_TIMESTAMP_AT,
     PREFIX_SIZE,
-    Header,
+    BatchHeader,
+    Codec,
 )
-from klamm.log.settings import LogSettings
-from klamm.model.errors import ErrorCode
 
 NO_TIME: Final = -1
-_ZSTD: Final = 4
 _ZSTD_FROM_VERSION: Final = 7
 
 _pack_attributes: Final = struct.Struct(">h").pack_into
@@ -63,11 +62,11 @@ class Appended(NamedTuple):
     is_duplicate: bool = False  # it had been there before; nothing was written
 
 
-def read_sole_header(batch: memoryview) -> Header | AppendRefused:
+def read_sole_header(batch: memoryview) -> BatchHeader | AppendRefused:
     """The header of what must be exactly one batch."""
     if len(batch) < HEADER_SIZE:
         return AppendRefused(ErrorCode.INVALID_RECORD, "there is no complete record batch")
-    header = Header._make(HEADER.unpack_from(batch))
+    header = BatchHeader._make(HEADER.unpack_from(batch))
     size = PREFIX_SIZE + header.length
     if header.magic != MAGIC:
         return AppendRefused(
@@ -81,7 +80,7 @@ def read_sole_header(batch: memoryview) -> Header | AppendRefused:
 
 
 def header_fault(
-    batch: memoryview, header: Header, settings: LogSettings, version: int, from_client: bool
+    batch: memoryview, header: BatchHeader, settings: LogSettings, version: int, from_client: bool
 ) -> AppendRefused | None:
     """Why this batch is not appended, as far as its header and checksum tell."""
     (base_offset, length, _, _, crc, attributes, delta, _, _, producer_id, _, sequence, count) = (
@@ -110,7 +109,7 @@ def header_fault(
             return AppendRefused(
                 ErrorCode.INVALID_RECORD, f"the batch of producer {producer_id} has no sequence"
             )
-    if attributes & CODEC_MASK == _ZSTD and version < _ZSTD_FROM_VERSION:
+    if attributes & CODEC_MASK == Codec.ZSTD and version < _ZSTD_FROM_VERSION:
         return AppendRefused(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs produce version {_ZSTD_FROM_VERSION}",
@@ -129,7 +128,7 @@ def header_fault(
     return None
 
 
-def stamp_append_time(batch: memoryview, header: Header, now_ms: int) -> None:
+def stamp_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> None:
     """Put the broker's time into a batch, and a new checksum."""
     _pack_attributes(batch, ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME)
     _pack_time(batch, MAX_TIMESTAMP_AT, now_ms)

@@ -29,7 +29,8 @@ class Handle:
     def __init__(self, path: str, flags: int = 0) -> None:
         self._fd = -1
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        if path:
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
 
     def fileno(self) -> int:
         return self._fd
@@ -38,6 +39,10 @@ class Handle:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
+
+
+# What a slice of no bytes is a slice of.
+NO_FILE: Final = Handle("")
 
 
 class FilePool:

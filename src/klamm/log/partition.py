@@ -31,17 +31,11 @@ from klamm.log.append import (
     read_sole_header,
     stamp_append_time,
 )
-from klamm.log.batches import (
-    EPOCH_AT,
-    HEADER_SIZE,
-    Header,
-    is_intact,
-    read_header,
-    read_marker,
-)
+from klamm.log.batches import is_intact, read_header, read_marker
 from klamm.log.checkpoints import write_epochs, write_topic_id
 from klamm.log.epochs import EpochCache
-from klamm.log.files import FilePool, Handle, sync_directory
+from klamm.log.files import NO_FILE, FilePool, Handle, sync_directory
+from klamm.log.lookup import TimedOffset, first_at_or_after, newest
 from klamm.log.producers import ProducerStates, follow, last_sequence
 from klamm.log.segment import Segment
 from klamm.log.segments import SegmentList
@@ -50,6 +44,7 @@ from klamm.log.snapshots import Snapshots
 from klamm.log.transactions import Aborted
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, Refused
 from klamm.model.names import TopicPartition
+from klamm.protocol.batch import EPOCH_AT, HEADER_SIZE, BatchHeader
 
 _pack_offset: Final = struct.Struct(">q").pack_into
 _pack_epoch: Final = struct.Struct(">i").pack_into
@@ -67,16 +62,14 @@ class LogDirectoryFailed(KlammError):
 class Slice(NamedTuple):
     """Bytes of a segment, to be sent from its file; they may end inside a batch."""
 
-    file: Handle | None  # None only when there is nothing to send
+    file: Handle
     position: int
     size: int
     first_offset: int  # the offset asked for; the first batch may begin below it
 
     def read(self) -> bytes:
         """The bytes themselves, for those who do not send them on."""
-        if self.file is None:
-            return b""
-        return os.pread(self.file.fileno(), self.size, self.position)
+        return b"" if not self.size else os.pread(self.file.fileno(), self.size, self.position)
 
 
 class PartitionLog:
@@ -194,7 +187,7 @@ class PartitionLog:
             append_time = max_timestamp = now_ms
             stamp_append_time(batch, header, now_ms)
         first = self.log_end_offset
-        last = first + header.offset_delta
+        last = first + header.last_offset_delta
         _pack_offset(batch, 0, first)
         _pack_epoch(batch, EPOCH_AT, leader_epoch)
         try:
@@ -236,7 +229,7 @@ class PartitionLog:
             self.flush()
         return Appended(first, self.log_end_offset - 1, self.log_start_offset)
 
-    def _append_copy(self, batch: memoryview, header: Header, now_ms: int) -> None:
+    def _append_copy(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         if header.base_offset < self.log_end_offset:
             self._begin_inside(header)
         last = header.last_offset
@@ -257,7 +250,7 @@ class PartitionLog:
             self._note_producer(batch, header, header.base_offset, header.max_timestamp)
         self.log_end_offset = last + 1
 
-    def _begin_inside(self, header: Header) -> None:
+    def _begin_inside(self, header: BatchHeader) -> None:
         """An empty log may start in the middle of a batch: the leader's start offset did."""
         if self.size_bytes or self.log_end_offset != self.log_start_offset:
             raise ProtocolError(f"a batch from {header.base_offset} overlaps the end of {self}")
@@ -266,7 +259,7 @@ class PartitionLog:
         self.log_start_offset = start
 
     def _check_producer(
-        self, batch: memoryview, header: Header, from_client: bool
+        self, batch: memoryview, header: BatchHeader, from_client: bool
     ) -> Appended | AppendRefused | None:
         """Whether the producer may write this now; the earlier answer when it is a retry."""
         producer_id = header.producer_id
@@ -278,7 +271,7 @@ class PartitionLog:
                 producer_id,
                 header.producer_epoch,
                 header.base_sequence,
-                last_sequence(header.base_sequence, header.offset_delta),
+                last_sequence(header.base_sequence, header.last_offset_delta),
                 transactional=header.is_transactional,
             )
         elif header.is_control and (marker := read_marker(batch)) is not None:
@@ -297,7 +290,7 @@ class PartitionLog:
         )
 
     def _note_producer(
-        self, batch: bytes | memoryview, header: Header, offset: int, timestamp: int
+        self, batch: bytes | memoryview, header: BatchHeader, offset: int, timestamp: int
     ) -> None:
         """Keep what a batch that is in the active segment says about its producer."""
         aborted = follow(self.producers, batch, header, offset, timestamp)
@@ -358,7 +351,7 @@ class PartitionLog:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         bound = end if upto is None or upto > end else upto
         if offset >= bound or (max_bytes <= 0 and not at_least_one):
-            return Slice(None, 0, 0, offset)
+            return Slice(NO_FILE, 0, 0, offset)
         try:
             return self._read(offset, max_bytes, bound, at_least_one)
         except OSError as error:
@@ -382,14 +375,14 @@ class PartitionLog:
                     first = next(segment.headers(position, end))[1]
                     size = max(size, first.size)
             return Slice(segment.handle(), position, size, offset)
-        return Slice(None, 0, 0, offset)
+        return Slice(NO_FILE, 0, 0, offset)
 
     def bound_of(self, part: Slice) -> int:
         """An offset above all records of a slice, not far above: what to look up aborts for."""
         place = self.segments.place_of(part.first_offset)
         while place < len(self.segments):
             segment = self.segments[place]
-            if part.file is not None and segment.path == part.file.path:
+            if segment.path == part.file.path:
                 bound = segment.offsets.bound_after(part.position + part.size)
                 if bound is not None:
                     return bound
@@ -410,7 +403,7 @@ class PartitionLog:
 
     def batches(
         self, from_offset: int, upto: int | None = None
-    ) -> Iterator[tuple[Segment, int, Header]]:
+    ) -> Iterator[tuple[Segment, int, BatchHeader]]:
         """(segment, position, header) of every batch that ends at or after an offset."""
         end = self.log_end_offset if upto is None else upto
         for segment in self.segments.from_offset(from_offset):
@@ -542,3 +535,15 @@ class PartitionLog:
                 self._save_epochs()
         except OSError as error:
             raise self._failed(error) from error
+
+    # Finding by time
+
+    def offset_for_timestamp(self, timestamp: int, upto: int | None = None) -> TimedOffset | None:
+        """The first record not older than a timestamp, below `upto` (the high watermark)."""
+        bound = self.high_watermark if upto is None else upto
+        return first_at_or_after(self.segments, timestamp, self.log_start_offset, bound)
+
+    def offset_of_max_timestamp(self, upto: int | None = None) -> TimedOffset | None:
+        """The record with the largest timestamp below `upto` (the high watermark)."""
+        bound = self.high_watermark if upto is None else upto
+        return newest(self.segments, self.log_start_offset, bound)

@@ -19,9 +19,10 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-from klamm.log.batches import Header, read_marker
+from klamm.log.batches import read_marker
 from klamm.log.transactions import Aborted
 from klamm.model.errors import ErrorCode, Refused
+from klamm.protocol.batch import BatchHeader
 
 BATCHES_KEPT: Final = 5
 NO_SEQUENCE: Final = -1
@@ -295,7 +296,11 @@ class ProducerStates:
 
 
 def follow(
-    states: ProducerStates, batch: bytes | memoryview, header: Header, offset: int, timestamp: int
+    states: ProducerStates,
+    batch: bytes | memoryview,
+    header: BatchHeader,
+    offset: int,
+    timestamp: int,
 ) -> Aborted | None:
     """Let the states know a batch of a producer that is in the log at this offset.
 
@@ -307,7 +312,7 @@ def follow(
             header.producer_epoch,
             header.base_sequence,
             offset,
-            header.offset_delta,
+            header.last_offset_delta,
             timestamp,
             header.is_transactional,
         )

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from klamm.log import names
-from klamm.log.batches import Header, headers, read_batch
+from klamm.log.batches import headers, read_batch
 from klamm.log.files import FilePool, Handle, sync_file, write_at
 from klamm.log.index import IndexCorrupt, OffsetIndex, TimeEntry, TimeIndex
 from klamm.log.transactions import TransactionIndex
+from klamm.protocol.batch import BatchHeader
 
 NO_TIMESTAMP: Final = -1
 _RECENT: Final = 64
@@ -198,7 +199,7 @@ class Segment:
                 if os.path.exists(path):
                     sync_file(path)
 
-    def read(self, position: int, header: Header) -> bytes:
+    def read(self, position: int, header: BatchHeader) -> bytes:
         """The bytes of one batch."""
         handle = self._pool.get(self.path)
         return read_batch(handle.fileno(), position, header.size)
@@ -231,7 +232,9 @@ class Segment:
 
     # Finding
 
-    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, Header]]:
+    def headers(
+        self, position: int = 0, end: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of the batches from a batch's position on."""
         handle = self._pool.get(self.path)
         yield from headers(handle.fileno(), position, self.size if end is None else end)
@@ -244,7 +247,7 @@ class Segment:
         found = self.locate(offset)
         return found[0] if found else None
 
-    def locate(self, offset: int) -> tuple[int, Header] | None:
+    def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """(position, header) of the first batch that ends at or after an offset."""
         self.ready_indexes()
         return self._scan(offset, self.offsets.position_of(offset))
@@ -261,7 +264,7 @@ class Segment:
             found = self.locate(offset)
         return found[0] if found else self.size
 
-    def _scan(self, offset: int, position: int) -> tuple[int, Header] | None:
+    def _scan(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
         for at, header in self.headers(position):
             if header.last_offset >= offset:
                 return at, header

@@ -6,21 +6,12 @@ changed topic gets a new `LogSettings`.
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
+
+from klamm.model.settings import TopicSettings
 
 LONG_MAX: Final = (1 << 63) - 1
-
-
-class SettingsReader(Protocol):
-    """The accessors of a topic's effective settings, under the topic's names for them."""
-
-    def int(self, name: str) -> builtins.int: ...
-    def float(self, name: str) -> builtins.float: ...
-    def str(self, name: builtins.str) -> builtins.str: ...
-    def list(self, name: builtins.str) -> Sequence[builtins.str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +44,7 @@ class LogSettings:
     segment_ms: int = 604_800_000
 
     @classmethod
-    def of(cls, topic: SettingsReader) -> LogSettings:
+    def of(cls, topic: TopicSettings) -> LogSettings:
         """Read them from a topic's effective settings."""
         policy = topic.list("cleanup.policy")
         return cls(
@@ -71,8 +62,8 @@ class LogSettings:
             max_compaction_lag_ms=topic.int("max.compaction.lag.ms"),
             max_message_bytes=topic.int("max.message.bytes"),
             log_append_time=topic.str("message.timestamp.type") == "LogAppendTime",
-            timestamp_before_max_ms=topic.int("message.timestamp.before.max.ms"),
-            timestamp_after_max_ms=topic.int("message.timestamp.after.max.ms"),
+            timestamp_before_max_ms=_bound(topic, "message.timestamp.before.max.ms"),
+            timestamp_after_max_ms=_bound(topic, "message.timestamp.after.max.ms"),
             min_cleanable_dirty_ratio=topic.float("min.cleanable.dirty.ratio"),
             min_compaction_lag_ms=topic.int("min.compaction.lag.ms"),
             retention_bytes=topic.int("retention.bytes"),
@@ -91,3 +82,9 @@ class LogSettings:
             or self.timestamp_before_max_ms != LONG_MAX
             or self.timestamp_after_max_ms != LONG_MAX
         )
+
+
+def _bound(topic: TopicSettings, name: str) -> int:
+    """A bound of timestamps; the older name counts where the newer one says nothing."""
+    bound = topic.int(name)
+    return bound if bound != LONG_MAX else topic.int("message.timestamp.difference.max.ms")

@@ -1,0 +1,198 @@
+"""Appending, reading and cutting one log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from klamm.log.append import Appended, AppendRefused
+from klamm.log.partition import PartitionLog
+from klamm.model.errors import ErrorCode, ProtocolError
+from klamm.protocol.batch import crc_ok, iter_batches, parse_header
+from unit.log.writing import T0, append, batch, records, try_append, values
+
+MakeLog = Callable[..., PartitionLog]
+
+
+def test_offsets_follow_each_other(make_log: MakeLog) -> None:
+    log = make_log()
+    assert append(log, b"a", b"b") == Appended(0, 1, 0)
+    assert append(log, b"c") == Appended(2, 2, 0)
+    assert log.log_end_offset == 3
+    assert [(r.offset, r.value) for r in records(log)] == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_the_leader_stamps_offset_and_epoch_and_leaves_the_checksum_right(
+    make_log: MakeLog,
+) -> None:
+    log = make_log()
+    append(log, b"a", epoch=4)
+    append(log, b"b", epoch=7)
+    found = [
+        (header.base_offset, header.leader_epoch, crc_ok(data))
+        for header, data in iter_batches(log.read(0, max_bytes=1000).read())
+    ]
+    assert found == [(0, 4, True), (1, 7, True)]
+    assert log.epochs.entries == ((4, 0), (7, 1))
+
+
+def test_reading_starts_at_the_batch_that_holds_the_offset(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, b"a", b"b", b"c")
+    append(log, b"d")
+    part = log.read(2, max_bytes=1000)
+    assert parse_header(part.read()).base_offset == 0
+    assert values(log, 2) == [b"c", b"d"]
+
+
+@pytest.mark.parametrize("offset", [-1, 5])
+def test_an_offset_outside_of_the_log_is_out_of_range(make_log: MakeLog, offset: int) -> None:
+    log = make_log()
+    append(log, b"a", b"b", b"c", b"d")
+    assert log.read(offset, max_bytes=10) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_the_end_of_the_log_is_in_range_and_empty(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, b"a")
+    assert log.read(1, max_bytes=10).size == 0
+
+
+def test_nothing_from_the_bound_on_is_returned(make_log: MakeLog) -> None:
+    log = make_log()
+    for value in (b"a", b"b", b"c"):
+        append(log, value, b"-")
+    assert values(log, 0, upto=4) == [b"a", b"-", b"b", b"-"]
+    assert values(log, 0, upto=5) == [b"a", b"-", b"b", b"-"], "a batch is below the bound or not"
+    assert log.read(4, max_bytes=1000, upto=4).size == 0
+
+
+def test_the_first_batch_is_returned_whole_even_when_it_is_too_large(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, b"x" * 500)
+    append(log, b"y")
+    assert [h.base_offset for h, _ in iter_batches(log.read(0, max_bytes=10).read())] == [0]
+    assert log.read(0, max_bytes=10, at_least_one=False).size == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"cut": 60}, ErrorCode.INVALID_RECORD),
+        ({"cut": -1}, ErrorCode.INVALID_RECORD),
+        ({"double": True}, ErrorCode.INVALID_RECORD),
+        ({"byte": 16}, ErrorCode.INVALID_RECORD),
+        ({"byte": 7}, ErrorCode.INVALID_RECORD),
+        ({"byte": 70}, ErrorCode.CORRUPT_MESSAGE),
+        ({"byte": 17}, ErrorCode.CORRUPT_MESSAGE),
+        ({"last_offset": 7}, ErrorCode.INVALID_RECORD),
+        ({"is_control": True}, ErrorCode.INVALID_RECORD),
+        ({"producer_id": 5, "producer_epoch": 0}, ErrorCode.INVALID_RECORD),
+        ({"codec": 4, "version": 6}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ],
+)
+def test_a_leader_refuses(make_log: MakeLog, change: dict[str, int], code: ErrorCode) -> None:
+    log = make_log()
+    version = change.pop("version", 11)
+    cut, double, byte = (change.pop(name, None) for name in ("cut", "double", "byte"))
+    data = batch(b"hello", b"there", **change)
+    if cut:
+        data = data[:cut]
+    if double:
+        data = memoryview(bytearray(data) * 2)
+    if byte:
+        data[byte] ^= 1
+    outcome = try_append(log, data, request_version=version)
+    assert isinstance(outcome, AppendRefused)
+    assert outcome.code is code
+    assert log.log_end_offset == 0
+    assert log.size_bytes == 0
+
+
+def test_too_large_for_the_topic_and_too_large_for_a_segment(make_log: MakeLog) -> None:
+    log = make_log(max_message_bytes=200, segment_bytes=150)
+    assert try_append(log, batch(b"x" * 200)).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert try_append(log, batch(b"x" * 100)).code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_append_time_is_stamped_and_sealed(make_log: MakeLog) -> None:
+    log = make_log(log_append_time=True)
+    outcome = try_append(log, batch(b"a", b"b", timestamp=5), now_ms=T0 + 9)
+    assert outcome == Appended(0, 1, 0, T0 + 9)
+    assert crc_ok(log.read(0, max_bytes=1000).read())
+    assert [record.timestamp for record in records(log)] == [T0 + 9, T0 + 9]
+
+
+def test_a_read_only_batch_is_copied_before_it_is_stamped(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, b"a")
+    data = bytes(batch(b"b"))
+    assert try_append(log, memoryview(data)) == Appended(1, 1, 0)
+    assert parse_header(data).base_offset == 0
+
+
+def test_followers_keep_the_bytes_and_leave_out_a_cut_batch(
+    make_log: MakeLog, tmp_path: Path, pool: object
+) -> None:
+    leader = make_log()
+    for value in (b"a", b"b", b"c"):
+        append(leader, value, epoch=3)
+    data = leader.read(0, max_bytes=10_000).read()
+    follower = PartitionLog.create(
+        leader.topic_partition,
+        str(tmp_path / "follower"),
+        leader.settings,
+        leader.pool,
+    )
+    assert follower.append_as_follower(memoryview(data[:-5])) == Appended(0, 1, 0)
+    assert follower.append_as_follower(memoryview(data)) == Appended(2, 2, 0)
+    assert follower.read(0, max_bytes=10_000).read() == data
+    assert follower.epochs.entries == ((3, 0),)
+
+
+def test_a_damaged_batch_from_a_leader_is_not_written(make_log: MakeLog) -> None:
+    data = batch(b"a", b"b")
+    data[-1] ^= 1
+    log = make_log()
+    with pytest.raises(ProtocolError):
+        log.append_as_follower(data)
+    assert log.size_bytes == 0
+
+
+def test_segments_roll_by_size_and_reading_goes_on(make_log: MakeLog) -> None:
+    log = make_log(segment_bytes=200)
+    for number in range(10):
+        append(log, b"%d" % number * 50)
+    assert log.segments.bases == list(range(10))
+    assert values(log) == [b"%d" % number * 50 for number in range(10)]
+
+
+def test_segments_roll_by_the_time_of_their_messages(make_log: MakeLog) -> None:
+    log = make_log(segment_ms=1000)
+    append(log, b"a", timestamp=T0)
+    append(log, b"b", timestamp=T0 + 1000)
+    append(log, b"c", timestamp=T0 + 1001)
+    assert log.segments.bases == [0, 2]
+
+
+def test_truncation_drops_whole_batches(make_log: MakeLog) -> None:
+    log = make_log(segment_bytes=250)
+    for number in range(8):
+        append(log, b"%d" % number * 40, b"-", epoch=number // 3)
+    log.advance_high_watermark(16)
+    assert log.truncate_to(9) == 8
+    assert (log.log_end_offset, log.high_watermark) == (8, 8)
+    assert log.epochs.latest == 1
+    append(log, b"new", epoch=5)
+    assert values(log)[-2:] == [b"-", b"new"]
+
+
+def test_a_log_can_restart_elsewhere(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, b"a")
+    log.restart_at(70)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (70, 70, 70)
+    assert append(log, b"b").base_offset == 70
+    assert values(log) == [b"b"]
