@@ -1,0 +1,414 @@
+"""What a driver asks a cluster: topics, offsets, sizes, groups, configs. Blocking.
+
+Every look-up is tried again a few times, on any broker that answers, because an exception in Spark's
+planning ends the query; what is raised in the end is what a user must act on. Works on the public API
+alone, so against any Kafka cluster.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from klamm.model.errors import ErrorCode, UsageError
+from klamm.model.names import TopicPartition, id_text
+from klamm.pipelines.options import EARLIEST, LATEST, ConnectionOptions
+from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check, lease
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages import (
+    create_topics,
+    delete_topics,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+)
+
+T = TypeVar("T")
+_TOPIC: Final = 2  # the resource type of topics in config requests
+_SET: Final = 0
+_DYNAMIC_TOPIC_CONFIG: Final = 1
+_TIMEOUT_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition, and since which epoch."""
+
+    address: Address
+    epoch: int
+    replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as Metadata shows it."""
+
+    name: str
+    id: str
+    leaders: Mapping[int, Leader | None]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Its partitions in order."""
+        return [TopicPartition(self.name, p) for p in sorted(self.leaders)]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One answer to Metadata."""
+
+    cluster_id: str
+    brokers: Mapping[int, Address]
+    controller: int
+    topics: Mapping[str, Topic]
+
+    def leader(self, tp: TopicPartition) -> Leader:
+        """The leader of a partition, or the sentence that there is none."""
+        topic = self.topics.get(tp.topic)
+        if topic is None or tp.partition not in topic.leaders:
+            raise UsageError(f"there is no partition {tp}")
+        leader = topic.leaders[tp.partition]
+        if leader is None:
+            raise Unreachable(f"partition {tp} has no leader now")
+        return leader
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An offset that a group has committed."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(slots=True)
+class Lookup:
+    """The look-ups, through whichever broker answers."""
+
+    options: ConnectionOptions
+    retries: int = 3
+    retry_interval_ms: int = 100
+    _known: list[Address] = field(default_factory=list)
+
+    def view(self, topics: Iterable[str] | None = None) -> View:
+        """Metadata of some topics, or of all. Topics that do not exist are absent."""
+        wanted = None
+        if topics is not None:
+            wanted = [metadata.MetadataRequestTopic(name=name) for name in topics]
+        request = metadata.Request(topics=wanted, allow_auto_topic_creation=False)
+        return self._again(lambda: self._view(request))
+
+    def offsets(
+        self, times: Mapping[TopicPartition, int], *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The first offset at or after each time, or -1; also for the words earliest and latest."""
+        return self._again(lambda: self._offsets(times, committed))
+
+    def earliest(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each log begins."""
+        return self.offsets(dict.fromkeys(tps, EARLIEST))
+
+    def latest(
+        self, tps: Iterable[TopicPartition], *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Where each log ends for readers."""
+        return self.offsets(dict.fromkeys(tps, LATEST), committed=committed)
+
+    def sizes(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        """Bytes of each partition on the broker that holds most of it."""
+        return self._again(lambda: self._sizes(list(topics)))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commits as a simple consumer, which is allowed while the group has no members."""
+        if offsets:
+            self._again(lambda: self._commit(group, offsets))
+
+    def committed(self, group: str) -> dict[TopicPartition, Committed]:
+        """Every offset a group has committed."""
+        return self._again(lambda: self._committed(group))
+
+    def groups(self) -> list[str]:
+        """Every consumer group of the cluster."""
+        return self._again(self._groups)
+
+    def group_members(self, group: str) -> int:
+        """How many members a group has now."""
+        return self._again(lambda: self._group_members(group))
+
+    def configs(self, topic: str) -> dict[str, str]:
+        """What was set on a topic itself."""
+        return self._again(lambda: self._configs(topic))
+
+    def producer_id(self) -> tuple[int, int]:
+        """A fresh producer id and its epoch."""
+        return self._again(self._producer_id)
+
+    def create(
+        self, topic: str, partitions: int, *, replicas: int = -1, configs: Mapping[str, str]
+    ) -> None:
+        """Creates a topic and waits until every partition has a leader."""
+        self._again(lambda: self._create(topic, partitions, replicas, configs))
+        deadline = time.monotonic() + _TIMEOUT_MS / 1000
+        while time.monotonic() < deadline:
+            found = self.view([topic]).topics.get(topic)
+            if found and len(found.leaders) == partitions and all(found.leaders.values()):
+                return
+            time.sleep(0.1)
+        raise Unreachable(f"topic {topic} was created, but has partitions without a leader")
+
+    def delete(self, topic: str) -> None:
+        """Deletes a topic by name."""
+        self._again(lambda: self._delete(topic))
+
+    def alter(self, topic: str, configs: Mapping[str, str | None]) -> None:
+        """Sets topic configs; None puts the default back."""
+        self._again(lambda: self._alter(topic, configs))
+
+    def ask(self, key: int, request: Any) -> Any:
+        """Asks any broker that answers."""
+        return self._again(lambda: self._any(lambda wire: wire.call(key, request)))
+
+    def ask_controller(self, key: int, request: Any) -> Any:
+        """Asks the controller."""
+        view = self.view([])
+        address = view.brokers.get(view.controller)
+        if address is None:
+            raise Unreachable("the cluster has no controller now")
+        with lease(address, self.options) as wire:
+            return wire.call(key, request)
+
+    def _again(self, look: Callable[[], T]) -> T:
+        attempt = 0
+        while True:
+            try:
+                return look()
+            except (Unreachable, Answered) as fault:
+                retriable = not isinstance(fault, Answered) or (
+                    isinstance(fault.code, ErrorCode) and fault.code.is_retriable
+                )
+                attempt += 1
+                if not retriable or attempt > self.retries:
+                    raise
+                time.sleep(self.retry_interval_ms * attempt / 1000)
+
+    def _any(self, talk: Callable[[Wire], T]) -> T:
+        faults = []
+        for address in dict.fromkeys([*self._known, *self.options.bootstrap]):
+            try:
+                with lease(address, self.options) as wire:
+                    return talk(wire)
+            except Unreachable as fault:
+                faults.append(str(fault))
+        raise Unreachable("; ".join(dict.fromkeys(faults)))
+
+    def _view(self, request: metadata.Request) -> View:
+        answer = self._any(lambda wire: wire.call(ApiKey.METADATA, request))
+        brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        self._known = list(brokers.values())
+        topics = {}
+        for t in answer.topics:
+            if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            check(t.error_code, f"topic {t.name}")
+            leaders = {
+                p.partition_index: Leader(
+                    brokers[p.leader_id], p.leader_epoch, tuple(p.replica_nodes)
+                )
+                if p.leader_id in brokers
+                else None
+                for p in t.partitions
+            }
+            topics[t.name] = Topic(t.name, id_text(t.topic_id), leaders)
+        return View(answer.cluster_id or "unknown", brokers, answer.controller_id, topics)
+
+    def _offsets(
+        self, times: Mapping[TopicPartition, int], committed: bool
+    ) -> dict[TopicPartition, int]:
+        if not times:
+            return {}
+        view = self.view(sorted({tp.topic for tp in times}))
+        by_leader: defaultdict[Address, list[TopicPartition]] = defaultdict(list)
+        for tp in sorted(times):
+            by_leader[view.leader(tp).address].append(tp)
+        found: dict[TopicPartition, int] = {}
+        for address, tps in by_leader.items():
+            by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+            for tp in tps:
+                by_topic[tp.topic].append(
+                    list_offsets.ListOffsetsPartition(
+                        partition_index=tp.partition, timestamp=times[tp]
+                    )
+                )
+            request = list_offsets.Request(
+                replica_id=-1,
+                isolation_level=int(committed),
+                topics=[
+                    list_offsets.ListOffsetsTopic(name=name, partitions=ps)
+                    for name, ps in by_topic.items()
+                ],
+            )
+            with lease(address, self.options) as wire:
+                answer = wire.call(ApiKey.LIST_OFFSETS, request)
+            for t in answer.topics:
+                for p in t.partitions:
+                    tp = TopicPartition(t.name, p.partition_index)
+                    check(p.error_code, f"offsets of {tp}")
+                    found[tp] = p.offset
+        return found
+
+    def _sizes(self, topics: list[str]) -> dict[TopicPartition, int]:
+        view = self.view(topics)
+        wanted = [
+            describe_log_dirs.DescribableLogDirTopic(topic=t.name, partitions=sorted(t.leaders))
+            for t in view.topics.values()
+        ]
+        found: dict[TopicPartition, int] = {}
+        for address in view.brokers.values():
+            with lease(address, self.options) as wire:
+                answer = wire.call(
+                    ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.Request(topics=wanted)
+                )
+            for result in answer.results:
+                for t in result.topics:
+                    for p in t.partitions:
+                        tp = TopicPartition(t.name, p.partition_index)
+                        found[tp] = max(found.get(tp, 0), p.partition_size)
+        return found
+
+    def _coordinator(self, group: str) -> Address:
+        request = find_coordinator.Request(key=group, coordinator_keys=[group])
+        answer = self._any(lambda wire: wire.call(ApiKey.FIND_COORDINATOR, request))
+        found = answer.coordinators[0] if answer.coordinators else answer
+        check(found.error_code, f"the coordinator of group {group}", found.error_message)
+        return found.host, found.port
+
+    def _commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+        for tp, c in sorted(offsets.items()):
+            by_topic[tp.topic].append(
+                offset_commit.OffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=c.offset,
+                    committed_leader_epoch=c.leader_epoch,
+                    committed_metadata=c.metadata,
+                )
+            )
+        request = offset_commit.Request(
+            group_id=group,
+            topics=[
+                offset_commit.OffsetCommitRequestTopic(name=name, partitions=ps)
+                for name, ps in by_topic.items()
+            ],
+        )
+        with lease(self._coordinator(group), self.options) as wire:
+            answer = wire.call(ApiKey.OFFSET_COMMIT, request)
+        for t in answer.topics:
+            for p in t.partitions:
+                check(p.error_code, f"commit of {t.name}-{p.partition_index} by group {group}")
+
+    def _committed(self, group: str) -> dict[TopicPartition, Committed]:
+        request = offset_fetch.Request(
+            groups=[offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=None)],
+            group_id=group,
+            topics=None,
+        )
+        with lease(self._coordinator(group), self.options) as wire:
+            answer = wire.call(ApiKey.OFFSET_FETCH, request)
+        found = answer.groups[0] if answer.groups else answer
+        check(found.error_code, f"offsets of group {group}")
+        return {
+            TopicPartition(t.name, p.partition_index): Committed(
+                p.committed_offset, p.committed_leader_epoch, p.metadata or ""
+            )
+            for t in found.topics
+            for p in t.partitions
+            if p.committed_offset >= 0
+        }
+
+    def _groups(self) -> list[str]:
+        names: set[str] = set()
+        for address in self.view([]).brokers.values():
+            with lease(address, self.options) as wire:
+                answer = wire.call(ApiKey.LIST_GROUPS, list_groups.Request())
+            check(answer.error_code, "listing the groups")
+            names.update(g.group_id for g in answer.groups)
+        return sorted(names)
+
+    def _group_members(self, group: str) -> int:
+        with lease(self._coordinator(group), self.options) as wire:
+            answer = wire.call(ApiKey.DESCRIBE_GROUPS, describe_groups.Request(groups=[group]))
+        check(answer.groups[0].error_code, f"group {group}")
+        return len(answer.groups[0].members)
+
+    def _configs(self, topic: str) -> dict[str, str]:
+        resource = describe_configs.DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=topic, configuration_keys=None
+        )
+        request = describe_configs.Request(resources=[resource])
+        answer = self._any(lambda wire: wire.call(ApiKey.DESCRIBE_CONFIGS, request))
+        result = answer.results[0]
+        check(result.error_code, f"configs of {topic}", result.error_message)
+        return {
+            c.name: c.value
+            for c in result.configs
+            if c.config_source == _DYNAMIC_TOPIC_CONFIG and c.value is not None
+        }
+
+    def _producer_id(self) -> tuple[int, int]:
+        request = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)
+        answer = self._any(lambda wire: wire.call(ApiKey.INIT_PRODUCER_ID, request))
+        check(answer.error_code, "a producer id")
+        return answer.producer_id, answer.producer_epoch
+
+    def _create(
+        self, topic: str, partitions: int, replicas: int, configs: Mapping[str, str]
+    ) -> None:
+        creatable = create_topics.CreatableTopic(
+            name=topic,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            configs=[
+                create_topics.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()
+            ],
+        )
+        request = create_topics.Request(topics=[creatable], timeout_ms=_TIMEOUT_MS)
+        answer = self.ask_controller(ApiKey.CREATE_TOPICS, request)
+        check(answer.topics[0].error_code, f"creating {topic}", answer.topics[0].error_message)
+
+    def _delete(self, topic: str) -> None:
+        request = delete_topics.Request(
+            topics=[delete_topics.DeleteTopicState(name=topic, topic_id=uuid.UUID(int=0))],
+            topic_names=[topic],
+            timeout_ms=_TIMEOUT_MS,
+        )
+        answer = self.ask_controller(ApiKey.DELETE_TOPICS, request)
+        check(answer.responses[0].error_code, f"deleting {topic}")
+
+    def _alter(self, topic: str, configs: Mapping[str, str | None]) -> None:
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=_TOPIC,
+            resource_name=topic,
+            configs=[
+                incremental_alter_configs.AlterableConfig(
+                    name=name, config_operation=_SET if value is not None else 1, value=value
+                )
+                for name, value in configs.items()
+            ],
+        )
+        request = incremental_alter_configs.Request(resources=[resource])
+        answer = self.ask_controller(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+        result = answer.responses[0]
+        check(result.error_code, f"configs of {topic}", result.error_message)

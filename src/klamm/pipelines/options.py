@@ -1,0 +1,474 @@
+"""Text options of the data source, read into frozen values.
+
+Names, defaults and precedence are those of Spark's own Kafka connector, so that moving is changing the
+format's name; what klamm adds has names of its own. A refusal says what to write instead. Keys arrive in
+lower case from Spark and are looked up that way; values keep their case.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition, name_fault
+
+log = logging.getLogger(__name__)
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_BOTH: Final = frozenset({"includeHeaders", "kernels"})
+_READ: Final = _BOTH | {
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "partition.metadata.cache.ttl.ms",
+    "maxBytesPerPartition",
+    "frameRows",
+    "frameBytes",
+    "includeBatchInfo",
+    "records",
+    "onTopicRecreated",
+    "commitOffsets",
+    "initialOffsetsPath",
+    "onInvalidRecord",
+}
+_WRITE: Final = _BOTH | {"topic", "delivery", "markerTopic", "partitioner", "jobId"}
+# Spark hands its own options of a stream to the sink as well.
+_SPARK: Final = frozenset({"checkpointLocation", "queryName", "outputMode", "mode", "truncate"})
+
+_HONOURED: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "group.id",
+        "isolation.level",
+        "fetch.max.bytes",
+        "max.partition.fetch.bytes",
+        "fetch.max.wait.ms",
+        "client.id",
+        "client.rack",
+        "request.timeout.ms",
+        "acks",
+        "compression.type",
+        "batch.size",
+        "max.request.size",
+        "delivery.timeout.ms",
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.password",
+        "sasl.jaas.config",
+        "ssl.ca.location",
+    }
+)
+_REFUSED: Final[Mapping[str, str]] = {
+    "auto.offset.reset": "use the option startingOffsets",
+    "key.deserializer": "keys are binary: cast them in a select",
+    "value.deserializer": "values are binary: cast them in a select",
+    "key.serializer": "keys are binary or text: cast them in a select",
+    "value.serializer": "values are binary or text: cast them in a select",
+    "enable.auto.commit": "use the option commitOffsets",
+    "interceptor.classes": "there is no interceptor: work on the columns instead",
+    "partitioner.class": "use the option partitioner",
+}
+CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+PARTITIONERS: Final = ("murmur2", "murmur2_random", "crc32", "round-robin")
+_SIZES: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20}
+_SIZES_LARGE: Final = {"g": 1 << 30, "gb": 1 << 30}
+_TIMES: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """How brokers are reached: all that a worker needs to open a socket."""
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "klamm-spark"
+    request_timeout_ms: int = 30_000
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = "PLAIN"
+    username: str = ""
+    password: str = field(default="", repr=False)
+    ca_location: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where to begin or to end: offsets for some partitions, a time, or one word for all."""
+
+    word: int = LATEST
+    offsets: Mapping[TopicPartition, int] | None = None
+    times: Mapping[TopicPartition, int] | None = None
+    time_ms: int | None = None
+    late_is_latest: bool = False  # no record is that young: take the end instead of failing
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """Everything a batch or streaming read was asked for."""
+
+    connection: ConnectionOptions
+    streaming: bool
+    assign: tuple[TopicPartition, ...] | None = None
+    subscribe: tuple[str, ...] | None = None
+    pattern: str | None = None
+    starting: Position
+    ending: Position
+    fail_on_data_loss: bool = True
+    offsets_max: int | None = None
+    offsets_min: int | None = None
+    trigger_delay_ms_max: int = 15 * 60_000
+    splits_min: int | None = None
+    split_records_max: int | None = None
+    split_bytes_max: int | None = None
+    include_headers: bool = False
+    include_batch_info: bool = False
+    records: str = "data"
+    frame_rows: int = 16_384
+    frame_bytes: int = 8 << 20
+    read_committed: bool = False
+    fetch_bytes: int = 8 << 20
+    fetch_wait_ms: int = 500
+    poll_timeout_ms: int = 120_000
+    retries: int = 3
+    retry_interval_ms: int = 10
+    metadata_ttl_ms: int = -1
+    on_topic_recreated: str = "fail"
+    commit_offsets: bool = False
+    group: str | None = None
+    initial_offsets_path: str | None = None
+    skip_invalid: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Everything a batch or streaming write was asked for."""
+
+    connection: ConnectionOptions
+    topic: str | None = None
+    include_headers: bool = False
+    partitioner: str = "murmur2"
+    acks: int = -1
+    codec: int = 0
+    batch_bytes: int = 512 << 10
+    request_bytes_max: int = 1 << 20
+    delivery_timeout_ms: int = 120_000
+
+
+class _Given:
+    """The options as they came, with lower-case keys and typed look-ups."""
+
+    def __init__(self, options: Mapping[str, str], known: frozenset[str]) -> None:
+        self.values = {key.lower(): value for key, value in options.items()}
+        self._names = {name.lower(): name for name in known}
+        spark = {name.lower() for name in _SPARK}
+        for key in self.values:
+            if key.startswith("kafka."):
+                self._check_kafka(key.removeprefix("kafka."))
+            elif key not in self._names and key not in spark:
+                raise UsageError(self._unknown(key))
+
+    def _check_kafka(self, key: str) -> None:
+        if key in _REFUSED:
+            raise UsageError(f"the option kafka.{key} is not supported: {_REFUSED[key]}")
+        if key not in _HONOURED:
+            log.warning("the option kafka.%s has no effect on klamm's data source", key)
+
+    def _unknown(self, key: str) -> str:
+        if key == "path":
+            return "a topic has no path: name it with the option subscribe (or topic, to write)"
+        near = difflib.get_close_matches(key, self._names, n=1)
+        hint = f"; did you mean {self._names[near[0]]}?" if near else ""
+        return f"unknown option {key}{hint}"
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        return self.values.get(name.lower(), default)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.values.get(name.lower())
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise UsageError(f"option {name}: {value!r} is neither true nor false")
+        return value.lower() == "true"
+
+    def number(self, name: str, default: int, *, least: int = 1) -> int:
+        found = self.maybe_number(name, least=least)
+        return default if found is None else found
+
+    def maybe_number(self, name: str, *, least: int = 1) -> int | None:
+        value = self.values.get(name.lower())
+        if value is None:
+            return None
+        if not re.fullmatch(r"[+-]?\d+", value.strip()) or int(value) < least:
+            raise UsageError(f"option {name}: {value!r} is not a whole number of at least {least}")
+        return int(value)
+
+    def size(self, name: str, default: int | None) -> int | None:
+        return self._scaled(name, {**_SIZES, **_SIZES_LARGE}, default, "a size such as 8m")
+
+    def time(self, name: str, default: int) -> int:
+        found = self._scaled(name, _TIMES, default, "a time such as 500ms, 30s or 15m")
+        assert found is not None
+        return found
+
+    def _scaled(
+        self, name: str, scale: Mapping[str, int], default: int | None, wanted: str
+    ) -> int | None:
+        value = self.values.get(name.lower())
+        if value is None:
+            return default
+        match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
+        if match is None or match[2] not in scale:
+            raise UsageError(f"option {name}: {value!r} is not {wanted}")
+        return int(match[1]) * scale[match[2]]
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = self.values.get(name.lower(), default)
+        if value not in choices:
+            raise UsageError(f"option {name}: {value!r} is none of {', '.join(choices)}")
+        return value
+
+
+def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """The options of `spark.read` or `spark.readStream`."""
+    given = _Given(options, _READ)
+    group = given.text("kafka.group.id")
+    if given.flag("commitOffsets", False) and group is None:
+        raise UsageError("commitOffsets=true needs the group to commit to: set kafka.group.id")
+    if not streaming and given.flag("commitOffsets", False):
+        raise UsageError("commitOffsets is for streams: a batch read has no offsets to go on from")
+    isolation = given.choice(
+        "kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted"
+    )
+    fetch_bytes = given.size("kafka.max.partition.fetch.bytes", None)
+    fetch_bytes = fetch_bytes or given.size("kafka.fetch.max.bytes", 8 << 20)
+    assert fetch_bytes is not None
+    frame_bytes = given.size("frameBytes", 8 << 20)
+    assert frame_bytes is not None
+    return ReadOptions(
+        connection=_connection(given),
+        streaming=streaming,
+        **_chosen(given),
+        starting=_starting(given, streaming=streaming),
+        ending=_ending(given, streaming=streaming),
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        offsets_max=given.maybe_number("maxOffsetsPerTrigger"),
+        offsets_min=given.maybe_number("minOffsetsPerTrigger"),
+        trigger_delay_ms_max=given.time("maxTriggerDelay", 15 * 60_000),
+        splits_min=given.maybe_number("minPartitions"),
+        split_records_max=given.maybe_number("maxRecordsPerPartition"),
+        split_bytes_max=given.size("maxBytesPerPartition", None),
+        include_headers=given.flag("includeHeaders", False),
+        include_batch_info=given.flag("includeBatchInfo", False),
+        records=given.choice("records", ("data", "data+control", "batches"), "data"),
+        frame_rows=given.number("frameRows", 16_384),
+        frame_bytes=min(frame_bytes, 64 << 20),
+        read_committed=isolation == "read_committed",
+        fetch_bytes=fetch_bytes,
+        fetch_wait_ms=given.number("kafka.fetch.max.wait.ms", 500, least=0),
+        poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs", 120_000),
+        retries=given.number("fetchOffset.numRetries", 3, least=0),
+        retry_interval_ms=given.number("fetchOffset.retryIntervalMs", 10, least=0),
+        metadata_ttl_ms=given.number("partition.metadata.cache.ttl.ms", -1, least=-1),
+        on_topic_recreated=given.choice("onTopicRecreated", ("fail", "restart", "ignore"), "fail"),
+        commit_offsets=given.flag("commitOffsets", False),
+        group=group,
+        initial_offsets_path=given.text("initialOffsetsPath"),
+        skip_invalid=given.choice("onInvalidRecord", ("fail", "skip"), "fail") == "skip",
+    )
+
+
+def parse_write(options: Mapping[str, str]) -> WriteOptions:
+    """The options of `df.write` or `df.writeStream`."""
+    given = _Given(options, _WRITE)
+    if given.choice("delivery", ("at-least-once", "exactly-once"), "at-least-once") != (
+        "at-least-once"
+    ):
+        raise UsageError("delivery=exactly-once is not served yet: use at-least-once")
+    topic = given.text("topic")
+    if topic is not None and (fault := name_fault(topic)):
+        raise UsageError(f"option topic: {fault}")
+    acks = given.choice("kafka.acks", ("all", "-1", "0", "1"), "all")
+    if acks == "0":
+        raise UsageError("kafka.acks=0 would lose records unnoticed: use 1 or all")
+    batch_bytes = given.size("kafka.batch.size", 512 << 10)
+    request_max = given.size("kafka.max.request.size", 1 << 20)
+    assert batch_bytes is not None
+    assert request_max is not None
+    return WriteOptions(
+        connection=_connection(given),
+        topic=topic,
+        include_headers=given.flag("includeHeaders", False),
+        partitioner=given.choice("partitioner", PARTITIONERS, "murmur2"),
+        acks=1 if acks == "1" else -1,
+        codec=CODECS[given.choice("kafka.compression.type", tuple(CODECS), "none")],
+        batch_bytes=min(batch_bytes, request_max),
+        request_bytes_max=request_max,
+        delivery_timeout_ms=given.number("kafka.delivery.timeout.ms", 120_000),
+    )
+
+
+def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
+    """`host:port,[::1]:port` as pairs."""
+    found = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or not port.isdigit() or not host:
+            raise UsageError(f"bootstrap server {part!r} is not host:port")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise UsageError("no bootstrap server is named: set kafka.bootstrap.servers to host:port")
+    return tuple(found)
+
+
+def _connection(given: _Given) -> ConnectionOptions:
+    servers = given.text("kafka.bootstrap.servers")
+    if servers is None:
+        raise UsageError("set the option kafka.bootstrap.servers to host:port of a broker")
+    security = given.choice(
+        "kafka.security.protocol",
+        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "PLAINTEXT",
+    )
+    jaas = given.text("kafka.sasl.jaas.config") or ""
+    username = re.search(r'username="([^"]*)"', jaas)
+    password = re.search(r'password="([^"]*)"', jaas)
+    return ConnectionOptions(
+        bootstrap=parse_bootstrap(servers),
+        client_id=given.text("kafka.client.id") or "klamm-spark",
+        request_timeout_ms=given.number("kafka.request.timeout.ms", 30_000),
+        security_protocol=security,
+        sasl_mechanism=given.choice("kafka.sasl.mechanism", ("PLAIN",), "PLAIN"),
+        username=given.text("kafka.sasl.username") or (username[1] if username else ""),
+        password=given.text("kafka.sasl.password") or (password[1] if password else ""),
+        ca_location=given.text("kafka.ssl.ca.location"),
+    )
+
+
+def _chosen(given: _Given) -> dict[str, Any]:
+    names = [n for n in ("assign", "subscribe", "subscribePattern") if given.text(n) is not None]
+    if len(names) != 1:
+        raise UsageError(
+            "choose topics with exactly one of assign, subscribe and subscribePattern"
+            + (f", not with {' and '.join(names)}" if names else "")
+        )
+    value = given.text(names[0]) or ""
+    if names[0] == "assign":
+        return {"assign": tuple(sorted(_partition_lists(value)))}
+    if names[0] == "subscribe":
+        topics = tuple(sorted({t.strip() for t in value.split(",") if t.strip()}))
+        if not topics:
+            raise UsageError("option subscribe names no topic")
+        return {"subscribe": topics}
+    try:
+        re.compile(value)
+    except re.error as fault:
+        raise UsageError(f"option subscribePattern: {value!r} is no pattern: {fault}") from None
+    return {"pattern": value}
+
+
+def _partition_lists(text: str) -> list[TopicPartition]:
+    found = _json("assign", text)
+    if not all(isinstance(v, list) and all(type(p) is int for p in v) for v in found.values()):
+        raise UsageError('option assign: write lists of partitions such as {"orders":[0,1]}')
+    return [TopicPartition(topic, p) for topic, ps in found.items() for p in ps]
+
+
+def _json(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found:
+        raise UsageError(f'option {name}: {text!r} is no JSON such as {{"orders":{{"0":23}}}}')
+    return found
+
+
+def partition_numbers(name: str, text: str) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+    """Numbers a partition, from Spark's JSON or klamm's own with topic ids in it."""
+    found = _json(name, text)
+    ids: dict[str, str] = {}
+    if set(found) == {"ids", "topics", "v"} and found["v"] == 1:
+        ids, found = found["ids"], found["topics"]
+    numbers = {}
+    for topic, partitions in found.items():
+        if not isinstance(partitions, dict):
+            raise UsageError(f'option {name}: write {{"{topic}":{{"0":23}}}}')
+        for partition, number in partitions.items():
+            if not str(partition).isdigit() or type(number) is not int:
+                raise UsageError(f"option {name}: {partition!r}: {number!r} is not partition: number")
+            numbers[TopicPartition(topic, int(partition))] = number
+    return numbers, ids
+
+
+def _starting(given: _Given, *, streaming: bool) -> Position:
+    strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    lenient = strategy == "latest"
+    time = given.maybe_number("startingTimestamp", least=0)
+    if time is not None:
+        return Position(time_ms=time, late_is_latest=lenient)
+    if (text := given.text("startingOffsetsByTimestamp")) is not None:
+        times, _ = partition_numbers("startingOffsetsByTimestamp", text)
+        return Position(times=times, late_is_latest=lenient)
+    text = given.text("startingOffsets")
+    if text is None:
+        return Position(word=LATEST if streaming else EARLIEST)
+    if text.lower() == "earliest":
+        return Position(word=EARLIEST)
+    if text.lower() == "latest":
+        if not streaming:
+            raise UsageError("startingOffsets=latest makes no sense for a batch: nothing is later")
+        return Position(word=LATEST)
+    offsets, ids = partition_numbers("startingOffsets", text)
+    if not streaming and LATEST in offsets.values():
+        raise UsageError("startingOffsets: -1 (latest) makes no sense for a batch")
+    if any(offset < EARLIEST for offset in offsets.values()):
+        raise UsageError("startingOffsets: an offset is at least 0, or -2 earliest, or -1 latest")
+    return Position(offsets=offsets, ids=ids)
+
+
+def _ending(given: _Given, *, streaming: bool) -> Position:
+    names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+    for name in names:
+        if streaming and given.text(name) is not None:
+            raise UsageError(f"{name} is for batch reads: a stream ends by its trigger or by stop()")
+    time = given.maybe_number("endingTimestamp", least=0)
+    if time is not None:
+        return Position(time_ms=time, late_is_latest=True)
+    if (text := given.text("endingOffsetsByTimestamp")) is not None:
+        times, _ = partition_numbers("endingOffsetsByTimestamp", text)
+        return Position(times=times, late_is_latest=True)
+    text = given.text("endingOffsets")
+    if text is None or text.lower() == "latest":
+        return Position(word=LATEST)
+    if text.lower() == "earliest":
+        raise UsageError("endingOffsets=earliest makes no sense: nothing is earlier")
+    offsets, ids = partition_numbers("endingOffsets", text)
+    if any(offset < LATEST for offset in offsets.values()):
+        raise UsageError("endingOffsets: -2 (earliest) makes no sense as an end")
+    return Position(offsets=offsets, ids=ids)
