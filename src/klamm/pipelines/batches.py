@@ -19,13 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
-from klamm.pipelines.frames import HEADER
 from klamm.pipelines.kernels import kernels
 from klamm.pipelines.kernels_numpy import put_varint
-from klamm.protocol.batch import compress
+from klamm.protocol.batch import (
+    CRC_AT,
+    CRC_FROM,
+    HEADER,
+    MAGIC,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    compress,
+)
 
-_CRC_AT, _CRC_FROM = 17, 21
-_TRANSACTIONAL = 0x10
 # Records without a key go to one partition for so many rows, then to the next: batches stay large.
 _KEYLESS_RUN: Final = 1024
 
@@ -206,7 +211,7 @@ class OpenBatch:
         body = compress(codec, area) if codec else area
         return seal_area(
             body,
-            attributes=codec | (_TRANSACTIONAL if transactional else 0),
+            attributes=codec | (TRANSACTIONAL if transactional else 0),
             count=self.count,
             times=(self.base_time, self.max_time),
             producer=(producer_id, producer_epoch, sequence),
@@ -224,8 +229,19 @@ def seal_area(
     """Header and records of one batch; the checksum covers all after itself."""
     batch = bytearray(HEADER.size + len(area))
     HEADER.pack_into(
-        batch, 0, 0, len(batch) - 12, -1, 2, 0, attributes, count - 1, *times, *producer, count
+        batch,
+        0,
+        0,
+        len(batch) - PREFIX_SIZE,
+        -1,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        *times,
+        *producer,
+        count,
     )
     batch[HEADER.size :] = area
-    struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
+    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
     return bytes(batch)

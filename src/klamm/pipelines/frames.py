@@ -8,7 +8,6 @@ before anything is gathered.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,14 +19,18 @@ from crc32c import crc32c
 
 from klamm.model.errors import KlammError, ProtocolError
 from klamm.pipelines.kernels import kernels
-from klamm.protocol.batch import decompress
+from klamm.protocol.batch import (
+    CODEC_MASK,
+    CONTROL,
+    CRC_FROM,
+    HEADER,
+    LOG_APPEND_TIME,
+    MAGIC,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    decompress,
+)
 
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_BEFORE_LENGTH_END: Final = 12
-_CRC_FROM: Final = 21
-_MAGIC: Final = 2
-_CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
-_RECORD_BYTES_MIN: Final = 7
 # Decompressed bytes that may be held at once: far below the 2 GB that 32-bit offsets reach.
 _OPEN_BYTES: Final = 64 << 20
 
@@ -55,11 +58,11 @@ class Batch(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
 
 def walk(view: memoryview, at: int, end: int, where: str) -> Iterator[Batch]:
@@ -68,19 +71,17 @@ def walk(view: memoryview, at: int, end: int, where: str) -> Iterator[Batch]:
         (base, length, epoch, magic, crc, attributes, last, base_time, max_time, *rest) = (
             HEADER.unpack_from(view, at)
         )
-        if magic != _MAGIC:
+        if magic != MAGIC:
             raise DamagedRecords(
                 f"{where} offset {base}: written in message format {magic}, and only format 2 "
                 "(Kafka 0.11 and later) is read"
             )
-        stop = at + _BEFORE_LENGTH_END + length
+        stop = at + PREFIX_SIZE + length
         if stop > end:
             return
-        if length < HEADER.size - _BEFORE_LENGTH_END or last < 0:
+        if length < HEADER.size - PREFIX_SIZE or last < 0:
             raise DamagedRecords(f"{where} offset {base}: a batch of {length} bytes is damaged")
-        yield Batch(
-            at, stop, base, epoch, crc, attributes, base + last, base_time, max_time, *rest
-        )
+        yield Batch(at, stop, base, epoch, crc, attributes, base + last, base_time, max_time, *rest)
         at = stop
 
 
@@ -95,7 +96,8 @@ class Rows:
         self.offset, self.time = np.empty(total, np.int64), np.empty(total, np.int64)
         self.key_at, self.key_size = np.empty(total, np.int64), np.empty(total, np.int64)
         self.value_at, self.value_size = np.empty(total, np.int64), np.empty(total, np.int64)
-        self.header_at, self.header_count = np.empty(total, np.int64), np.empty(total, np.int64)
+        self.header_at, self.header_end = np.empty(total, np.int64), np.empty(total, np.int64)
+        self.header_count = np.empty(total, np.int64)
         self.damaged = kernels().scan(
             buffer,
             np.array([a for a, _ in areas], np.int64),
@@ -111,6 +113,7 @@ class Rows:
             self.value_at,
             self.value_size,
             self.header_at,
+            self.header_end,
             self.header_count,
         )
         self._batch_of = np.repeat(np.arange(len(batches)), counts)
@@ -145,13 +148,14 @@ _ROW_ARRAYS: Final = (
     "value_at",
     "value_size",
     "header_at",
+    "header_end",
     "header_count",
     "_batch_of",
 )
 
 
 def _fixed_time(batch: Batch) -> int:
-    return batch.max_time if batch.attributes & _APPEND_TIME else -1
+    return batch.max_time if batch.attributes & LOG_APPEND_TIME else -1
 
 
 def binary_column(buffer: Any, at: Any, size: Any, kind: Any = None) -> Any:
@@ -172,7 +176,7 @@ def _headers(rows: Rows, part: slice, key_kind: Any, *, empty_is_null: bool) -> 
     at, count = rows.header_at[part], rows.header_count[part]
     total = int(count.sum())
     places = [np.empty(total, np.int64) for _ in range(4)]
-    damaged = kernels().scan_headers(rows.buffer, at, count, *places)
+    damaged = kernels().scan_headers(rows.buffer, at, rows.header_end[part], count, *places)
     if damaged >= 0:
         raise DamagedRecords(f"offset {int(rows.offset[part][damaged])}: its headers are damaged")
     struct_type = pa.struct([("key", key_kind), ("value", pa.binary())])
@@ -245,7 +249,7 @@ def _repeated(kind: Any, pick: Callable[[Source], Any]) -> Column:
     return column
 
 
-_APPENDED: Final[Column] = _fixed(pa.int32(), lambda b: 1 if b.attributes & _APPEND_TIME else 0)
+_APPENDED: Final[Column] = _fixed(pa.int32(), lambda b: 1 if b.attributes & LOG_APPEND_TIME else 0)
 HEADERS_TYPE: Final = pa.list_(
     pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
 )
@@ -264,15 +268,18 @@ COLUMNS: Final[Mapping[str, tuple[Any, Column]]] = {
     "timestamp": (pa.timestamp("us", tz="UTC"), _micros),
     "timestampType": (pa.int32(), _APPENDED),
     "headers": (HEADERS_TYPE, lambda r, p, _: _headers(r, p, pa.string(), empty_is_null=True)),
-    "isControl": (pa.bool_(), _flag(_CONTROL)),
+    "isControl": (pa.bool_(), _flag(CONTROL)),
     "leaderEpoch": (pa.int32(), _fixed(pa.int32(), lambda b: b.leader_epoch)),
     "producerId": (pa.int64(), _fixed(pa.int64(), lambda b: b.producer_id)),
     "producerEpoch": (pa.int32(), _fixed(pa.int32(), lambda b: b.producer_epoch)),
     "sequence": (pa.int32(), _sequence),
-    "isTransactional": (pa.bool_(), _flag(_TRANSACTIONAL)),
-    "codec": (pa.int32(), _fixed(pa.int32(), lambda b: b.attributes & _CODEC)),
+    "isTransactional": (pa.bool_(), _flag(TRANSACTIONAL)),
+    "codec": (pa.int32(), _fixed(pa.int32(), lambda b: b.attributes & CODEC_MASK)),
     "timestamp_ms": (pa.int64(), lambda r, p, _: pa.array(r.time[p])),
-    "timestamp_type": (pa.int8(), _fixed(pa.int8(), lambda b: 1 if b.attributes & 8 else 0)),
+    "timestamp_type": (
+        pa.int8(),
+        _fixed(pa.int8(), lambda b: 1 if b.attributes & LOG_APPEND_TIME else 0),
+    ),
     "record_headers": (
         ARCHIVED_HEADERS_TYPE,
         lambda r, p, _: _headers(r, p, pa.binary(), empty_is_null=False),
@@ -283,9 +290,9 @@ COLUMNS: Final[Mapping[str, tuple[Any, Column]]] = {
     "producer_id": (pa.int64(), _fixed(pa.int64(), lambda b: b.producer_id)),
     "producer_epoch": (pa.int16(), _fixed(pa.int16(), lambda b: b.producer_epoch)),
     "base_sequence": (pa.int32(), _fixed(pa.int32(), lambda b: b.base_sequence)),
-    "is_transactional": (pa.bool_(), _flag(_TRANSACTIONAL)),
-    "is_control": (pa.bool_(), _flag(_CONTROL)),
-    "batch_codec": (pa.int8(), _fixed(pa.int8(), lambda b: b.attributes & _CODEC)),
+    "is_transactional": (pa.bool_(), _flag(TRANSACTIONAL)),
+    "is_control": (pa.bool_(), _flag(CONTROL)),
+    "batch_codec": (pa.int8(), _fixed(pa.int8(), lambda b: b.attributes & CODEC_MASK)),
 }
 
 RAW_SCHEMA: Final = pa.schema(
@@ -391,15 +398,17 @@ class Decoder:
     def _area(self, data: Any, batch: Batch) -> Any:
         """The records of a batch: a place in the answer, or opened bytes; None when damaged."""
         view = memoryview(data)
-        if crc32c(view[batch.at + _CRC_FROM : batch.end]) != batch.crc:
+        if crc32c(view[batch.at + CRC_FROM : batch.end]) != batch.crc:
             return self._damaged(batch, "its checksum is wrong")
         if batch.count > batch.last_offset - batch.base_offset + 1:
             return self._damaged(batch, f"it claims to hold {batch.count} records")
-        codec = batch.attributes & _CODEC
+        codec = batch.attributes & CODEC_MASK
         if codec == 0:
             return (batch.at + HEADER.size, batch.end)
         try:
-            return np.frombuffer(decompress(codec, view[batch.at + HEADER.size : batch.end]), np.uint8)
+            return np.frombuffer(
+                decompress(codec, view[batch.at + HEADER.size : batch.end]), np.uint8
+            )
         except ProtocolError as fault:
             return self._damaged(batch, str(fault))
 

@@ -74,6 +74,7 @@ def scan(
     value_at: Any,
     value_size: Any,
     header_at: Any,
+    header_end: Any,
     header_count: Any,
 ) -> int:
     """Where each record's parts lie. Returns -1, or the number of the first damaged batch."""
@@ -110,6 +111,7 @@ def scan(
             if at < 0 or size < 0 or size > stop - at:
                 return batch
             header_at[row] = at
+            header_end[row] = stop
             header_count[row] = size
             if size == 0 and at != stop:
                 return batch
@@ -124,6 +126,7 @@ def scan(
 def scan_headers(
     buffer: Any,
     header_at: Any,
+    header_end: Any,
     header_count: Any,
     key_at: Any,
     key_size: Any,
@@ -132,9 +135,9 @@ def scan_headers(
 ) -> int:
     """Where each header's parts lie. Returns -1, or the number of the first damaged record."""
     place = 0
-    end = len(buffer)
     for row in range(len(header_at)):
         at = header_at[row]
+        end = header_end[row]
         for _ in range(header_count[row]):
             size, at = _varint(buffer, at, end)
             if at < 0 or size < 0 or size > end - at:
@@ -149,6 +152,8 @@ def scan_headers(
             value_size[place] = size
             at += max(size, 0)
             place += 1
+        if at != end:
+            return row
     return -1
 
 

@@ -53,7 +53,9 @@ def _varint(buffer: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
-def _bodies(buffer: memoryview, at: int, end: int, count: int) -> tuple[list[int], list[int]] | None:
+def _bodies(
+    buffer: memoryview, at: int, end: int, count: int
+) -> tuple[list[int], list[int]] | None:
     """Where each record of a batch begins after its length, and where it ends; None when damaged."""
     starts, stops = [], []
     for _ in range(count):
@@ -81,6 +83,7 @@ def scan(
     value_at: Any,
     value_size: Any,
     header_at: Any,
+    header_end: Any,
     header_count: Any,
 ) -> int:
     """Where each record's parts lie. Returns -1, or the number of the first damaged batch."""
@@ -111,7 +114,7 @@ def scan(
         size, at, whole = _varints(buffer, at, stop)
         if not whole or (size < 0).any() or (size > stop - at).any():
             return batch
-        header_at[rows], header_count[rows] = at, size
+        header_at[rows], header_end[rows], header_count[rows] = at, stop, size
         if ((size == 0) & (at != stop)).any():
             return batch
     return -1
@@ -120,6 +123,7 @@ def scan(
 def scan_headers(
     buffer: Any,
     header_at: Any,
+    header_end: Any,
     header_count: Any,
     key_at: Any,
     key_size: Any,
@@ -127,9 +131,9 @@ def scan_headers(
     value_size: Any,
 ) -> int:
     """Where each header's parts lie. Returns -1, or the number of the first damaged record."""
-    view, end, place = memoryview(buffer), len(buffer), 0
+    view, place = memoryview(buffer), 0
     for row in np.flatnonzero(header_count):
-        at = int(header_at[row])
+        at, end = int(header_at[row]), int(header_end[row])
         for _ in range(int(header_count[row])):
             size, at = _varint(view, at, end)
             if at < 0 or size < 0 or size > end - at:
@@ -141,6 +145,8 @@ def scan_headers(
             value_at[place], value_size[place] = at, size
             at += max(size, 0)
             place += 1
+        if at != end:
+            return int(row)
     return -1
 
 
@@ -227,7 +233,10 @@ def encode(
         record = bytearray(b"\0")
         put_varint(record, int(time[row]) - base_time)
         put_varint(record, delta + place - first)
-        for piece_at, piece_size, data in ((key_at, key_size, keys), (value_at, value_size, values)):
+        for piece_at, piece_size, data in (
+            (key_at, key_size, keys),
+            (value_at, value_size, values),
+        ):
             size = int(piece_size[row])
             put_varint(record, size)
             if size > 0:

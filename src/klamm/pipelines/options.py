@@ -421,7 +421,9 @@ def partition_numbers(name: str, text: str) -> tuple[dict[TopicPartition, int], 
             raise UsageError(f'option {name}: write {{"{topic}":{{"0":23}}}}')
         for partition, number in partitions.items():
             if not str(partition).isdigit() or type(number) is not int:
-                raise UsageError(f"option {name}: {partition!r}: {number!r} is not partition: number")
+                raise UsageError(
+                    f"option {name}: {partition!r}: {number!r} is not partition: number"
+                )
             numbers[TopicPartition(topic, int(partition))] = number
     return numbers, ids
 
@@ -456,7 +458,9 @@ def _ending(given: _Given, *, streaming: bool) -> Position:
     names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
     for name in names:
         if streaming and given.text(name) is not None:
-            raise UsageError(f"{name} is for batch reads: a stream ends by its trigger or by stop()")
+            raise UsageError(
+                f"{name} is for batch reads: a stream ends by its trigger or by stop()"
+            )
     time = given.maybe_number("endingTimestamp", least=0)
     if time is not None:
         return Position(time_ms=time, late_is_latest=True)

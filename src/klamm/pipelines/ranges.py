@@ -106,7 +106,9 @@ def losses(
         if begin > end[tp]:
             found.append(f"{tp} ends at {end[tp]}, before the position {begin} it was read to")
         elif begin < earliest.get(tp, 0):
-            found.append(f"{tp} begins at {earliest[tp]}: offsets {begin} to {earliest[tp] - 1} are gone")
+            found.append(
+                f"{tp} begins at {earliest[tp]}: offsets {begin} to {earliest[tp] - 1} are gone"
+            )
     return found
 
 

@@ -98,7 +98,9 @@ class Wire:
     def version(self, key: int, at_most: int = 99) -> int:
         """The newest version of an API that both sides know."""
         if key not in self._ranges:
-            raise Unreachable(f"the broker at {_text(self.address)} does not serve {ApiKey(key).name}")
+            raise Unreachable(
+                f"the broker at {_text(self.address)} does not serve {ApiKey(key).name}"
+            )
         least, most = self._ranges[key]
         found = min(most, APIS[key].served.high, at_most)
         if found < max(least, APIS[key].served.low):

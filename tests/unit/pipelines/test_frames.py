@@ -1,0 +1,253 @@
+"""Frames against the plain decoder: both kernels, every codec, damaged input, aborted transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klamm.pipelines import frames, kernels
+from klamm.pipelines.frames import DamagedRecords, Decoder, Source
+from klamm.protocol.batch import (
+    ControlKind,
+    Record,
+    decode_records,
+    encode_batch,
+    encode_control_batch,
+)
+
+ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+
+blobs = st.one_of(st.none(), st.binary(max_size=40))
+headers = st.lists(st.tuples(st.text(max_size=8), blobs), max_size=5).map(tuple)
+drafts = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(-1, 1 << 41), blobs, blobs, headers), max_size=30
+)
+
+
+@pytest.fixture(params=["numba", "numpy"], autouse=True)
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    chosen = kernels.kernels(request.param)
+    monkeypatch.setattr(frames, "kernels", lambda: chosen)
+    yield request.param
+
+
+def _decoder(start: int, stop: int, **more: Any) -> Decoder:
+    more.setdefault("columns", ALL)
+    return Decoder(source=Source("t", 3), position=start, stop=stop, **more)
+
+
+def _decode(data: bytes, decoder: Decoder, aborted: Sequence[tuple[int, int]] = ()) -> list[Any]:
+    buffer = np.frombuffer(data, np.uint8)
+    found = list(decoder.feed(buffer, 0, len(buffer), aborted))
+    for frame in found:
+        frame.validate(full=True)
+    return [row for frame in found for row in frame.to_pylist()]
+
+
+def _rows(records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    return [
+        (r.offset, r.timestamp * 1000, r.key, r.value, [tuple(h) for h in r.headers] or None)
+        for r in records
+    ]
+
+
+def _flat(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            row["offset"],
+            row["micros"],
+            row["key"],
+            row["value"],
+            [(h["key"], h["value"]) for h in row["headers"]] if row["headers"] else None,
+        )
+        for row in rows
+    ]
+
+
+def _decode_exact(data: bytes, decoder: Decoder) -> list[tuple[Any, ...]]:
+    """Rows with the timestamp as a number, for datetime cannot hold all of them."""
+    buffer = np.frombuffer(data, np.uint8)
+    rows = []
+    for frame in decoder.feed(buffer, 0, len(buffer)):
+        frame.validate(full=True)
+        micros = frame.column("timestamp").cast(pa.int64())
+        plain = frame.drop_columns(["timestamp"]).append_column("micros", micros)
+        rows += plain.to_pylist()
+    return _flat(rows)
+
+
+def _batch(first: int, draft: Sequence[Any], codec: int) -> tuple[bytes, int]:
+    offset, records = first - 1, []
+    for step, *rest in draft:
+        offset += step
+        records.append(Record(offset, *rest))
+    return encode_batch(records, base_offset=first, codec=codec), offset + 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(drafts, st.integers(0, 4)), max_size=5),
+    st.integers(1, 40),
+    st.integers(0, 60),
+    st.integers(0, 150),
+)
+def test_frames_are_what_the_plain_decoder_says(
+    kernel_batches: list[tuple[Any, int]], frame_rows: int, start: int, length: int
+) -> None:
+    data, first = b"", 0
+    for draft, codec in kernel_batches:
+        if draft:
+            batch, first = _batch(first, draft, codec)
+            data += batch
+    plain = [r for batch in _split(data) for r in decode_records(batch)]
+    wanted = [r for r in plain if start <= r.offset < start + length]
+    decoder = _decoder(start, start + length, frame_rows=frame_rows)
+    assert _decode_exact(data, decoder) == _rows(wanted)
+    if length and first > start:
+        assert decoder.position == min(first, start + length)
+
+
+def _split(data: bytes) -> list[bytes]:
+    view = memoryview(data)
+    return [bytes(view[b.at : b.end]) for b in frames.walk(view, 0, len(data), "t")]
+
+
+def test_negative_time_steps_and_append_time() -> None:
+    records = [Record(0, 5000, b"a", b"1"), Record(1, 10, b"b", None)]
+    data = bytearray(encode_batch(records))
+    assert [r["timestamp"].timestamp() for r in _decode(bytes(data), _decoder(0, 9))] == [5, 0.01]
+    data[22] |= 0x08  # the broker has stamped it
+    _fix_crc(data)
+    rows = _decode(bytes(data), _decoder(0, 9))
+    assert [r["timestamp"].timestamp() for r in rows] == [5, 5]
+    assert [r["timestampType"] for r in rows] == [1, 1]
+
+
+def _fix_crc(data: bytearray) -> None:
+    from crc32c import crc32c
+
+    data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+
+
+def test_fifty_headers() -> None:
+    many = tuple((f"h{i}", None if i % 3 else b"x" * i) for i in range(50))
+    (row,) = _decode(encode_batch([Record(0, 0, None, b"v", many)]), _decoder(0, 1))
+    assert [(h["key"], h["value"]) for h in row["headers"]] == list(many)
+
+
+def test_gap_at_the_end_of_a_compacted_batch_moves_the_position() -> None:
+    decoder = _decoder(0, 100)
+    data = encode_batch([Record(3, 0, b"k", b"v")], base_offset=0, last_offset=9)
+    assert [r["offset"] for r in _decode(data, decoder)] == [3]
+    assert decoder.position == 10
+
+
+def test_cut_batch_at_the_end_is_left_for_the_next_answer() -> None:
+    whole, cut = encode_batch([Record(0, 0, b"k", b"v")]), encode_batch([Record(1, 0, b"k", b"v")])
+    decoder = _decoder(0, 100)
+    assert len(_decode(whole + cut[:-1], decoder)) == 1
+    assert decoder.position == 1
+
+
+def test_control_batches_are_skipped_unless_wanted() -> None:
+    marker = encode_control_batch(
+        ControlKind.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1
+    )
+    decoder = _decoder(0, 5)
+    assert _decode(marker, decoder) == []
+    assert decoder.position == 1
+    wanted = _decoder(0, 5, control=True, columns=("offset", "isControl"))
+    assert _decode(marker, wanted) == [{"offset": 0, "isControl": True}]
+
+
+def test_records_of_aborted_transactions_are_dropped_or_marked() -> None:
+    def batch(offset: int, producer: int) -> bytes:
+        return encode_batch(
+            [Record(offset, 0, b"k", b"v")],
+            base_offset=offset,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+
+    def marker(offset: int, kind: ControlKind, producer: int) -> bytes:
+        return encode_control_batch(
+            kind,
+            producer_id=producer,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp=1,
+            base_offset=offset,
+        )
+
+    data = batch(0, 1) + batch(1, 2) + marker(2, ControlKind.ABORT, 1) + batch(3, 1)
+    data += marker(4, ControlKind.COMMIT, 1) + marker(5, ControlKind.COMMIT, 2)
+    rows = _decode(data, _decoder(0, 9, aborted="drop", columns=("offset",)), [(1, 0)])
+    assert [r["offset"] for r in rows] == [1, 3]
+    marked = _decode(data, _decoder(0, 9, aborted="mark", columns=("offset",)), [(1, 0)])
+    assert [(r["offset"], r["is_aborted"]) for r in marked] == [(0, True), (1, False), (3, False)]
+
+
+def test_old_message_format_is_named() -> None:
+    data = bytearray(encode_batch([Record(0, 0, b"k", b"v")]))
+    data[16] = 1
+    with pytest.raises(DamagedRecords, match="message format 1"):
+        _decode(bytes(data), _decoder(0, 9))
+
+
+def test_flipped_bit_is_an_error_with_its_place() -> None:
+    data = bytearray(encode_batch([Record(5, 0, b"key", b"value")], base_offset=5))
+    data[-1] ^= 1
+    with pytest.raises(DamagedRecords, match="t-3: the batch at offset 5: its checksum is wrong"):
+        _decode(bytes(data), _decoder(5, 9))
+
+
+def test_damaged_batch_is_skipped_and_counted_where_asked() -> None:
+    bad = bytearray(encode_batch([Record(0, 0, b"key", b"value"), Record(1, 0, b"k", b"v")]))
+    bad[-1] ^= 1
+    good = encode_batch([Record(2, 0, b"k", b"v")], base_offset=2)
+    decoder = _decoder(0, 9, skip_invalid=True)
+    assert [r["offset"] for r in _decode(bytes(bad) + good, decoder)] == [2]
+    assert (decoder.skipped, decoder.position) == (2, 3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(drafts.filter(bool), st.integers(0, 1), st.data())
+def test_damaged_input_never_reads_outside(draft: Any, codec: int, data: st.DataObject) -> None:
+    whole = bytearray(_batch(0, draft, codec)[0])
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(61, len(whole) - 1)) if len(whole) > 61 else 60
+        whole[at] ^= 1 << data.draw(st.integers(0, 7))
+    _fix_crc(whole)
+    decoder = _decoder(0, 1000)
+    try:
+        rows = _decode_exact(bytes(whole), decoder)
+    except (DamagedRecords, pa.ArrowInvalid):
+        return
+    assert all(0 <= len(r[2] or b"") <= len(whole) + 1000 for r in rows)
+
+
+def test_frames_keep_to_their_size() -> None:
+    records = [Record(i, 0, b"k", bytes(100)) for i in range(1000)]
+    buffer = np.frombuffer(encode_batch(records), np.uint8)
+    decoder = _decoder(0, 1000, frame_rows=300, frame_bytes=20_000)
+    found = list(decoder.feed(buffer, 0, len(buffer)))
+    assert sum(f.num_rows for f in found) == 1000
+    assert max(f.num_rows for f in found) <= 198
+
+
+def test_raw_rows_are_the_batches_as_they_lie() -> None:
+    one, two = (
+        encode_batch([Record(0, 7, b"k", b"v")]),
+        encode_batch([Record(1, 0, b"k", b"v")], base_offset=1),
+    )
+    data = np.frombuffer(one + two, np.uint8)
+    frame = frames.raw_frame(data, 0, len(data), Source("t", 3), 1, 9)
+    assert frame.column("raw").to_pylist() == [two]
