@@ -1,9 +1,9 @@
 """Arrow frames made into record batches, for the sink and for restoring.
 
-A frame's columns are taken as they lie (offsets and bytes); rows are sorted to their partitions once, and
-each partition's open batch grows across frames until it is full or the task ends. Sealing a batch
-compresses its records and writes the header; offsets and leader epoch lie outside the checksum, so the
-broker stamps them without touching the rest.
+A frame's columns are taken as they lie (offsets and bytes); rows are sorted to their partitions
+once, and each partition's open batch grows across frames until it is full or the task ends. Sealing
+a batch compresses its records and writes the header; offsets and leader epoch lie outside the
+checksum, so the broker stamps them without touching the rest.
 """
 
 from __future__ import annotations
@@ -51,9 +51,6 @@ class Records(NamedTuple):
     value: Pieces
     headers: Pieces  # already in their final form, one piece a record
     header_count: Any
-
-    def __len__(self) -> int:  # type: ignore[override]
-        return len(self.time)
 
 
 def pieces_of(column: Any) -> Pieces:
@@ -154,7 +151,10 @@ class OpenBatch:
     max_time: int = -1
 
     def fill(self, records: Records, rows: Any) -> Iterator[OpenBatch]:
-        """Takes the rows; hands itself over each time it is full, to be sealed before it goes on."""
+        """Takes the rows.
+
+        Hands itself over each time it is full, to be sealed before it goes on.
+        """
         place = 0
         while place < len(rows):
             if self.count == 0:

@@ -1,8 +1,8 @@
 """What a driver asks a cluster: topics, offsets, sizes, groups, configs. Blocking.
 
-Every look-up is tried again a few times, on any broker that answers, because an exception in Spark's
-planning ends the query; what is raised in the end is what a user must act on. Works on the public API
-alone, so against any Kafka cluster.
+Every look-up is tried again a few times, on any broker that answers, because an exception in
+Spark's planning ends the query; what is raised in the end is what a user must act on. Works on the
+public API alone, so against any Kafka cluster.
 """
 
 from __future__ import annotations

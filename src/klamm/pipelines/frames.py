@@ -1,9 +1,9 @@
 """Record batches as they lie in a Fetch answer, made into Arrow frames.
 
-The batches of one answer are walked by their headers; their record areas (opened, where compressed) form
-one buffer; one kernel call finds where every record's parts lie, and one call a column gathers them. No
-Python object a record exists. What an answer holds before and after the asked offsets is cut off by rows,
-before anything is gathered.
+The batches of one answer are walked by their headers; their record areas (opened, where compressed)
+form one buffer; one kernel call finds where every record's parts lie, and one call a column gathers
+them. No Python object a record exists. What an answer holds before and after the asked offsets is
+cut off by rows, before anything is gathered.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    records: int
 
     @property
     def is_control(self) -> bool:
@@ -91,7 +91,7 @@ class Rows:
     def __init__(self, buffer: Any, batches: Sequence[Batch], areas: Sequence[tuple[int, int]]):
         self.buffer = buffer
         self.batches = batches
-        counts = np.array([b.count for b in batches], np.int64)
+        counts = np.array([b.records for b in batches], np.int64)
         total = int(counts.sum())
         self.offset, self.time = np.empty(total, np.int64), np.empty(total, np.int64)
         self.key_at, self.key_size = np.empty(total, np.int64), np.empty(total, np.int64)
@@ -257,8 +257,8 @@ ARCHIVED_HEADERS_TYPE: Final = pa.list_(
     pa.field("element", pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 )
 
-# Every column a frame can have: its Arrow type and how it is made. The names in camel case are those of
-# Spark's Kafka connector and klamm's additions to it; the others are the archive's.
+# Every column a frame can have: its Arrow type and how it is made. The names in camel case are
+# those of Spark's Kafka connector and klamm's additions to it; the others are the archive's.
 COLUMNS: Final[Mapping[str, tuple[Any, Column]]] = {
     "key": (pa.binary(), lambda r, p, _: binary_column(r.buffer, r.key_at[p], r.key_size[p])),
     "value": (pa.binary(), lambda r, p, _: binary_column(r.buffer, r.value_at[p], r.value_size[p])),
@@ -365,7 +365,7 @@ class Decoder:
 
     def _wants(self, batch: Batch, undone: set[int]) -> bool:
         return (
-            batch.count > 0
+            batch.records > 0
             and self.position <= batch.last_offset
             and batch.base_offset < self.stop
             and (self.control or not batch.is_control)
@@ -400,8 +400,8 @@ class Decoder:
         view = memoryview(data)
         if crc32c(view[batch.at + CRC_FROM : batch.end]) != batch.crc:
             return self._damaged(batch, "its checksum is wrong")
-        if batch.count > batch.last_offset - batch.base_offset + 1:
-            return self._damaged(batch, f"it claims to hold {batch.count} records")
+        if batch.records > batch.last_offset - batch.base_offset + 1:
+            return self._damaged(batch, f"it claims to hold {batch.records} records")
         codec = batch.attributes & CODEC_MASK
         if codec == 0:
             return (batch.at + HEADER.size, batch.end)
@@ -415,7 +415,7 @@ class Decoder:
     def _damaged(self, batch: Batch, why: str) -> None:
         if not self.skip_invalid:
             raise DamagedRecords(f"{self.where}: the batch at offset {batch.base_offset}: {why}")
-        self.skipped += batch.count
+        self.skipped += batch.records
 
 
 class _Aborts:
@@ -462,7 +462,7 @@ def raw_frame(data: Any, at: int, end: int, source: Source, first: int, stop: in
             pa.array([b.base_offset for b in found], pa.int64()),
             pa.array([b.last_offset for b in found], pa.int64()),
             pa.array([b.max_time for b in found], pa.int64()),
-            pa.array([b.count for b in found], pa.int32()),
+            pa.array([b.records for b in found], pa.int32()),
             pa.array([b.crc for b in found], pa.int64()),
             pa.array([bytes(view[b.at : b.end]) for b in found], pa.binary()),
         ],

@@ -1,9 +1,12 @@
 """Compiled loops over record bytes: the fast twin of `kernels_numpy`, same functions, same answers.
 
-Every length that comes from the wire is checked against the end of its batch before it is used, so a
-damaged record is an answer (the number of its batch), never a read outside the buffer. What is written
-here is checked record by record against the plain decoder of `klamm.protocol.batch`.
+Every length that comes from the wire is checked against the end of its batch before it is used, so
+a damaged record is an answer (the number of its batch), never a read outside the buffer. What is
+written here is checked record by record against the plain decoder of `klamm.protocol.batch`.
 """
+
+# numba types these functions itself, by rules that are neither Python's nor numpy's.
+# mypy: disable-error-code="return-value,arg-type,call-arg,no-untyped-call,no-any-return"
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _compiled(function: F) -> F:
-    return njit(cache=True, nogil=True, boundscheck=False)(function)  # type: ignore[no-any-return]
+    return njit(cache=True, nogil=True, boundscheck=False)(function)
 
 
 def _memcpy_typed(_context: Any, dst: Any, dst_at: Any, src: Any, src_at: Any, size: Any) -> Any:
@@ -249,9 +252,10 @@ def encode(
     out: Any,
     out_at: int,
 ) -> tuple[int, int, int]:
-    """Appends records until `limit` bytes or the rows end: (next row's place, bytes end, newest time).
+    """Appends records up to `limit` bytes: (the next row's place, where the bytes end, newest time).
 
-    The first record always goes in, so that one larger than the limit still gets a batch of its own.
+    The first record always goes in, so that one larger than the limit still gets a batch of its
+    own.
     """
     newest = np.int64(-1)
     place = first

@@ -1,8 +1,9 @@
-"""The loops over record bytes without a compiler: numpy and Arrow, for installs without `klamm[fast]`.
+"""The loops over record bytes without a compiler, for installs without `klamm[fast]`.
 
-Only the lengths of records are walked one by one; every other varint is decoded for all records at once.
-Bytes are gathered by Arrow: a view array over the raw buffer, cast to a binary column, so that its C++
-does the copying. Encoding is a plain loop, which a sink feels and a reader never meets.
+Only the lengths of records are walked one by one; every other varint is decoded for all records at
+once. Bytes are gathered by Arrow: a view array over the raw buffer, cast to a binary column, so
+that its C++ does the copying. Encoding is a plain loop, which a sink feels and a reader never
+meets.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _INLINE = 12  # an Arrow view holds up to so many bytes itself
 
 
 def _varints(buffer: Any, at: Any, end: Any) -> tuple[Any, Any, bool]:
-    """One zig-zag varint at each position, the positions after them, and whether all of them ended."""
+    """One zig-zag varint at each position, the places after them, and whether all ended."""
     value = np.zeros(len(at), np.uint64)
     after = at.copy()
     going = np.ones(len(at), bool)
@@ -56,7 +57,10 @@ def _varint(buffer: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
 def _bodies(
     buffer: memoryview, at: int, end: int, count: int
 ) -> tuple[list[int], list[int]] | None:
-    """Where each record of a batch begins after its length, and where it ends; None when damaged."""
+    """Where each record of a batch begins after its length, and where it ends.
+
+    None when damaged.
+    """
     starts, stops = [], []
     for _ in range(count):
         size, at = _varint(buffer, at, end)
@@ -225,7 +229,10 @@ def encode(
     out: Any,
     out_at: int,
 ) -> tuple[int, int, int]:
-    """Appends records until `limit` bytes or the rows end: (next row's place, bytes end, newest time)."""
+    """Appends records until `limit` bytes or the rows end.
+
+    (next row, bytes end, newest time).
+    """
     keys, values, headers = memoryview(key_data), memoryview(value_data), memoryview(header_data)
     newest, at, place = -1, out_at, first
     while place < len(rows):

@@ -1,8 +1,8 @@
 """Text options of the data source, read into frozen values.
 
-Names, defaults and precedence are those of Spark's own Kafka connector, so that moving is changing the
-format's name; what klamm adds has names of its own. A refusal says what to write instead. Keys arrive in
-lower case from Spark and are looked up that way; values keep their case.
+Names, defaults and precedence are those of Spark's own Kafka connector, so that moving is changing
+the format's name; what klamm adds has names of its own. A refusal says what to write instead. Keys
+arrive in lower case from Spark and are looked up that way; values keep their case.
 """
 
 from __future__ import annotations

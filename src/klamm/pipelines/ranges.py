@@ -1,9 +1,9 @@
 """From offsets to splits: what a query reads, in pieces for tasks. Pure: no Spark, no sockets.
 
-A range is what is read of one partition, its end exclusive; a split is what one task reads, one or more
-ranges. A plan depends on offsets and options alone, so that a replayed micro-batch makes the same tasks.
-Losing data is an answer of its own: a start before the log's start, a start past the end (a topic deleted
-and created again), a partition that vanished; never "nothing to do".
+A range is what is read of one partition, its end exclusive; a split is what one task reads, one or
+more ranges. A plan depends on offsets and options alone, so that a replayed micro-batch makes the
+same tasks. Losing data is an answer of its own: a start before the log's start, a start past the
+end (a topic deleted and created again), a partition that vanished; never "nothing to do".
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 from klamm.model.names import TopicPartition
@@ -142,7 +143,7 @@ def plan_splits(
 def _cut(r: Range, parts: int) -> list[Range]:
     parts = max(1, min(parts, r.size))
     edges = [r.start + r.size * i // parts for i in range(parts + 1)]
-    return [replace(r, start=a, stop=b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [replace(r, start=a, stop=b) for a, b in pairwise(edges)]
 
 
 def _by_bytes(r: Range, bytes_max: int, rate: Mapping[TopicPartition, float]) -> int:

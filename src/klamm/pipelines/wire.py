@@ -1,9 +1,9 @@
 """Blocking conversations with one broker: a plain socket, one caller, answers in the order asked.
 
 Spark's workers are ordinary synchronous processes, so they get ordinary synchronous sockets. Each
-connection learns the broker's versions first and then uses the newest that both sides know, which makes
-it fit klamm and any other Kafka cluster. Idle connections are kept, one a broker, for the next task of
-the same worker process.
+connection learns the broker's versions first and then uses the newest that both sides know, which
+makes it fit klamm and any other Kafka cluster. Idle connections are kept, one a broker, for the
+next task of the same worker process.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Wire:
         return body[5:] if tagged else body[4:]
 
     def _receive(self, size: int) -> memoryview:
-        view = memoryview(np.empty(size, np.uint8))
+        view = np.empty(size, np.uint8).data
         at = 0
         while at < size:
             try:

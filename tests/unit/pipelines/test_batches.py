@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from aiokafka.partitioner import murmur2
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from aiokafka.partitioner import murmur2
 
 from klamm.pipelines import batches, frames, kernels
 from klamm.pipelines.batches import (
@@ -40,11 +40,11 @@ rows_of = st.lists(
 
 
 @pytest.fixture(params=["numba", "numpy"], autouse=True)
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     chosen = kernels.kernels(request.param)
     for module in (frames, batches):
         monkeypatch.setattr(module, "kernels", lambda: chosen)
-    yield request.param
+    return str(request.param)
 
 
 def _records(rows: Sequence[Any], pad: int = 0) -> Records:
@@ -96,6 +96,7 @@ def test_batch_grows_across_frames() -> None:
     assert [r.value for r in decode_records(box.seal(0))] == [b"1", b"2"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=30))
 def test_murmur2_is_that_of_the_java_producer(keys: list[bytes]) -> None:
     found = positive_murmur2(pieces_of(pa.array(keys, pa.binary())))

@@ -1,8 +1,8 @@
-"""Frames against the plain decoder: both kernels, every codec, damaged input, aborted transactions."""
+"""Frames against the plain decoder: both kernels, codecs, damage, aborted transactions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,10 @@ drafts = st.lists(
 
 
 @pytest.fixture(params=["numba", "numpy"], autouse=True)
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     chosen = kernels.kernels(request.param)
     monkeypatch.setattr(frames, "kernels", lambda: chosen)
-    yield request.param
+    return str(request.param)
 
 
 def _decoder(start: int, stop: int, **more: Any) -> Decoder:
