@@ -252,7 +252,7 @@ def encode(
     out: Any,
     out_at: int,
 ) -> tuple[int, int, int]:
-    """Appends records up to `limit` bytes: (the next row's place, where the bytes end, newest time).
+    """Appends records up to `limit` bytes: (next row, bytes end, newest time).
 
     The first record always goes in, so that one larger than the limit still gets a batch of its
     own.
