@@ -1,0 +1,455 @@
+"""Fetch (key 1), versions 4-17, by hand: records stay where they are.
+
+A response is encoded into pieces. What is not in memory yet, a range of a segment file, is passed
+through as the caller gave it, so that the connection can hand it to `sendfile`; only its size is
+needed here. A parsed response holds views into its frame.
+
+Version 5 added the log's start, 7 sessions, 9 the leader epoch, 11 racks, 12 flexible types and the
+last fetched epoch; 13 names topics by id; 15 moved the replica's id into a tagged field.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from klamm.model.errors import ProtocolError
+from klamm.model.names import ZERO_ID
+from klamm.protocol import wire
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.wire import CurrentLeader, NodeEndpoint
+
+_FLEXIBLE_FROM: Final = APIS[ApiKey.FETCH].flexible_from
+_START_SINCE: Final = 5
+_SESSION_SINCE: Final = 7
+_EPOCH_SINCE: Final = 9
+_RACK_SINCE: Final = 11
+_LAST_EPOCH_SINCE: Final = 12
+_TOPIC_ID_SINCE: Final = 13
+_REPLICA_STATE_SINCE: Final = 15
+_ENDPOINTS_SINCE: Final = 16
+_FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError)
+
+_LIMITS: Final = struct.Struct(">iiib")
+_REPLICA_STATE: Final = struct.Struct(">iq")
+_EPOCH_END: Final = struct.Struct(">iq")
+_ABORTED: Final = struct.Struct(">qq")
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+NO_SESSION_EPOCH: Final = -1
+
+
+class Stored(Protocol):
+    """Records that are still in a file."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class FetchPartition(NamedTuple):
+    """From where one partition is wanted; the order is that of the newest version."""
+
+    partition: int
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    partition_max_bytes: int = 1_048_576
+
+
+class FetchTopic(NamedTuple):
+    """What is wanted of one topic: by name below version 13, by id from there on."""
+
+    name: str
+    topic_id: UUID
+    partitions: list[FetchPartition]
+
+
+class ForgottenTopic(NamedTuple):
+    """What a session shall no longer contain."""
+
+    name: str
+    topic_id: UUID
+    partitions: list[int]
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    """A request; `replica_id` is -1 for a consumer, wherever the version puts it."""
+
+    replica_id: int = -1
+    replica_epoch: int = -1
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 0x7FFFFFFF
+    isolation_level: int = READ_UNCOMMITTED
+    session_id: int = 0
+    session_epoch: int = NO_SESSION_EPOCH
+    topics: list[FetchTopic] = field(default_factory=list)
+    forgotten: list[ForgottenTopic] = field(default_factory=list)
+    rack_id: str = ""
+    cluster_id: str | None = None
+
+
+class EpochEnd(NamedTuple):
+    """Where a follower's log leaves the leader's (KIP-595)."""
+
+    epoch: int = -1
+    end_offset: int = -1
+
+
+class AbortedTransaction(NamedTuple):
+    """A producer whose records from this offset on a committed reader skips."""
+
+    producer_id: int
+    first_offset: int
+
+
+class PartitionData(NamedTuple):
+    """What one partition has to give."""
+
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: Sequence[AbortedTransaction] | None = None
+    preferred_read_replica: int = -1
+    records: bytes | memoryview | Stored = b""
+    diverging_epoch: EpochEnd | None = None
+    current_leader: CurrentLeader | None = None
+
+
+class TopicData(NamedTuple):
+    """What one topic has to give."""
+
+    name: str
+    topic_id: UUID
+    partitions: list[PartitionData]
+
+
+@dataclass(slots=True)
+class FetchResponse:
+    """A response, in the order of the wire."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    session_id: int = 0
+    topics: list[TopicData] = field(default_factory=list)
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+@cache
+def _wanted_form(version: int) -> struct.Struct:
+    """The fixed part of a wanted partition."""
+    epoch = "i" if version >= _EPOCH_SINCE else ""
+    last_epoch = "i" if version >= _LAST_EPOCH_SINCE else ""
+    start = "q" if version >= _START_SINCE else ""
+    return struct.Struct(f">i{epoch}q{last_epoch}{start}i")
+
+
+def _wanted_of(version: int, values: tuple[int, ...]) -> FetchPartition:
+    if version >= _LAST_EPOCH_SINCE:
+        return FetchPartition._make(values)
+    partition, *middle, max_bytes = values
+    epoch = middle.pop(0) if version >= _EPOCH_SINCE else -1
+    offset = middle.pop(0)
+    start = middle.pop(0) if version >= _START_SINCE else -1
+    return FetchPartition(partition, epoch, offset, -1, start, max_bytes)
+
+
+def _wanted_values(version: int, wanted: FetchPartition) -> tuple[int, ...]:
+    if version >= _LAST_EPOCH_SINCE:
+        return wanted
+    partition, epoch, offset, _, start, max_bytes = wanted
+    epochs = (epoch,) if version >= _EPOCH_SINCE else ()
+    starts = (start,) if version >= _START_SINCE else ()
+    return (partition, *epochs, offset, *starts, max_bytes)
+
+
+def parse_request(version: int, body: memoryview) -> FetchRequest:
+    """The request in this body."""
+    try:
+        return _parse_request(version, body, version >= _FLEXIBLE_FROM)
+    except _FAULTS as fault:
+        raise ProtocolError(f"Fetch v{version}: {fault}") from fault
+
+
+def _parse_request(version: int, body: memoryview, flexible: bool) -> FetchRequest:
+    request = FetchRequest()
+    at = 0
+    if version < _REPLICA_STATE_SINCE:
+        (request.replica_id,) = wire.INT.unpack_from(body)
+        at = 4
+    limits = _LIMITS.unpack_from(body, at)
+    request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level = limits
+    at += _LIMITS.size
+    if version >= _SESSION_SINCE:
+        request.session_id, request.session_epoch = wire.TWO_INTS.unpack_from(body, at)
+        at += 8
+    at = _parse_wanted(version, body, at, flexible, request.topics)
+    if version >= _SESSION_SINCE:
+        at = _parse_forgotten(version, body, at, flexible, request.forgotten)
+    if version >= _RACK_SINCE:
+        request.rack_id, at = wire.read_name(body, at, flexible)
+    if flexible:
+        found, at = wire.read_tags(body, at)
+        if 0 in found:
+            request.cluster_id, _ = wire.read_text(found[0], 0, True)
+        if 1 in found and version >= _REPLICA_STATE_SINCE:
+            state = _REPLICA_STATE.unpack_from(found[1])
+            request.replica_id, request.replica_epoch = state
+    return request
+
+
+def _parse_topic(version: int, body: memoryview, at: int, flexible: bool) -> tuple[str, UUID, int]:
+    if version >= _TOPIC_ID_SINCE:
+        data = bytes(body[at : at + 16])
+        if len(data) < 16:
+            raise ProtocolError("a topic id ends early")
+        return "", wire.topic_id(data), at + 16
+    name, at = wire.read_name(body, at, flexible)
+    return name, ZERO_ID, at
+
+
+def _parse_wanted(
+    version: int, body: memoryview, at: int, flexible: bool, topics: list[FetchTopic]
+) -> int:
+    form = _wanted_form(version)
+    unpack, size = form.unpack_from, form.size
+    topic_count, at = wire.read_count(body, at, flexible)
+    for _ in range(topic_count):
+        name, topic_id, at = _parse_topic(version, body, at, flexible)
+        partition_count, at = wire.read_count(body, at, flexible)
+        partitions = []
+        for _ in range(partition_count):
+            partitions.append(_wanted_of(version, unpack(body, at)))
+            at += size
+            if flexible:
+                at = _past_tags(body, at)
+        topics.append(FetchTopic(name, topic_id, partitions))
+        if flexible:
+            at = _past_tags(body, at)
+    return at
+
+
+def _parse_forgotten(
+    version: int, body: memoryview, at: int, flexible: bool, topics: list[ForgottenTopic]
+) -> int:
+    topic_count, at = wire.read_count(body, at, flexible)
+    for _ in range(topic_count):
+        name, topic_id, at = _parse_topic(version, body, at, flexible)
+        number, at = wire.read_count(body, at, flexible)
+        partitions = list(struct.unpack_from(f">{number}i", body, at)) if number > 0 else []
+        at += 4 * len(partitions)
+        topics.append(ForgottenTopic(name, topic_id, partitions))
+        if flexible:
+            at = _past_tags(body, at)
+    return at
+
+
+def _past_tags(body: memoryview, at: int) -> int:
+    return at + 1 if body[at] == 0 else wire.read_tags(body, at)[1]
+
+
+def encode_request(version: int, request: FetchRequest) -> bytes:
+    """The body of a request."""
+    flexible = version >= _FLEXIBLE_FROM
+    end = b"\0" if flexible else b""
+    out = bytearray()
+    if version < _REPLICA_STATE_SINCE:
+        out += wire.INT.pack(request.replica_id)
+    limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level)
+    out += _LIMITS.pack(*limits)
+    if version >= _SESSION_SINCE:
+        out += wire.TWO_INTS.pack(request.session_id, request.session_epoch)
+    pack = _wanted_form(version).pack
+    out += wire.count(len(request.topics), flexible)
+    for topic in request.topics:
+        out += _topic(version, topic.name, topic.topic_id, flexible)
+        out += wire.count(len(topic.partitions), flexible)
+        for wanted in topic.partitions:
+            out += pack(*_wanted_values(version, wanted)) + end
+        out += end
+    if version >= _SESSION_SINCE:
+        _encode_forgotten(out, version, request.forgotten, flexible)
+    if version >= _RACK_SINCE:
+        out += wire.text(request.rack_id, flexible)
+    if flexible:
+        out += wire.tags(_request_tags(version, request))
+    return bytes(out)
+
+
+def _encode_forgotten(
+    out: bytearray, version: int, forgotten: Sequence[ForgottenTopic], flexible: bool
+) -> None:
+    out += wire.count(len(forgotten), flexible)
+    for topic in forgotten:
+        out += _topic(version, topic.name, topic.topic_id, flexible)
+        out += wire.count(len(topic.partitions), flexible)
+        out += struct.pack(f">{len(topic.partitions)}i", *topic.partitions)
+        if flexible:
+            out += b"\0"
+
+
+def _request_tags(version: int, request: FetchRequest) -> list[tuple[int, bytes]]:
+    fields = []
+    if request.cluster_id is not None:
+        fields.append((0, wire.text(request.cluster_id, True)))
+    state = (request.replica_id, request.replica_epoch)
+    if version >= _REPLICA_STATE_SINCE and state != (-1, -1):
+        fields.append((1, _REPLICA_STATE.pack(*state) + b"\0"))
+    return fields
+
+
+def _topic(version: int, name: str, topic_id: UUID, flexible: bool) -> bytes:
+    return topic_id.bytes if version >= _TOPIC_ID_SINCE else wire.text(name, flexible)
+
+
+@cache
+def _data_form(version: int) -> struct.Struct:
+    """The fixed part of a partition's data."""
+    return struct.Struct(">ihqqq" if version >= _START_SINCE else ">ihqq")
+
+
+def encode_response(
+    version: int, response: FetchResponse
+) -> tuple[list[bytes | memoryview | Stored], int]:
+    """The pieces of a body and the size of them all."""
+    flexible = version >= _FLEXIBLE_FROM
+    parts: list[bytes | memoryview | Stored] = []
+    total = 0
+    out = bytearray(wire.INT.pack(response.throttle_time_ms))
+    if version >= _SESSION_SINCE:
+        out += wire.SHORT.pack(response.error_code) + wire.INT.pack(response.session_id)
+    out += wire.count(len(response.topics), flexible)
+    for topic in response.topics:
+        out += _topic(version, topic.name, topic.topic_id, flexible)
+        out += wire.count(len(topic.partitions), flexible)
+        for data in topic.partitions:
+            records = data.records
+            size = len(records) if isinstance(records, bytes | memoryview) else records.size
+            _encode_data(out, version, flexible, data, size)
+            if size:
+                parts += (bytes(out), records)
+                total += len(out) + size
+                out = bytearray()
+            if flexible:
+                out += _data_tags(data)
+        if flexible:
+            out += b"\0"
+    if flexible:
+        nodes = response.node_endpoints if version >= _ENDPOINTS_SINCE else ()
+        out += wire.tags([(0, wire.endpoints(nodes))]) if nodes else b"\0"
+    parts.append(bytes(out))
+    return parts, total + len(out)
+
+
+def _encode_data(
+    out: bytearray, version: int, flexible: bool, data: PartitionData, size: int
+) -> None:
+    """All of a partition's data up to its records."""
+    if version >= _START_SINCE:
+        out += _data_form(version).pack(*data[:5])
+    else:
+        out += _data_form(version).pack(*data[:4])
+    aborted = data.aborted
+    out += wire.count(-1 if aborted is None else len(aborted), flexible)
+    for transaction in aborted or ():
+        out += _ABORTED.pack(*transaction)
+        if flexible:
+            out += b"\0"
+    if version >= _RACK_SINCE:
+        out += wire.INT.pack(data.preferred_read_replica)
+    out += wire.count(size, flexible)
+
+
+def _data_tags(data: PartitionData) -> bytes:
+    if data.diverging_epoch is None and data.current_leader is None:
+        return b"\0"
+    fields = []
+    if data.diverging_epoch is not None:
+        fields.append((0, _EPOCH_END.pack(*data.diverging_epoch) + b"\0"))
+    if data.current_leader is not None:
+        fields.append((1, wire.leader(data.current_leader)))
+    return wire.tags(fields)
+
+
+def parse_response(version: int, body: memoryview) -> FetchResponse:
+    """The response in this body; its records are views of the body."""
+    try:
+        return _parse_response(version, body, version >= _FLEXIBLE_FROM)
+    except _FAULTS as fault:
+        raise ProtocolError(f"Fetch v{version}: {fault}") from fault
+
+
+def _parse_response(version: int, body: memoryview, flexible: bool) -> FetchResponse:
+    response = FetchResponse()
+    (response.throttle_time_ms,) = wire.INT.unpack_from(body)
+    at = 4
+    if version >= _SESSION_SINCE:
+        (response.error_code,) = wire.SHORT.unpack_from(body, at)
+        (response.session_id,) = wire.INT.unpack_from(body, at + 2)
+        at += 6
+    topic_count, at = wire.read_count(body, at, flexible)
+    for _ in range(topic_count):
+        name, topic_id, at = _parse_topic(version, body, at, flexible)
+        partition_count, at = wire.read_count(body, at, flexible)
+        partitions = []
+        for _ in range(partition_count):
+            data, at = _parse_data(version, body, at, flexible)
+            partitions.append(data)
+        response.topics.append(TopicData(name, topic_id, partitions))
+        if flexible:
+            at = _past_tags(body, at)
+    if flexible:
+        found, at = wire.read_tags(body, at)
+        if 0 in found:
+            response.node_endpoints = wire.read_endpoints(found[0])
+    return response
+
+
+def _parse_data(
+    version: int, body: memoryview, at: int, flexible: bool
+) -> tuple[PartitionData, int]:
+    form = _data_form(version)
+    fixed = form.unpack_from(body, at)
+    if version < _START_SINCE:
+        fixed = (*fixed, -1)
+    aborted, at = _parse_aborted(body, at + form.size, flexible)
+    preferred = -1
+    if version >= _RACK_SINCE:
+        (preferred,) = wire.INT.unpack_from(body, at)
+        at += 4
+    records, at = wire.read_records(body, at, flexible)
+    diverging = leader = None
+    if flexible:
+        if body[at]:
+            found, at = wire.read_tags(body, at)
+            diverging = EpochEnd._make(_EPOCH_END.unpack_from(found[0])) if 0 in found else None
+            leader = wire.read_leader(found[1]) if 1 in found else None
+        else:
+            at += 1
+    payload = b"" if records is None else records
+    rest = (aborted, preferred, payload, diverging, leader)
+    return PartitionData._make((*fixed, *rest)), at
+
+
+def _parse_aborted(
+    body: memoryview, at: int, flexible: bool
+) -> tuple[list[AbortedTransaction] | None, int]:
+    number, at = wire.read_count(body, at, flexible)
+    if number < 0:
+        return None, at
+    aborted = []
+    for _ in range(number):
+        aborted.append(AbortedTransaction._make(_ABORTED.unpack_from(body, at)))
+        at += _ABORTED.size
+        if flexible:
+            at = _past_tags(body, at)
+    return aborted, at

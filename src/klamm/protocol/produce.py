@@ -1,0 +1,235 @@
+"""Produce (key 0), versions 3-11, by hand: records stay where they arrived.
+
+A parsed request holds views into its frame, one for each partition. Version 9 made the API
+flexible; 5 added the log's start to the answer, 8 the errors of single records, 10 the current
+leader.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from klamm.model.errors import ProtocolError
+from klamm.protocol import wire
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.wire import CurrentLeader, NodeEndpoint
+
+_FLEXIBLE_FROM: Final = APIS[ApiKey.PRODUCE].flexible_from
+_ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
+_RESULT: Final = struct.Struct(">ihqq")
+_RESULT_AND_START: Final = struct.Struct(">ihqqq")
+_START_SINCE: Final = 5
+_RECORD_ERRORS_SINCE: Final = 8
+_LEADER_SINCE: Final = 10
+_FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError)
+
+
+class PartitionRecords(NamedTuple):
+    """What a producer sends to one partition."""
+
+    partition: int
+    records: memoryview | None
+
+
+class TopicRecords(NamedTuple):
+    """What a producer sends to one topic."""
+
+    name: str
+    partitions: list[PartitionRecords]
+
+
+@dataclass(slots=True)
+class ProduceRequest:
+    """A request, in the order of the wire."""
+
+    transactional_id: str | None = None
+    acks: int = -1
+    timeout_ms: int = 30_000
+    topics: list[TopicRecords] = field(default_factory=list)
+
+
+class RecordError(NamedTuple):
+    """Why one record of a batch was refused."""
+
+    batch_index: int
+    message: str | None = None
+
+
+class PartitionResult(NamedTuple):
+    """What became of one partition's records."""
+
+    partition: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[RecordError] = ()
+    error_message: str | None = None
+    current_leader: CurrentLeader | None = None
+
+
+class TopicResult(NamedTuple):
+    """What became of one topic's records."""
+
+    name: str
+    partitions: list[PartitionResult]
+
+
+@dataclass(slots=True)
+class ProduceResponse:
+    """A response, in the order of the wire."""
+
+    topics: list[TopicResult] = field(default_factory=list)
+    throttle_time_ms: int = 0
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+def parse_request(version: int, body: memoryview) -> ProduceRequest:
+    """The request in this body. It is good for as long as the body is."""
+    try:
+        return _parse_request(body, version >= _FLEXIBLE_FROM)
+    except _FAULTS as fault:
+        raise ProtocolError(f"Produce v{version}: {fault}") from fault
+
+
+def _parse_request(body: memoryview, flexible: bool) -> ProduceRequest:
+    transactional_id, at = wire.read_text(body, 0, flexible)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, at)
+    topic_count, at = wire.read_count(body, at + 6, flexible)
+    topics = []
+    for _ in range(topic_count):
+        name, at = wire.read_name(body, at, flexible)
+        partition_count, at = wire.read_count(body, at, flexible)
+        partitions = []
+        for _ in range(partition_count):
+            (partition,) = wire.INT.unpack_from(body, at)
+            records, at = wire.read_records(body, at + 4, flexible)
+            partitions.append(PartitionRecords(partition, records))
+            if flexible:
+                at = _past_tags(body, at)
+        topics.append(TopicRecords(name, partitions))
+        if flexible:
+            at = _past_tags(body, at)
+    if flexible:
+        at = _past_tags(body, at)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _past_tags(body: memoryview, at: int) -> int:
+    return at + 1 if body[at] == 0 else wire.read_tags(body, at)[1]
+
+
+def encode_request(version: int, request: ProduceRequest) -> list[bytes | memoryview]:
+    """The pieces of a body; the records among them are those of the request, not copies."""
+    flexible = version >= _FLEXIBLE_FROM
+    end = b"\0" if flexible else b""
+    parts: list[bytes | memoryview] = []
+    head = bytearray(wire.text(request.transactional_id, flexible))
+    head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms)
+    head += wire.count(len(request.topics), flexible)
+    for topic in request.topics:
+        head += wire.text(topic.name, flexible) + wire.count(len(topic.partitions), flexible)
+        for partition, records in topic.partitions:
+            size = -1 if records is None else len(records)
+            head += wire.INT.pack(partition) + wire.count(size, flexible)
+            if records is not None:
+                parts += (bytes(head), records)
+                head = bytearray()
+            head += end
+        head += end
+    parts.append(bytes(head + end))
+    return parts
+
+
+def encode_response(version: int, response: ProduceResponse) -> bytes:
+    """The body of a response."""
+    flexible = version >= _FLEXIBLE_FROM
+    out = bytearray(wire.count(len(response.topics), flexible))
+    for name, partitions in response.topics:
+        out += wire.text(name, flexible) + wire.count(len(partitions), flexible)
+        for result in partitions:
+            _encode_result(out, version, flexible, result)
+        if flexible:
+            out += b"\0"
+    out += wire.INT.pack(response.throttle_time_ms)
+    if flexible:
+        nodes = response.node_endpoints
+        known = version >= _LEADER_SINCE and nodes
+        out += wire.tags([(0, wire.endpoints(nodes))]) if known else b"\0"
+    return bytes(out)
+
+
+def _encode_result(out: bytearray, version: int, flexible: bool, result: PartitionResult) -> None:
+    partition, code, base, time_ms, start, record_errors, message, leader = result
+    if version < _START_SINCE:
+        out += _RESULT.pack(partition, code, base, time_ms)
+        return
+    out += _RESULT_AND_START.pack(partition, code, base, time_ms, start)
+    if version < _RECORD_ERRORS_SINCE:
+        return
+    out += wire.count(len(record_errors), flexible)
+    for error in record_errors:
+        out += wire.INT.pack(error.batch_index) + wire.text(error.message, flexible)
+        if flexible:
+            out += b"\0"
+    out += wire.text(message, flexible)
+    if flexible:
+        told = leader is not None and version >= _LEADER_SINCE
+        out += wire.tags([(0, wire.leader(leader))]) if told and leader is not None else b"\0"
+
+
+def parse_response(version: int, body: memoryview) -> ProduceResponse:
+    """The response in this body."""
+    try:
+        return _parse_response(version, body, version >= _FLEXIBLE_FROM)
+    except _FAULTS as fault:
+        raise ProtocolError(f"Produce v{version}: {fault}") from fault
+
+
+def _parse_response(version: int, body: memoryview, flexible: bool) -> ProduceResponse:
+    response = ProduceResponse()
+    topic_count, at = wire.read_count(body, 0, flexible)
+    for _ in range(topic_count):
+        name, at = wire.read_name(body, at, flexible)
+        partition_count, at = wire.read_count(body, at, flexible)
+        results = []
+        for _ in range(partition_count):
+            result, at = _parse_result(version, body, at, flexible)
+            results.append(result)
+        response.topics.append(TopicResult(name, results))
+        if flexible:
+            at = _past_tags(body, at)
+    (response.throttle_time_ms,) = wire.INT.unpack_from(body, at)
+    if flexible:
+        found, at = wire.read_tags(body, at + 4)
+        if 0 in found:
+            response.node_endpoints = wire.read_endpoints(found[0])
+    return response
+
+
+def _parse_result(
+    version: int, body: memoryview, at: int, flexible: bool
+) -> tuple[PartitionResult, int]:
+    if version < _START_SINCE:
+        return PartitionResult._make((*_RESULT.unpack_from(body, at), -1, (), None, None)), at + 22
+    fixed = _RESULT_AND_START.unpack_from(body, at)
+    at += 30
+    if version < _RECORD_ERRORS_SINCE:
+        return PartitionResult(*fixed), at
+    error_count, at = wire.read_count(body, at, flexible)
+    errors = []
+    for _ in range(error_count):
+        (index,) = wire.INT.unpack_from(body, at)
+        text, at = wire.read_text(body, at + 4, flexible)
+        errors.append(RecordError(index, text))
+        if flexible:
+            at = _past_tags(body, at)
+    message, at = wire.read_text(body, at, flexible)
+    leader = None
+    if flexible:
+        found, at = wire.read_tags(body, at)
+        leader = wire.read_leader(found[0]) if 0 in found else None
+    return PartitionResult._make((*fixed, errors, message, leader)), at
