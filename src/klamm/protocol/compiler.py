@@ -84,7 +84,7 @@ def source_of_reader(cls: type, version: int, flexible: bool) -> str:
     return "\n".join(reader.lines)
 
 
-def skip_tags(buf: bytes | memoryview, at: int) -> int:
+def skip_tags(buf: bytes | bytearray | memoryview, at: int) -> int:
     """Where a section of tagged fields ends of which none is known."""
     count, at = read_uvarint(buf, at)
     for _ in range(count):

@@ -86,7 +86,9 @@ def response_head(header: RequestHeader, body_size: int) -> bytes:
     return _SIZE_AND_ID.pack(5 + body_size, header.correlation_id) + b"\0"
 
 
-def parse_response_header(key: int, version: int, frame: bytes | memoryview) -> tuple[int, int]:
+def parse_response_header(
+    key: int, version: int, frame: bytes | bytearray | memoryview
+) -> tuple[int, int]:
     """The correlation id of a response, and where its body begins."""
     try:
         (correlation_id,) = _SIZE.unpack_from(frame)

@@ -31,7 +31,7 @@ def varint(value: int) -> bytes:
     return uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def read_uvarint(buf: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_uvarint(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """An unsigned number of at most five bytes, and where it ends."""
     value = shift = 0
     while True:
@@ -45,7 +45,7 @@ def read_uvarint(buf: bytes | memoryview, at: int) -> tuple[int, int]:
             raise ProtocolError("a number of variable length has more than five bytes")
 
 
-def read_varint(buf: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_varint(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """A signed number of at most ten bytes, and where it ends."""
     value = shift = 0
     while True:
