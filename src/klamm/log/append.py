@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-from klamm.log.batches import ATTRIBUTES_AT, MAX_TIMESTAMP_AT
+from klamm.log.batches import ATTRIBUTES_AT, LENGTH_AT, MAX_TIMESTAMP_AT
 from klamm.log.settings import LogSettings
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.protocol.batch import (
     CODEC_MASK,
     CONTROL,
@@ -27,12 +27,16 @@ from klamm.protocol.batch import (
     PREFIX_SIZE,
     BatchHeader,
     Codec,
+    compress,
+    decode_records,
+    decompress,
 )
 
 NO_TIME: Final = -1
 _ZSTD_FROM_VERSION: Final = 7
 
-_pack_attributes: Final = struct.Struct(">h").pack_into
+_attributes: Final = struct.Struct(">h")
+_pack_length: Final = struct.Struct(">i").pack_into
 _pack_time: Final = struct.Struct(">q").pack_into
 _pack_crc: Final = struct.Struct(">I").pack_into
 
@@ -90,12 +94,8 @@ def header_fault(
         return AppendRefused(
             ErrorCode.INVALID_RECORD, f"the batch has base offset {base_offset}, not 0"
         )
-    if length + PREFIX_SIZE > settings.max_message_bytes:
-        return AppendRefused(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {length + PREFIX_SIZE} bytes, more than max.message.bytes "
-            f"{settings.max_message_bytes}",
-        )
+    if length + PREFIX_SIZE > settings.size_max:
+        return too_large(length + PREFIX_SIZE, settings)
     if crc32c.crc32c(batch[CRC_FROM:]) != crc:
         return AppendRefused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
     if count <= 0 or count != delta + 1:
@@ -119,17 +119,76 @@ def header_fault(
             ErrorCode.INVALID_TIMESTAMP,
             "the batch says it has the broker's time, but the topic keeps the producer's",
         )
-    if length + PREFIX_SIZE > settings.segment_bytes:
-        return AppendRefused(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"the batch has {length + PREFIX_SIZE} bytes, more than segment.bytes "
-            f"{settings.segment_bytes}",
-        )
     return None
 
 
-def stamp_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-    """Put the broker's time into a batch, and a new checksum."""
-    _pack_attributes(batch, ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME)
+def too_large(size: int, settings: LogSettings) -> AppendRefused:
+    """Why a batch of this size has no place in the topic, or in a segment of it."""
+    if size > settings.max_message_bytes:
+        return AppendRefused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {size} bytes, more than max.message.bytes {settings.max_message_bytes}",
+        )
+    return AppendRefused(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"the batch has {size} bytes, more than segment.bytes {settings.segment_bytes}",
+    )
+
+
+def record_fault(batch: memoryview, settings: LogSettings, now_ms: int) -> AppendRefused | None:
+    """Why this batch is not appended, where the topic asks for something of each record."""
+    oldest, newest = now_ms - settings.timestamp_before_max_ms, now_ms
+    newest += settings.timestamp_after_max_ms
+    timed = not settings.log_append_time
+    keyless: list[RecordError] = []
+    untimely: list[RecordError] = []
+    try:
+        for index, record in enumerate(decode_records(batch)):
+            if record.offset != index:
+                return AppendRefused(
+                    ErrorCode.INVALID_RECORD, f"record {index} has the offset {record.offset}"
+                )
+            if settings.compact and record.key is None:
+                keyless.append(RecordError(index, "a compacted topic needs a key in every record"))
+            if timed and not oldest <= record.timestamp <= newest and record.timestamp != NO_TIME:
+                untimely.append(
+                    RecordError(index, f"timestamp {record.timestamp} is too far from {now_ms}")
+                )
+    except ProtocolError as fault:
+        return AppendRefused(ErrorCode.INVALID_RECORD, str(fault))
+    if keyless:
+        return AppendRefused(ErrorCode.INVALID_RECORD, keyless[0].message, tuple(keyless))
+    if untimely:
+        return AppendRefused(ErrorCode.INVALID_TIMESTAMP, untimely[0].message, tuple(untimely))
+    return None
+
+
+def recompressed(
+    batch: memoryview, header: BatchHeader, settings: LogSettings
+) -> memoryview | AppendRefused:
+    """The same batch with the records compressed as the topic wants it."""
+    codec = settings.codec or Codec.NONE
+    try:
+        plain = decompress(header.codec, batch[HEADER_SIZE:])
+    except ProtocolError as fault:
+        return AppendRefused(ErrorCode.INVALID_RECORD, str(fault))
+    area = compress(codec, plain, level=settings.compression_level)
+    fresh = bytearray(batch[:HEADER_SIZE])
+    fresh += area
+    out = memoryview(fresh)
+    _pack_length(out, LENGTH_AT, len(out) - PREFIX_SIZE)
+    _attributes.pack_into(out, ATTRIBUTES_AT, header.attributes & ~CODEC_MASK | codec)
+    _seal(out)
+    return out if len(out) <= settings.size_max else too_large(len(out), settings)
+
+
+def stamp_append_time(batch: memoryview, now_ms: int) -> None:
+    """Put the broker's time into a batch."""
+    (attributes,) = _attributes.unpack_from(batch, ATTRIBUTES_AT)
+    _attributes.pack_into(batch, ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
     _pack_time(batch, MAX_TIMESTAMP_AT, now_ms)
+    _seal(batch)
+
+
+def _seal(batch: memoryview) -> None:
     _pack_crc(batch, CRC_AT, crc32c.crc32c(batch[CRC_FROM:]))

@@ -23,6 +23,7 @@ from klamm.protocol.batch import (
     coordinator_epoch,
 )
 
+LENGTH_AT: Final = 8
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
 

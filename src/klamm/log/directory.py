@@ -2,14 +2,11 @@
 
 It belongs to one broker of one cluster, and to one process at a time. It knows its logs by
 partition, keeps their checkpoints, and looks after what is on its way out. When the disk fails
-once, the directory is offline for good: every log in it refuses to work, because nobody can say
-any more what is on the disk and what is not; a failed fsync in particular is never tried again,
-since the kernel may have dropped the pages that it could not write.
+once, the directory is offline for good, and every log in it refuses to work (`failure`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import uuid
@@ -17,17 +14,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from klamm.log import checkpoints, names
+from klamm.log.failure import Health, LogDirectoryFailed
 from klamm.log.files import FILES_LIMIT, FilePool, sync_directory
 from klamm.log.loading import Known, load_log
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.lock import DirectoryLock
+from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 
 DELETE_DELAY_MS: Final = 60_000
-
-# Locks of the operating system do not hold between two users in one process; this set does.
-_held: set[str] = set()
 
 
 def _default_settings(topic: str) -> LogSettings:
@@ -44,18 +40,18 @@ class LogDirectory:
         pool: FilePool,
         settings_for: Callable[[str], LogSettings],
         delete_delay_ms: int,
-        on_offline: Callable[[LogDirectory], None] | None,
+        on_failure: Callable[[LogDirectoryFailed], None] | None,
     ) -> None:
         self.path = path
         self.pool = pool
         self.directory_id = ""
         self.delete_delay_ms = delete_delay_ms
-        self.failure: LogDirectoryFailed | None = None
+        self.health = Health(path, on_failure)
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._settings_for = settings_for
-        self._on_offline = on_offline
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._doomed: list[tuple[int, str]] = []
-        self._lock = -1
+        self._lock = DirectoryLock(path)
 
     @classmethod
     def open(
@@ -70,28 +66,31 @@ class LogDirectory:
         delete_delay_ms: int = DELETE_DELAY_MS,
         now_ms: int = 0,
         progress: Callable[[int, int], None] | None = None,
-        on_offline: Callable[[LogDirectory], None] | None = None,
+        on_failure: Callable[[LogDirectoryFailed], None] | None = None,
     ) -> LogDirectory:
         """Claim a directory, making it when it is not there, and load every log in it.
 
         `settings_for` gives the settings of a topic; `progress` is told (logs loaded, all logs);
-        `on_offline` is told once, when the disk fails. Raises UsageError when the directory is
-        another broker's, or in use.
+        `on_failure` is told once, when the disk fails, in the thread that met the failure. Raises
+        UsageError when the directory is another broker's, in use, or not usable at all.
         """
         directory = cls(
             os.path.abspath(os.fspath(path)),
             pool=pool or FilePool(files_limit),
             settings_for=settings_for,
             delete_delay_ms=delete_delay_ms,
-            on_offline=on_offline,
+            on_failure=on_failure,
         )
-        os.makedirs(directory.path, exist_ok=True)
-        directory._take_lock()
         try:
+            os.makedirs(directory.path, exist_ok=True)
+            directory._lock.take()
             directory._claim(broker_id, cluster_id)
             directory._load(now_ms, progress)
+        except OSError as error:
+            directory._lock.drop()
+            raise UsageError(f"log directory {directory.path} cannot be used: {error}") from error
         except BaseException:
-            directory._drop_lock()
+            directory._lock.drop()
             raise
         return directory
 
@@ -105,7 +104,7 @@ class LogDirectory:
 
     @property
     def is_online(self) -> bool:
-        return self.failure is None
+        return self.health.failure is None
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(partition)
@@ -117,18 +116,14 @@ class LogDirectory:
         existing = self._logs.get(partition)
         if existing is not None:
             return existing
-        self._check_online()
+        self.health.check()
+        path = os.path.join(self.path, str(partition))
         try:
             log = PartitionLog.create(
-                partition,
-                os.path.join(self.path, str(partition)),
-                settings,
-                self.pool,
-                topic_id=topic_id,
-                on_failure=self.fail,
+                partition, path, settings, self.pool, topic_id=topic_id, health=self.health
             )
         except OSError as error:
-            raise self.fail(error) from error
+            raise self.health.failed(error) from error
         self._logs[partition] = log
         return log
 
@@ -141,10 +136,10 @@ class LogDirectory:
         self._put_aside([partition], names.STRAY, 0)
 
     def _put_aside(self, partitions: Iterable[TopicPartition], suffix: str, now_ms: int) -> None:
+        self.health.check()
         found = [log for p in partitions if (log := self._logs.pop(p, None)) is not None]
         if not found:
             return
-        self._check_online()
         try:
             for log in found:
                 log.close(clean=False)
@@ -153,9 +148,12 @@ class LogDirectory:
                 if suffix == names.DOOMED:
                     self._doomed.append((now_ms + self.delete_delay_ms, aside))
             sync_directory(self.path)
-            self.checkpoint()
         except OSError as error:
-            raise self.fail(error) from error
+            raise self.health.failed(error) from error
+        self.checkpoint()
+        self._forget_cleaned()
+
+    # What the broker does from time to time
 
     def purge_due(self, now_ms: int) -> int:
         """Remove directories and files whose delay has passed; how many directories it was."""
@@ -167,11 +165,30 @@ class LogDirectory:
             log.segments.purge(now_ms)
         return len(due)
 
-    # Checkpoints
+    def next_purge_ms(self) -> int | None:
+        """When there is something to remove next."""
+        times = [due_ms for due_ms, _ in self._doomed]
+        times += [due for log in self if (due := log.segments.next_purge_ms) is not None]
+        return min(times, default=None)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Let go of what no log has to keep; how many segments it was."""
+        return sum(log.apply_retention(now_ms) for log in self)
+
+    def flush_due(self, now_ms: int) -> int:
+        """Flush logs that closed a segment or whose `flush.ms` has passed. For a worker thread."""
+        due = [log for log in self if log.needs_flush(now_ms)]
+        for log in due:
+            log.flush(now_ms)
+        return len(due)
+
+    def expire_producers(self, before_ms: int) -> int:
+        """Forget producers silent since then, in every log."""
+        return sum(log.expire_producers(before_ms) for log in self)
 
     def checkpoint(self) -> None:
-        """Write recovery points and log starts."""
-        logs = list(self._logs.values())
+        """Write recovery points and log starts. For a worker thread."""
+        logs = list(self)
         self._write(names.RECOVERY_POINTS, {g.topic_partition: g.recovery_point for g in logs})
         starts = {
             g.topic_partition: g.log_start_offset
@@ -181,29 +198,27 @@ class LogDirectory:
         self._write(names.LOG_STARTS, starts)
 
     def checkpoint_high_watermarks(self) -> None:
-        logs = list(self._logs.values())
-        self._write(names.HIGH_WATERMARKS, {g.topic_partition: g.high_watermark for g in logs})
+        """Write down how far consumers could see. For a worker thread."""
+        self._write(names.HIGH_WATERMARKS, {g.topic_partition: g.high_watermark for g in self})
+
+    def note_cleaned(self, partition: TopicPartition, offset: int) -> None:
+        """Remember up to where a log is compacted."""
+        self.cleaner_offsets[partition] = offset
+        self._write(names.CLEANER_OFFSETS, self.cleaner_offsets)
+
+    def _forget_cleaned(self) -> None:
+        gone = [partition for partition in self.cleaner_offsets if partition not in self._logs]
+        for partition in gone:
+            del self.cleaner_offsets[partition]
+        if gone:
+            self._write(names.CLEANER_OFFSETS, self.cleaner_offsets)
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        self._check_online()
+        self.health.check()
         try:
             checkpoints.write_offsets(os.path.join(self.path, name), offsets)
         except OSError as error:
-            raise self.fail(error) from error
-
-    # Failing and closing
-
-    def fail(self, error: OSError) -> LogDirectoryFailed:
-        """The disk has failed: offline from now on. The first failure is the one that counts."""
-        if self.failure is None:
-            self.failure = LogDirectoryFailed(self.path, error)
-            if self._on_offline is not None:
-                self._on_offline(self)
-        return self.failure
-
-    def _check_online(self) -> None:
-        if self.failure is not None:
-            raise self.failure
+            raise self.health.failed(error) from error
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stop. A clean stop flushes and says so; an unclean one leaves all as after a crash."""
@@ -219,7 +234,7 @@ class LogDirectory:
         finally:
             self._logs.clear()
             self.pool.clear()
-            self._drop_lock()
+            self._lock.drop()
 
     # Opening
 
@@ -228,6 +243,24 @@ class LogDirectory:
         recovery_points = self._read(names.RECOVERY_POINTS)
         starts = self._read(names.LOG_STARTS)
         watermarks = self._read(names.HIGH_WATERMARKS)
+        self.cleaner_offsets = self._read(names.CLEANER_OFFSETS)
+        found = self._find(now_ms)
+        for count, (partition, path) in enumerate(found, 1):
+            known = Known(
+                clean=clean,
+                recovery_point=recovery_points.get(partition),
+                log_start=starts.get(partition, 0),
+                high_watermark=watermarks.get(partition, 0),
+            )
+            settings = self._settings_for(partition.topic)
+            self._logs[partition] = load_log(
+                partition, path, settings, self.pool, known, health=self.health
+            )
+            if progress is not None:
+                progress(count, len(found))
+
+    def _find(self, now_ms: int) -> list[tuple[TopicPartition, str]]:
+        """The logs here; what was to be deleted when we stopped still is."""
         found: list[tuple[TopicPartition, str]] = []
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -235,23 +268,7 @@ class LogDirectory:
                     self._doomed.append((now_ms + self.delete_delay_ms, entry.path))
                 elif (partition := names.parse_partition(entry.name)) and entry.is_dir():
                     found.append((partition, entry.path))
-        for count, (partition, path) in enumerate(sorted(found), 1):
-            known = Known(
-                clean=clean,
-                recovery_point=recovery_points.get(partition),
-                log_start=starts.get(partition, 0),
-                high_watermark=watermarks.get(partition, 0),
-            )
-            self._logs[partition] = load_log(
-                partition,
-                path,
-                self._settings_for(partition.topic),
-                self.pool,
-                known,
-                on_failure=self.fail,
-            )
-            if progress is not None:
-                progress(count, len(found))
+        return sorted(found)
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -276,22 +293,3 @@ class LogDirectory:
                 f"{self.path} belongs to cluster {identity.cluster_id}, not to {cluster_id}"
             )
         self.directory_id = identity.directory_id
-
-    def _take_lock(self) -> None:
-        if self.path in _held:
-            raise UsageError(f"{self.path} is in use by another broker of this process")
-        self._lock = os.open(
-            os.path.join(self.path, names.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
-        try:
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise UsageError(f"{self.path} is in use by another process") from error
-        _held.add(self.path)
-
-    def _drop_lock(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
-            _held.discard(self.path)

@@ -13,6 +13,7 @@ threads may use one at the same time.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -83,12 +84,23 @@ class FilePool:
         self._open.clear()
 
     def _admit(self, path: str, flags: int) -> Handle:
-        handle = Handle(path, flags)
+        try:
+            handle = Handle(path, flags)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            # Others have taken the descriptors: do with fewer from now on.
+            self._limit = max(len(self._open) // 2, 1)
+            self._shrink(self._limit - 1)
+            handle = Handle(path, flags)
         self._open[path] = handle
-        while len(self._open) > self._limit:
+        self._shrink(self._limit)
+        return handle
+
+    def _shrink(self, count: int) -> None:
+        while len(self._open) > count:
             with contextlib.suppress(KeyError):
                 self._open.popitem(last=False)
-        return handle
 
 
 def write_at(fd: int, data: bytes | bytearray | memoryview, position: int) -> int:

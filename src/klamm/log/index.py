@@ -95,6 +95,11 @@ class _Index:
         write_at(handle.fileno(), entries[self._saved :], self._saved)
         self._saved = len(entries)
 
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether there are entries, or the lack of them, that the file does not have."""
+        return bool(self._entries) and self._saved != len(self._entries or b"")
+
     def release(self) -> None:
         """Save, and search the file from now on."""
         self.save()

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from klamm.log import names
 from klamm.log.batches import is_intact, whole_batches
 from klamm.log.checkpoints import CheckpointCorrupt, read_epochs, read_topic_id
 from klamm.log.epochs import EpochCache
+from klamm.log.failure import Health
 from klamm.log.files import FilePool, remove_files
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.partition import PartitionLog
 from klamm.log.producers import ProducerStates, follow
 from klamm.log.segment import Segment
 from klamm.log.segments import SegmentList
@@ -57,7 +57,7 @@ def load_log(
     pool: FilePool,
     known: Known,
     *,
-    on_failure: Callable[[OSError], LogDirectoryFailed] | None = None,
+    health: Health | None = None,
 ) -> PartitionLog:
     """The log in a directory, fit for use."""
     finish_swaps(directory, pool)
@@ -68,7 +68,7 @@ def load_log(
         settings,
         pool,
         topic_id=_topic_id(directory),
-        on_failure=on_failure,
+        health=health,
     )
     log.snapshots = Snapshots(directory, files.snapshots)
     log.segments = SegmentList(

@@ -19,8 +19,8 @@ import os
 import random
 import struct
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from klamm.log import names
 from klamm.log.append import (
@@ -29,47 +29,30 @@ from klamm.log.append import (
     AppendRefused,
     header_fault,
     read_sole_header,
+    recompressed,
+    record_fault,
     stamp_append_time,
 )
 from klamm.log.batches import is_intact, read_header, read_marker
 from klamm.log.checkpoints import write_epochs, write_topic_id
 from klamm.log.epochs import EpochCache
-from klamm.log.files import NO_FILE, FilePool, Handle, sync_directory
+from klamm.log.failure import Health
+from klamm.log.files import FilePool, sync_directory
 from klamm.log.lookup import TimedOffset, first_at_or_after, newest
 from klamm.log.producers import ProducerStates, follow, last_sequence
+from klamm.log.reading import Slice, bound_of, find_aborted, find_slice, no_bytes
+from klamm.log.retention import expendable
 from klamm.log.segment import Segment
 from klamm.log.segments import SegmentList
 from klamm.log.settings import LogSettings
 from klamm.log.snapshots import Snapshots
 from klamm.log.transactions import Aborted
-from klamm.model.errors import ErrorCode, KlammError, ProtocolError, Refused
+from klamm.model.errors import ErrorCode, ProtocolError, Refused
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import EPOCH_AT, HEADER_SIZE, BatchHeader
 
 _pack_offset: Final = struct.Struct(">q").pack_into
 _pack_epoch: Final = struct.Struct(">i").pack_into
-
-
-class LogDirectoryFailed(KlammError):
-    """The disk below a log directory cannot be trusted any more: everything on it is offline."""
-
-    def __init__(self, path: str, cause: OSError) -> None:
-        super().__init__(f"log directory {path} failed: {cause}")
-        self.path = path
-        self.cause = cause
-
-
-class Slice(NamedTuple):
-    """Bytes of a segment, to be sent from its file; they may end inside a batch."""
-
-    file: Handle
-    position: int
-    size: int
-    first_offset: int  # the offset asked for; the first batch may begin below it
-
-    def read(self) -> bytes:
-        """The bytes themselves, for those who do not send them on."""
-        return b"" if not self.size else os.pread(self.file.fileno(), self.size, self.position)
 
 
 class PartitionLog:
@@ -83,7 +66,7 @@ class PartitionLog:
         pool: FilePool,
         *,
         topic_id: uuid.UUID | None = None,
-        on_failure: Callable[[OSError], LogDirectoryFailed] | None = None,
+        health: Health | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -99,7 +82,9 @@ class PartitionLog:
         self.epochs = EpochCache(lambda: self.log_end_offset)
         self.truncations = 0  # how often records were taken back, which others may have to know
         self._producers: ProducerStates | None = None
-        self._failed = on_failure or (lambda error: LogDirectoryFailed(directory, error))
+        self._health = health or Health(directory)
+        self._names_synced = True  # whether the names of all its files are on the disk
+        self._last_flush_ms = 0
 
     @classmethod
     def create(
@@ -110,7 +95,7 @@ class PartitionLog:
         pool: FilePool,
         *,
         topic_id: uuid.UUID | None = None,
-        on_failure: Callable[[OSError], LogDirectoryFailed] | None = None,
+        health: Health | None = None,
     ) -> PartitionLog:
         """A new log in a directory that does not exist yet."""
         os.mkdir(directory)
@@ -120,7 +105,7 @@ class PartitionLog:
             settings,
             pool,
             topic_id=topic_id,
-            on_failure=on_failure,
+            health=health,
         )
         if topic_id is not None:
             write_topic_id(log._metadata_path, topic_id, durable=False)
@@ -169,23 +154,30 @@ class PartitionLog:
 
         The batch is changed in place where its buffer allows it.
         """
+        self._health.check()
         settings = self.settings
         header = read_sole_header(batch)
         if isinstance(header, AppendRefused):
             return header
         fault = header_fault(batch, header, settings, request_version, from_client)
+        if fault is None and settings.checks_records and from_client:
+            fault = record_fault(batch, settings, now_ms)
         if fault is not None:
             return fault
         verdict = self._check_producer(batch, header, from_client)
         if verdict is not None:
             return verdict
-        if batch.readonly:
+        if settings.codec not in (None, header.codec) and not header.is_control:
+            changed = recompressed(batch, header, settings)
+            if isinstance(changed, AppendRefused):
+                return changed
+            batch = changed
+        elif batch.readonly:
             batch = memoryview(bytearray(batch))
-        max_timestamp = header.max_timestamp
-        append_time = NO_TIME
+        max_timestamp, append_time = header.max_timestamp, NO_TIME
         if settings.log_append_time:
             append_time = max_timestamp = now_ms
-            stamp_append_time(batch, header, now_ms)
+            stamp_append_time(batch, now_ms)
         first = self.log_end_offset
         last = first + header.last_offset_delta
         _pack_offset(batch, 0, first)
@@ -196,7 +188,7 @@ class PartitionLog:
                 batch, first, last, max_timestamp, settings.index_interval_bytes
             )
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._health.failed(error) from error
         self.epochs.assign(leader_epoch, first)
         if header.producer_id >= 0:
             self._note_producer(batch, header, first, max_timestamp)
@@ -211,6 +203,7 @@ class PartitionLog:
         What is below the end of the log already is skipped. Raises ProtocolError when the
         first batch is damaged or does not fit here.
         """
+        self._health.check()
         at, first = 0, self.log_end_offset
         while at + HEADER_SIZE <= len(batches):
             header = read_header(batches, at)
@@ -244,7 +237,7 @@ class PartitionLog:
                 settings.index_interval_bytes,
             )
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._health.failed(error) from error
         self.epochs.assign(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
             self._note_producer(batch, header, header.base_offset, header.max_timestamp)
@@ -331,6 +324,7 @@ class PartitionLog:
         segment.jitter_ms = random.randrange(jitter) if jitter else 0
         segment.create()
         self.segments.add(segment)
+        self._names_synced = False
 
     # Reading
 
@@ -346,60 +340,32 @@ class PartitionLog:
 
         No more than `max_bytes`, unless the first batch alone is larger and `at_least_one`.
         """
+        self._health.check()
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         bound = end if upto is None or upto > end else upto
         if offset >= bound or (max_bytes <= 0 and not at_least_one):
-            return Slice(NO_FILE, 0, 0, offset)
+            return no_bytes(offset)
         try:
-            return self._read(offset, max_bytes, bound, at_least_one)
+            return find_slice(
+                self.segments,
+                offset,
+                max_bytes=max_bytes,
+                bound=bound,
+                log_end=end,
+                at_least_one=at_least_one,
+            )
         except OSError as error:
-            raise self._failed(error) from error
-
-    def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> Slice:
-        segments = self.segments
-        for place in range(segments.place_of(offset), len(segments)):
-            segment = segments[place]
-            position = segment.position_of(offset)
-            if position is None:
-                continue  # compaction has left nothing from here to the segment's end
-            whole = segments.end_of(place, self.log_end_offset) <= bound
-            end = segment.size if whole else segment.end_before(bound)
-            if end <= position:
-                break
-            size = end - position
-            if size > max_bytes:
-                size = max_bytes
-                if at_least_one:
-                    first = next(segment.headers(position, end))[1]
-                    size = max(size, first.size)
-            return Slice(segment.handle(), position, size, offset)
-        return Slice(NO_FILE, 0, 0, offset)
+            raise self._health.failed(error) from error
 
     def bound_of(self, part: Slice) -> int:
         """An offset above all records of a slice, not far above: what to look up aborts for."""
-        place = self.segments.place_of(part.first_offset)
-        while place < len(self.segments):
-            segment = self.segments[place]
-            if segment.path == part.file.path:
-                bound = segment.offsets.bound_after(part.position + part.size)
-                if bound is not None:
-                    return bound
-                return self.segments.end_of(place, self.log_end_offset)
-            place += 1
-        return part.first_offset
+        return bound_of(self.segments, part, self.log_end_offset)
 
     def aborted_transactions(self, from_offset: int, upto: int) -> list[Aborted]:
         """The aborted transactions with records in [from_offset, upto), by first offset."""
-        found: list[Aborted] = []
-        for segment in self.segments.from_offset(from_offset):
-            for aborted in segment.aborted.entries():
-                if aborted.last_offset >= from_offset and aborted.first_offset < upto:
-                    found.append(aborted)
-                if aborted.last_stable_offset >= upto:
-                    return sorted(found, key=lambda entry: entry.first_offset)
-        return sorted(found, key=lambda entry: entry.first_offset)
+        return find_aborted(self.segments, from_offset, upto)
 
     def batches(
         self, from_offset: int, upto: int | None = None
@@ -433,6 +399,31 @@ class PartitionLog:
         self.epochs.truncate_start(offset)
         return True
 
+    def apply_retention(self, now_ms: int) -> int:
+        """Let go of segments that are too old, too much or below the start; how many it was."""
+        self._health.check()
+        try:
+            found = expendable(
+                self.segments,
+                self.settings,
+                now_ms=now_ms,
+                log_start=self.log_start_offset,
+                log_end=self.log_end_offset,
+                high_watermark=self.high_watermark,
+            )
+            if found and found[-1] is self.segments.active:
+                self.roll(now_ms=now_ms)
+            self.segments.retire(found, now_ms + self.settings.file_delete_delay_ms)
+            if found:
+                self.snapshots.prune(self.segments.bases)
+        except OSError as error:
+            raise self._health.failed(error) from error
+        first = self.segments[0].base_offset
+        if first > self.log_start_offset:
+            self.log_start_offset = first
+            self.epochs.truncate_start(first)
+        return len(found)
+
     # Going back
 
     def truncate_to(self, offset: int) -> int:
@@ -440,46 +431,41 @@ class PartitionLog:
 
         A batch is dropped as a whole: the log then ends where the batch began.
         """
+        self._health.check()
         if offset >= self.log_end_offset:
             return self.log_end_offset
         if offset < self.segments[0].base_offset:
             self.restart_at(offset)
             return offset
+        self.truncations += 1
         try:
-            kept = self.segments.place_of(offset)
-            self.segments.retire(self.segments.closed[kept + 1 :], 0)
-            if len(self.segments) > kept + 1:
-                self.segments.retire([self.segments.active], 0)
-            self.log_end_offset = self.segments.active.truncate(offset)
+            kept = self.segments[self.segments.place_of(offset)]
+            self.segments.retire(self.segments.after(kept), 0)
+            end = kept.truncate(offset)
+            self.snapshots.cut(end)
         except OSError as error:
-            raise self._failed(error) from error
-        self._end_moved_back()
-        return self.log_end_offset
+            raise self._health.failed(error) from error
+        self.log_end_offset = end
+        self.epochs.truncate_end(end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.log_start_offset = min(self.log_start_offset, end)
+        self.recovery_point = min(self.recovery_point, end)
+        self._producers = None
+        return end
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at an offset, as an empty log."""
+        self.truncations += 1
         try:
             self.segments.retire(list(self.segments), 0)
             self.snapshots.clear()
             self._start_segment(offset)
         except OSError as error:
-            raise self._failed(error) from error
-        self.log_end_offset = self.log_start_offset = offset
+            raise self._health.failed(error) from error
+        self.log_end_offset = self.log_start_offset = self.high_watermark = offset
+        self.recovery_point = offset
         self.epochs.clear()
         self._producers = ProducerStates()
-        self.high_watermark = offset
-        self.recovery_point = min(self.recovery_point, offset)
-        self.truncations += 1
-
-    def _end_moved_back(self) -> None:
-        end = self.log_end_offset
-        self.truncations += 1
-        self.epochs.truncate_end(end)
-        self.high_watermark = min(self.high_watermark, end)
-        self.log_start_offset = min(self.log_start_offset, end)
-        self.recovery_point = min(self.recovery_point, end)
-        self.snapshots.cut(end)
-        self._producers = None
 
     def load_producers(self) -> ProducerStates:
         """The producers' state at the end of the log: a snapshot, and what was written since."""
@@ -491,27 +477,56 @@ class PartitionLog:
                 follow(states, batch, header, header.base_offset, header.max_timestamp)
         return states
 
+    def expire_producers(self, before_ms: int) -> int:
+        """Forget producers that have been silent since then; how many there were."""
+        return self._producers.expire(before_ms) if self._producers is not None else 0
+
     # Durability
 
-    def flush(self) -> None:
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether a segment was closed, or `flush.ms` has passed, since the last flush."""
+        if self.log_end_offset <= self.recovery_point:
+            self._last_flush_ms = now_ms
+            return False
+        waited = now_ms - self._last_flush_ms
+        return self.recovery_point < self.segments.active.base_offset or (
+            waited >= self.settings.flush_ms
+        )
+
+    def flush(self, now_ms: int = 0) -> None:
         """Bring everything appended so far to the disk. May run in a worker thread."""
+        self._health.check()
         end, truncations = self.log_end_offset, self.truncations
         if end <= self.recovery_point:
             return
         try:
             for segment in self.segments.from_offset(self.recovery_point):
-                segment.sync()
-            if self.epochs.is_dirty:
-                self._save_epochs()
-            sync_directory(self.directory)
+                segment.sync(closed=segment is not self.segments.active)
+            self._save_epochs()
+            if not self._names_synced:
+                self._names_synced = True
+                sync_directory(self.directory)
+                sync_directory(os.path.dirname(self.directory))
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._health.failed(error) from error
+        # Records that were taken back meanwhile may have been replaced by others since.
         if self.truncations == truncations:
             self.recovery_point = end
+        self._last_flush_ms = now_ms
 
     def _save_epochs(self) -> None:
-        self.epochs.is_dirty = False
-        write_epochs(os.path.join(self.directory, names.EPOCHS), self.epochs.entries)
+        if self.epochs.is_dirty:
+            self.epochs.is_dirty = False
+            write_epochs(os.path.join(self.directory, names.EPOCHS), self.epochs.entries)
+
+    def set_topic_id(self, topic_id: uuid.UUID) -> None:
+        """Write down whose records these are, where that was not known."""
+        self._health.check()
+        try:
+            write_topic_id(self._metadata_path, topic_id, durable=True)
+        except OSError as error:
+            raise self._health.failed(error) from error
+        self.topic_id = topic_id
 
     @property
     def _metadata_path(self) -> str:
@@ -524,17 +539,21 @@ class PartitionLog:
         self.pool.forget_under(self.directory)
 
     def _settle(self) -> None:
+        """Put everything on the disk that a later start would have to find out otherwise."""
+        self._health.check()
         try:
-            if self.segments.active.size:
-                self.segments.active.seal()
+            active = self.segments.active
+            if active.is_ahead_of_its_indexes:
+                active.seal()
+                active.sync(closed=True)
             self.flush()
-            if self._producers is not None and (self._producers.by_id or self.snapshots):
-                self.snapshots.take(self.log_end_offset, self._producers, durable=True)
+            self._save_epochs()
+            states = self._producers
+            if states is not None and (states.by_id or self.snapshots):
+                self.snapshots.take(self.log_end_offset, states, durable=True)
                 self.snapshots.prune(self.segments.bases)
-            if self.epochs.is_dirty:
-                self._save_epochs()
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._health.failed(error) from error
 
     # Finding by time
 

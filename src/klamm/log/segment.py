@@ -190,12 +190,20 @@ class Segment:
         self._recent_offsets.clear()
         self._recent_positions.clear()
 
-    def sync(self) -> None:
-        """Bring the files to the disk; one that has left the log meanwhile is nobody's concern."""
+    @property
+    def is_ahead_of_its_indexes(self) -> bool:
+        """Whether the index files do not say yet all that they should."""
+        return bool(self._recent_offsets) or self.offsets.is_unsaved or self.times.is_unsaved
+
+    def sync(self, *, closed: bool) -> None:
+        """Bring the files to the disk; one that has left the log meanwhile is nobody's concern.
+
+        The indexes of a segment that still takes appends are not worth it: recovery rebuilds them.
+        """
         with contextlib.suppress(FileNotFoundError):
             handle = self._pool.get(self.path)
             os.fsync(handle.fileno())
-            for path in self.files[1:]:
+            for path in self.files[1:] if closed else ():
                 if os.path.exists(path):
                     sync_file(path)
 

@@ -6,12 +6,23 @@ changed topic gets a new `LogSettings`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.model.settings import TopicSettings
+from klamm.protocol.batch import Codec
 
 LONG_MAX: Final = (1 << 63) - 1
+
+_CODECS: Final[Mapping[str, Codec | None]] = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +85,27 @@ class LogSettings:
             segment_ms=topic.int("segment.ms"),
         )
 
+    # What follows from them, for those who ask on every append.
+    checks_records: bool = field(init=False)  # a key to demand, a time to bound
+    size_max: int = field(init=False)  # of a batch
+    codec: Codec | None = field(init=False)  # None: as the producer has it
+
+    def __post_init__(self) -> None:
+        bounds = (self.timestamp_before_max_ms, self.timestamp_after_max_ms)
+        checks_records = self.compact or bounds != (LONG_MAX, LONG_MAX)
+        object.__setattr__(self, "checks_records", checks_records)
+        object.__setattr__(self, "size_max", min(self.max_message_bytes, self.segment_bytes))
+        object.__setattr__(self, "codec", _CODECS[self.compression_type])
+
     @property
-    def checks_records(self) -> bool:
-        """Whether an append must look at single records: a key to demand, a time to bound."""
-        return (
-            self.compact
-            or self.timestamp_before_max_ms != LONG_MAX
-            or self.timestamp_after_max_ms != LONG_MAX
-        )
+    def compression_level(self) -> int | None:
+        """How hard to compress; None where the codec has no levels, or its own idea of one."""
+        match self.codec:
+            case Codec.GZIP:
+                return None if self.compression_gzip_level < 0 else self.compression_gzip_level
+            case Codec.ZSTD:
+                return self.compression_zstd_level
+        return None
 
 
 def _bound(topic: TopicSettings, name: str) -> int:

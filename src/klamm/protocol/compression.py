@@ -29,19 +29,19 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """The records area of a batch, compressed."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """The records area of a batch, compressed; gzip and zstd know levels."""
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level))
         case Codec.SNAPPY:
             return _to_xerial(memoryview(data))
         case Codec.LZ4:
             return _to_lz4_frame(memoryview(data))
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level))
     raise ProtocolError(f"there is no codec {codec}")
 
 

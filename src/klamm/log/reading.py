@@ -1,0 +1,89 @@
+"""Reading a log: which bytes of which file.
+
+Nothing is read here but batch headers. The bytes themselves go from the page cache to the socket,
+named by a `Slice` that keeps their file open.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from klamm.log.files import NO_FILE, Handle
+from klamm.log.segments import SegmentList
+from klamm.log.transactions import Aborted
+
+
+class Slice(NamedTuple):
+    """Bytes of a segment, to be sent from its file; they may end inside a batch."""
+
+    file: Handle
+    position: int
+    size: int
+    first_offset: int  # the offset asked for; the first batch may begin below it
+
+    def read(self) -> bytes:
+        """The bytes themselves, for those who do not send them on."""
+        return os.pread(self.file.fileno(), self.size, self.position) if self.size else b""
+
+
+def no_bytes(offset: int) -> Slice:
+    return Slice(NO_FILE, 0, 0, offset)
+
+
+def find_slice(
+    segments: SegmentList,
+    offset: int,
+    *,
+    max_bytes: int,
+    bound: int,
+    log_end: int,
+    at_least_one: bool,
+) -> Slice:
+    """The bytes from the batch that holds an offset up to the bound, or the segment's end."""
+    for place in range(segments.place_of(offset), len(segments)):
+        segment = segments[place]
+        position = segment.position_of(offset)
+        if position is None:
+            continue  # compaction has left nothing from here to the segment's end
+        whole = segments.end_of(place, log_end) <= bound
+        end = segment.size if whole else segment.end_before(bound)
+        if end <= position:
+            break
+        size = end - position
+        if size > max_bytes:
+            size = max_bytes
+            if at_least_one:
+                size = max(size, next(segment.headers(position, end))[1].size)
+        return Slice(segment.handle(), position, size, offset)
+    return no_bytes(offset)
+
+
+def bound_of(segments: SegmentList, part: Slice, log_end: int) -> int:
+    """An offset above all records of a slice, but not far above."""
+    for place in range(segments.place_of(part.first_offset), len(segments)):
+        segment = segments[place]
+        if segment.path == part.file.path:
+            bound = segment.offsets.bound_after(part.position + part.size)
+            return segments.end_of(place, log_end) if bound is None else bound
+    return part.first_offset
+
+
+def find_aborted(segments: SegmentList, from_offset: int, upto: int) -> list[Aborted]:
+    """The aborted transactions with records in [from_offset, upto), by first offset.
+
+    A marker stands behind all records of its transaction, so the search goes on in later segments
+    until an entry says that everything below `upto` was decided by then.
+    """
+    found: list[Aborted] = []
+    for segment in segments.from_offset(from_offset):
+        for aborted in segment.aborted.entries():
+            if aborted.last_offset >= from_offset and aborted.first_offset < upto:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upto:
+                return sorted(found, key=_first_offset)
+    return sorted(found, key=_first_offset)
+
+
+def _first_offset(aborted: Aborted) -> int:
+    return aborted.first_offset
