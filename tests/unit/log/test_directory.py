@@ -1,0 +1,281 @@
+"""A directory of logs: whose it is, what it remembers, how it comes back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from klamm.log import names
+from klamm.log.checkpoints import read_offsets
+from klamm.log.directory import LogDirectory
+from klamm.log.failure import LogDirectoryFailed
+from klamm.log.settings import LogSettings
+from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition, id_text
+from unit.log.writing import T0, append, values
+
+CLUSTER = "a" * 22
+ORDERS = TopicPartition("orders", 0)
+BILLS = TopicPartition("bills.open-ones", 12)
+TOPIC_ID = uuid.UUID(int=0x1234)
+SMALL = LogSettings(segment_bytes=400)
+
+
+def open_directory(path: Path, **options: object) -> LogDirectory:
+    options.setdefault("settings_for", lambda topic: SMALL)
+    return LogDirectory.open(path, 1, CLUSTER, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[LogDirectory]:
+    directory = open_directory(tmp_path / "data")
+    yield directory
+    directory.close(clean=False)
+
+
+def fill(directory: LogDirectory, partition: TopicPartition = ORDERS, count: int = 10) -> None:
+    log = directory.create(partition, TOPIC_ID, SMALL)
+    for number in range(count):
+        append(log, b"%d" % number * 60, epoch=number // 4)
+    log.advance_high_watermark(count - 1)
+
+
+def again(directory: LogDirectory, *, clean: bool, **options: object) -> LogDirectory:
+    directory.close(clean=clean)
+    return open_directory(Path(directory.path), **options)
+
+
+def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
+    open_directory(tmp_path).close()
+    text = (tmp_path / "meta.properties").read_text()
+    assert "broker.id=1\n" in text
+    assert f"cluster.id={CLUSTER}\n" in text
+    with pytest.raises(UsageError, match="belongs to broker 1, not to broker 2"):
+        LogDirectory.open(tmp_path, 2, CLUSTER)
+    with pytest.raises(UsageError, match="belongs to cluster"):
+        LogDirectory.open(tmp_path, 1, "b" * 22)
+
+
+def test_a_directory_has_one_user_in_one_process(directory: LogDirectory) -> None:
+    with pytest.raises(UsageError, match="in use by another broker of this process"):
+        open_directory(Path(directory.path))
+
+
+def test_a_directory_has_one_user_among_processes(directory: LogDirectory) -> None:
+    code = (
+        "import sys; from klamm.log.directory import LogDirectory\n"
+        f"LogDirectory.open({directory.path!r}, 1, {CLUSTER!r})"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "in use by another process" in ran.stderr
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_everything_is_there_after_a_restart(directory: LogDirectory, clean: bool) -> None:
+    fill(directory)
+    fill(directory, BILLS, 3)
+    before = directory.get(ORDERS)
+    assert before is not None
+    expected = (values(before), before.epochs.entries, before.segments.bases)
+    directory.checkpoint_high_watermarks()
+    directory = again(directory, clean=clean)
+    log = directory.get(ORDERS)
+    assert log is not None
+    assert (values(log), log.epochs.entries, log.segments.bases) == expected
+    assert (log.log_end_offset, log.high_watermark, log.topic_id) == (10, 9, TOPIC_ID)
+    assert log.recovery_point == (10 if clean else 0)
+    assert append(log, b"more").base_offset == 10
+    assert len(directory) == 2
+    directory.close(clean=False)
+
+
+def test_the_marker_of_a_clean_stop_is_used_once(directory: LogDirectory) -> None:
+    marker = Path(directory.path) / ".kafka_cleanshutdown"
+    directory.close(broker_epoch=77)
+    assert marker.read_text() == '{"version":0,"brokerEpoch":77}'
+    open_directory(Path(directory.path)).close(clean=False)
+    assert not marker.exists()
+
+
+def test_a_clean_start_opens_no_file_of_a_log(directory: LogDirectory) -> None:
+    fill(directory)
+    directory = again(directory, clean=True)
+    assert len(directory.pool) == 0
+    directory.close(clean=False)
+
+
+def test_a_second_clean_stop_without_appends_keeps_everything(directory: LogDirectory) -> None:
+    fill(directory)
+    directory = again(directory, clean=True)
+    directory = again(directory, clean=True)
+    log = directory.get(ORDERS)
+    assert log is not None
+    assert len(values(log)) == 10
+    directory.close(clean=False)
+
+
+def test_files_of_the_layout(directory: LogDirectory) -> None:
+    fill(directory, count=4)
+    directory.close()
+    found = sorted(os.listdir(Path(directory.path) / "orders-0"))
+    assert found == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000003.index",
+        "00000000000000000003.log",
+        "00000000000000000003.snapshot",
+        "00000000000000000003.timeindex",
+        "00000000000000000004.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    ]
+    metadata = Path(directory.path) / "orders-0" / "partition.metadata"
+    assert metadata.read_text() == f"version: 0\ntopic_id: {id_text(TOPIC_ID)}"
+    assert (Path(directory.path) / names.RECOVERY_POINTS).read_text() == "0\n1\norders 0 4\n"
+
+
+def test_a_deleted_log_is_renamed_at_once_and_removed_when_due(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, delete_delay_ms=60_000)
+    fill(directory)
+    fill(directory, BILLS)
+    directory.schedule_delete([ORDERS], now_ms=T0)
+    assert directory.get(ORDERS) is None
+    (aside,) = [name for name in os.listdir(tmp_path) if name.endswith("-delete")]
+    assert len(aside) == len("orders-0.") + 32 + len("-delete")
+    assert read_offsets(str(tmp_path / names.RECOVERY_POINTS)).keys() == {BILLS}
+    assert directory.next_purge_ms() == T0 + 60_000
+    assert directory.purge_due(T0 + 59_999) == 0
+    assert (tmp_path / aside).exists()
+    assert directory.purge_due(T0 + 60_000) == 1
+    assert not (tmp_path / aside).exists()
+    directory.close()
+
+
+def test_a_deletion_goes_on_after_a_restart(directory: LogDirectory) -> None:
+    fill(directory)
+    directory.schedule_delete([ORDERS], now_ms=T0)
+    directory = again(directory, clean=False, now_ms=T0 + 5)
+    assert directory.get(ORDERS) is None
+    assert directory.purge_due(T0 + 60_004) == 0
+    assert directory.purge_due(T0 + 60_005) == 1
+    directory.close()
+
+
+def test_the_name_of_a_deleted_log_fits_a_file_system(directory: LogDirectory) -> None:
+    long = TopicPartition("t" * 249, 100)
+    fill(directory, long, 1)
+    directory.schedule_delete([long])
+    assert [len(name) for name in os.listdir(directory.path) if name.startswith("tt")] == [255]
+
+
+def test_a_topic_may_come_back_while_its_last_life_is_being_removed(
+    directory: LogDirectory,
+) -> None:
+    fill(directory)
+    directory.schedule_delete([ORDERS])
+    fill(directory, count=2)
+    log = directory.get(ORDERS)
+    assert log is not None
+    assert log.log_end_offset == 2
+
+
+def test_a_stray_log_is_kept_but_not_loaded(directory: LogDirectory) -> None:
+    fill(directory)
+    directory.set_aside(ORDERS)
+    directory = again(directory, clean=False)
+    assert len(directory) == 0
+    assert directory.purge_due(T0 * 2) == 0
+    assert any(name.endswith("-stray") for name in os.listdir(directory.path))
+    directory.close()
+
+
+def test_a_failing_write_takes_the_directory_offline(tmp_path: Path) -> None:
+    told: list[LogDirectoryFailed] = []
+    directory = open_directory(tmp_path, on_failure=told.append)
+    fill(directory, count=1)
+    fill(directory, BILLS, count=1)
+    log, other = directory.get(ORDERS), directory.get(BILLS)
+    assert log is not None
+    assert other is not None
+    _break_file(log.segments.active.handle().fileno())
+    with pytest.raises(LogDirectoryFailed):
+        append(log, b"lost")
+    assert log.log_end_offset == 1
+    assert not directory.is_online
+    with pytest.raises(LogDirectoryFailed):
+        append(other, b"refused")
+    with pytest.raises(LogDirectoryFailed):
+        directory.checkpoint()
+    assert len(told) == 1
+    directory.close()
+    assert not (tmp_path / names.CLEAN_SHUTDOWN).exists()
+
+
+def test_a_failed_fsync_is_not_tried_again(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    fill(directory, count=1)
+    log = directory.get(ORDERS)
+    assert log is not None
+    _break_file(log.segments.active.handle().fileno())
+    with pytest.raises(LogDirectoryFailed):
+        log.flush()
+    directory.pool.clear()  # a fresh descriptor could be flushed: it must not be
+    with pytest.raises(LogDirectoryFailed):
+        log.flush()
+    assert log.recovery_point == 0
+    directory.close()
+
+
+def _break_file(fd: int) -> None:
+    """Let a descriptor lead to a closed pipe, where neither writing nor flushing can work."""
+    reader, writer = os.pipe()
+    os.dup2(writer, fd)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_flushing_is_due_when_a_segment_was_closed_or_time_has_passed(tmp_path: Path) -> None:
+    slow = LogSettings(segment_bytes=400, flush_ms=1000)
+    directory = open_directory(tmp_path, settings_for=lambda topic: slow)
+    log = directory.create(ORDERS, TOPIC_ID, slow)
+    assert directory.flush_due(T0) == 0
+    append(log, b"x" * 200)
+    assert directory.flush_due(T0 + 999) == 0
+    assert directory.flush_due(T0 + 1000) == 1
+    assert log.recovery_point == 1
+    append(log, b"x" * 200)
+    append(log, b"x" * 200)
+    assert directory.flush_due(T0 + 1001) == 1
+    assert log.recovery_point == 3
+    directory.close()
+
+
+def test_flush_messages_counts_records(tmp_path: Path) -> None:
+    eager = LogSettings(flush_messages=3)
+    directory = open_directory(tmp_path)
+    log = directory.create(ORDERS, TOPIC_ID, eager)
+    append(log, b"a", b"b")
+    assert log.recovery_point == 0
+    append(log, b"c")
+    assert log.recovery_point == 3
+    directory.close()
+
+
+def test_the_log_start_survives(directory: LogDirectory) -> None:
+    fill(directory)
+    log = directory.get(ORDERS)
+    assert log is not None
+    assert log.advance_log_start(5)
+    directory = again(directory, clean=True)
+    log = directory.get(ORDERS)
+    assert log is not None
+    assert log.log_start_offset == 5
+    assert len(values(log)) == 5
+    directory.close()
