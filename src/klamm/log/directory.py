@@ -40,13 +40,13 @@ class LogDirectory:
         pool: FilePool,
         settings_for: Callable[[str], LogSettings],
         delete_delay_ms: int,
-        on_failure: Callable[[LogDirectoryFailed], None] | None,
+        on_offline: Callable[[LogDirectory], None] | None,
     ) -> None:
         self.path = path
         self.pool = pool
         self.directory_id = ""
         self.delete_delay_ms = delete_delay_ms
-        self.health = Health(path, on_failure)
+        self.health = Health(path, lambda: on_offline(self) if on_offline else None)
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._settings_for = settings_for
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -66,12 +66,12 @@ class LogDirectory:
         delete_delay_ms: int = DELETE_DELAY_MS,
         now_ms: int = 0,
         progress: Callable[[int, int], None] | None = None,
-        on_failure: Callable[[LogDirectoryFailed], None] | None = None,
+        on_offline: Callable[[LogDirectory], None] | None = None,
     ) -> LogDirectory:
         """Claim a directory, making it when it is not there, and load every log in it.
 
         `settings_for` gives the settings of a topic; `progress` is told (logs loaded, all logs);
-        `on_failure` is told once, when the disk fails, in the thread that met the failure. Raises
+        `on_offline` is told once, when the disk fails, in the thread that met the failure. Raises
         UsageError when the directory is another broker's, in use, or not usable at all.
         """
         directory = cls(
@@ -79,7 +79,7 @@ class LogDirectory:
             pool=pool or FilePool(files_limit),
             settings_for=settings_for,
             delete_delay_ms=delete_delay_ms,
-            on_failure=on_failure,
+            on_offline=on_offline,
         )
         try:
             os.makedirs(directory.path, exist_ok=True)
@@ -105,6 +105,11 @@ class LogDirectory:
     @property
     def is_online(self) -> bool:
         return self.health.failure is None
+
+    @property
+    def failure(self) -> LogDirectoryFailed | None:
+        """Why the directory is offline."""
+        return self.health.failure
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(partition)

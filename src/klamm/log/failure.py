@@ -27,9 +27,7 @@ class Health:
 
     __slots__ = ("_on_failure", "failure", "path")
 
-    def __init__(
-        self, path: str, on_failure: Callable[[LogDirectoryFailed], None] | None = None
-    ) -> None:
+    def __init__(self, path: str, on_failure: Callable[[], None] | None = None) -> None:
         self.path = path
         self.failure: LogDirectoryFailed | None = None
         self._on_failure = on_failure
@@ -44,5 +42,5 @@ class Health:
         if self.failure is None:
             self.failure = LogDirectoryFailed(self.path, error)
             if self._on_failure is not None:
-                self._on_failure(self.failure)
+                self._on_failure()
         return self.failure

@@ -36,7 +36,7 @@ from klamm.log.append import (
 from klamm.log.batches import is_intact, read_header, read_marker
 from klamm.log.checkpoints import write_epochs, write_topic_id
 from klamm.log.epochs import EpochCache
-from klamm.log.failure import Health
+from klamm.log.failure import Health, LogDirectoryFailed
 from klamm.log.files import FilePool, sync_directory
 from klamm.log.lookup import TimedOffset, first_at_or_after, newest
 from klamm.log.producers import ProducerStates, follow, last_sequence
@@ -50,6 +50,9 @@ from klamm.log.transactions import Aborted
 from klamm.model.errors import ErrorCode, ProtocolError, Refused
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import EPOCH_AT, HEADER_SIZE, BatchHeader
+
+# All that a user of a log needs to name.
+__all__ = ["AppendRefused", "Appended", "LogDirectoryFailed", "PartitionLog", "Slice"]
 
 _pack_offset: Final = struct.Struct(">q").pack_into
 _pack_epoch: Final = struct.Struct(">i").pack_into

@@ -197,8 +197,8 @@ def test_a_stray_log_is_kept_but_not_loaded(directory: LogDirectory) -> None:
 
 
 def test_a_failing_write_takes_the_directory_offline(tmp_path: Path) -> None:
-    told: list[LogDirectoryFailed] = []
-    directory = open_directory(tmp_path, on_failure=told.append)
+    told: list[LogDirectory] = []
+    directory = open_directory(tmp_path, on_offline=told.append)
     fill(directory, count=1)
     fill(directory, BILLS, count=1)
     log, other = directory.get(ORDERS), directory.get(BILLS)
@@ -213,7 +213,7 @@ def test_a_failing_write_takes_the_directory_offline(tmp_path: Path) -> None:
         append(other, b"refused")
     with pytest.raises(LogDirectoryFailed):
         directory.checkpoint()
-    assert len(told) == 1
+    assert told == [directory]
     directory.close()
     assert not (tmp_path / names.CLEAN_SHUTDOWN).exists()
 
