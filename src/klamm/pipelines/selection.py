@@ -1,0 +1,164 @@
+"""Which partitions a query reads, and from where to where: options resolved against a cluster.
+
+One Metadata and one ListOffsets a leader answer everything. What comes out is plain values, so that
+planning the splits (`ranges`) needs no cluster any more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from klamm.model.errors import UsageError
+from klamm.model.names import INTERNAL_TOPICS, ZERO_ID, TopicPartition, id_text
+from klamm.pipelines.cluster import Lookup, View
+from klamm.pipelines.options import EARLIEST, LATEST, Position, ReadOptions
+from klamm.pipelines.ranges import Offsets, Range
+from klamm.pipelines.wire import Unreachable
+
+_NO_ID: Final = id_text(ZERO_ID)
+
+
+def lookup_of(options: ReadOptions) -> Lookup:
+    """The look-ups of a query, with its retries."""
+    return Lookup(options.connection, options.retries, options.retry_interval_ms)
+
+
+def view_of(options: ReadOptions, lookup: Lookup) -> View:
+    """The topics that the options choose, as they are now."""
+    if options.pattern is not None:
+        everything = lookup.view(None)
+        wanted = re.compile(options.pattern)
+        topics = {
+            name: topic
+            for name, topic in everything.topics.items()
+            if wanted.fullmatch(name) and name not in INTERNAL_TOPICS
+        }
+        return View(everything.cluster_id, everything.brokers, everything.controller, topics)
+    names = options.subscribe or tuple(sorted({tp.topic for tp in options.assign or ()}))
+    return lookup.view(names)
+
+
+def partitions_of(options: ReadOptions, view: View) -> list[TopicPartition]:
+    """The partitions to read; a chosen one that does not exist is the user's mistake."""
+    if options.assign is not None:
+        for tp in options.assign:
+            topic = view.topics.get(tp.topic)
+            if topic is None or tp.partition not in topic.leaders:
+                raise UsageError(f"option assign: there is no partition {tp}")
+        return list(options.assign)
+    return sorted(tp for topic in view.topics.values() for tp in topic.partitions)
+
+
+def require_topics(options: ReadOptions, view: View) -> None:
+    """A named topic that does not exist is an error, not an empty table."""
+    missing = [name for name in options.subscribe or () if name not in view.topics]
+    if missing:
+        raise UsageError(f"there is no topic {' or '.join(missing)}")
+
+
+def ids_of(view: View) -> dict[str, str]:
+    """Topic ids, where the cluster has them."""
+    return {name: t.id for name, t in view.topics.items() if t.id != _NO_ID}
+
+
+def resolve(
+    name: str,
+    position: Position,
+    tps: Iterable[TopicPartition],
+    lookup: Lookup,
+    *,
+    committed: bool = False,
+) -> dict[TopicPartition, int]:
+    """The offset of every partition that an option stands for."""
+    wanted = list(tps)
+    if position.time_ms is not None:
+        times = dict.fromkeys(wanted, position.time_ms)
+        return _by_time(name, times, position, lookup, committed=committed)
+    if position.times is not None:
+        _check_names(name, position.times, wanted)
+        return _by_time(name, position.times, position, lookup, committed=committed)
+    if position.offsets is not None:
+        _check_names(name, position.offsets, wanted)
+        words = {tp: o for tp, o in position.offsets.items() if o < 0}
+        return {**position.offsets, **lookup.offsets(words, committed=committed)}
+    return lookup.offsets(dict.fromkeys(wanted, position.word), committed=committed)
+
+
+def _check_names(
+    name: str, given: Mapping[TopicPartition, int], wanted: list[TopicPartition]
+) -> None:
+    missing = sorted(set(wanted) - set(given))
+    unknown = sorted(set(given) - set(wanted))
+    if missing:
+        raise UsageError(
+            f"option {name} must name every partition: {', '.join(map(str, missing))} is missing"
+        )
+    if unknown:
+        raise UsageError(f"option {name} names {', '.join(map(str, unknown))}, which is not read")
+
+
+def _by_time(
+    name: str,
+    times: Mapping[TopicPartition, int],
+    position: Position,
+    lookup: Lookup,
+    *,
+    committed: bool,
+) -> dict[TopicPartition, int]:
+    found = lookup.offsets(times, committed=committed)
+    late = [tp for tp, offset in found.items() if offset < 0]
+    if late and not position.late_is_latest:
+        raise UsageError(
+            f"option {name}: {late[0]} has no record at or after {times[late[0]]} "
+            "(startingOffsetsByTimestampStrategy=latest would start at its end)"
+        )
+    return {**found, **lookup.latest(late, committed=committed)}
+
+
+def ranges_of(view: View, ids: Mapping[str, str], start: Offsets, end: Offsets) -> list[Range]:
+    """Ranges with everything a task needs to read them."""
+    found = []
+    for tp in sorted(end):
+        if end[tp] <= start.get(tp, 0):
+            continue
+        topic = view.topics.get(tp.topic)
+        leader = topic.leaders.get(tp.partition) if topic else None
+        if leader is None:
+            raise Unreachable(f"partition {tp} has no leader now")
+        found.append(
+            Range(
+                topic=tp.topic,
+                topic_id=ids.get(tp.topic, ""),
+                partition=tp.partition,
+                start=start.get(tp, 0),
+                stop=end[tp],
+                host=leader.address[0],
+                port=leader.address[1],
+                leader_epoch=leader.epoch,
+            )
+        )
+    return found
+
+
+def bytes_per_offset(
+    lookup: Lookup, earliest: Offsets, latest: Offsets
+) -> dict[TopicPartition, float]:
+    """How large a record of each partition is on average."""
+    sizes = lookup.sizes(sorted({tp.topic for tp in latest}))
+    return {tp: sizes.get(tp, 0) / max(latest[tp] - earliest.get(tp, 0), 1) for tp in latest}
+
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "bytes_per_offset",
+    "ids_of",
+    "lookup_of",
+    "partitions_of",
+    "ranges_of",
+    "require_topics",
+    "resolve",
+    "view_of",
+]

@@ -1,0 +1,155 @@
+"""Writing frames to topics: what one task of a sink does, without Spark.
+
+Rows of a partition keep their order. A partition's open batch lives across frames and is sent when
+it is full; the task reports only after every answer has come. At least once: a task that runs again
+writes its rows again, while a request that is sent again within a task is recognised by the broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition
+from klamm.pipelines.batches import (
+    OpenBatch,
+    Pieces,
+    Records,
+    by_partition,
+    choose_partitions,
+    headers_of,
+    no_headers,
+    pieces_of,
+)
+from klamm.pipelines.options import WriteOptions
+from klamm.pipelines.producer import Producer, Sent
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a task has written: counts and offsets by partition."""
+
+    partitions: Mapping[TopicPartition, Sent]
+
+    @property
+    def records(self) -> int:
+        """All records."""
+        return sum(s.records for s in self.partitions.values())
+
+
+def write_frames(options: WriteOptions, frames: Iterable[Any], *, task: int) -> Written:
+    """Writes every frame and waits until all of it is acknowledged."""
+    producer: Producer | None = None
+    boxes: dict[TopicPartition, OpenBatch] = {}
+    row = 0
+    try:
+        for frame in frames:
+            if frame.num_rows == 0:
+                continue
+            producer = producer or _producer(options)
+            for tp, records, rows in _sorted_out(options, producer, frame, task, row):
+                box = boxes.get(tp)
+                if box is None:
+                    box = boxes[tp] = OpenBatch(options.batch_bytes)
+                for full in box.fill(records, rows):
+                    producer.send(tp, full)
+            row += frame.num_rows
+        if producer is None:
+            return Written({})
+        for tp, box in boxes.items():
+            if box.count:
+                producer.send(tp, box)
+        producer.flush()
+        return Written(producer.sent)
+    finally:
+        if producer is not None:
+            producer.close()
+
+
+def _producer(options: WriteOptions) -> Producer:
+    return Producer(
+        connection=options.connection,
+        codec=options.codec,
+        acks=options.acks,
+        delivery_timeout_ms=options.delivery_timeout_ms,
+    )
+
+
+def _sorted_out(
+    options: WriteOptions, producer: Producer, frame: Any, task: int, row: int
+) -> Iterable[tuple[TopicPartition, Records, Any]]:
+    """The rows of a frame by partition."""
+    names = frame.schema.names
+    records = _records(options, frame)
+    fixed = _column(frame, "partition") if "partition" in names else None
+    for topic, rows in _by_topic(options, frame):
+        count = producer.partitions(topic)
+        key = Pieces(records.key.at[rows], records.key.size[rows], records.key.data)
+        chosen = choose_partitions(options.partitioner, key, count, first_row=row, seed=task)
+        if fixed is not None:
+            chosen = _with_given(chosen, fixed.take(pa.array(rows)), topic, count)
+        for partition, places in by_partition(chosen):
+            yield TopicPartition(topic, partition), records, rows[places]
+
+
+def _with_given(chosen: Any, column: Any, topic: str, count: int) -> Any:
+    """The partition column wins over the partitioner, where it is not null."""
+    given = column.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    if len(given) and int(given.max()) >= count:
+        raise UsageError(
+            f"a row is meant for partition {int(given.max())} of {topic}, which has {count}"
+        )
+    return np.where(given >= 0, given, chosen)
+
+
+def _by_topic(options: WriteOptions, frame: Any) -> Iterable[tuple[str, Any]]:
+    everything = np.arange(frame.num_rows)
+    if options.topic is not None:
+        yield options.topic, everything
+        return
+    if "topic" not in frame.schema.names:
+        raise UsageError("set the option topic, or give the rows a column topic")
+    column = _column(frame, "topic")
+    if column.null_count:
+        raise UsageError("a row has no topic: set the option topic, or fill the column topic")
+    coded = pc.dictionary_encode(column)
+    codes = coded.indices.to_numpy()
+    for code, name in enumerate(coded.dictionary.to_pylist()):
+        yield name, everything[codes == code]
+
+
+def _column(frame: Any, name: str) -> Any:
+    return frame.column(frame.schema.get_field_index(name))
+
+
+def _records(options: WriteOptions, frame: Any) -> Records:
+    names = frame.schema.names
+    rows = frame.num_rows
+    headers, count = no_headers(rows)
+    if "headers" in names and options.include_headers:
+        headers, count = headers_of(_column(frame, "headers"))
+    return Records(
+        _times(_column(frame, "timestamp") if "timestamp" in names else None, rows),
+        pieces_of(_column(frame, "key") if "key" in names else pa.nulls(rows)),
+        pieces_of(_column(frame, "value")),
+        headers,
+        count,
+    )
+
+
+def _times(column: Any, rows: int) -> Any:
+    """Milliseconds; the current time where none is given, as the official sink stamps them."""
+    now = int(time.time() * 1000)
+    if column is None:
+        return np.full(rows, now, np.int64)
+    if pa.types.is_timestamp(column.type):
+        micros = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+        column = pc.cast(pc.floor(pc.divide(pc.cast(micros, pa.float64()), 1000.0)), pa.int64())
+    return column.fill_null(now).to_numpy(zero_copy_only=False).astype(np.int64)
