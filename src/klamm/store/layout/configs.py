@@ -95,6 +95,12 @@ def decode_config_change(data: bytes | None) -> ConfigEntity:
     return _entity(f"{fields['entity_type']}/{fields['entity_name']}")
 
 
+@or_none
+def decode_entity_path(entity_path: str) -> ConfigEntity:
+    """The inverse of `ConfigEntity.entity_path`."""
+    return _entity(entity_path)
+
+
 def _entity(entity_path: str) -> ConfigEntity:
     parts = entity_path.split("/")
     if len(parts) not in (2, 4):
