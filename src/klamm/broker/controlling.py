@@ -1,0 +1,271 @@
+"""Every broker can be the controller; the store says which one is.
+
+Whoever creates the node `/controller` and raises `/controller_epoch` in one multi leads the cluster
+until that node is gone. The version of the epoch's node fences every write of the term. A broker
+that does not lead waits for the node to go and then tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
+
+from klamm.broker.control_messages import Sender
+from klamm.broker.inbox import Inbox
+from klamm.broker.ledger import Ledger
+from klamm.broker.outbox import Link, Outbox
+from klamm.broker.term import Term
+from klamm.client.connection import Connection
+from klamm.controller import events
+from klamm.controller.core import Core
+from klamm.model.brokers import Endpoint
+from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, StoreUnavailable
+from klamm.model.names import BrokerId
+from klamm.model.settings import BrokerSettings
+from klamm.store import layout
+from klamm.store.port import Check, Create, Delete, Session, SetData, Unwatch
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_PAUSE_AFTER_FAILURE_S: Final = 0.5
+
+
+class Host(Protocol):
+    """What the controller's shell needs of its broker."""
+
+    @property
+    def id(self) -> BrokerId: ...
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def data_dir(self) -> Path: ...
+
+    def now_ms(self) -> int: ...
+
+
+class Mandate(NamedTuple):
+    """An election that was won."""
+
+    epoch: int
+    epoch_version: int  # of /controller_epoch: the fence
+    czxid: int  # of /controller: tells our node from any other
+
+
+class ControllerShell:
+    """The controller's part of one broker, active or not.
+
+    It lives on one session of the store: a broker that gets a new one stops and starts its shell.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._ledger = Ledger(host.data_dir / "ledger")
+        self._changed = asyncio.Event()
+        self._term: Term | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._unwatch: Unwatch | None = None
+        self._resigns = True
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker leads the cluster, as far as it knows."""
+        return self._term is not None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the running term, 0 where there is none."""
+        return self._term.core.epoch if self._term else 0
+
+    @property
+    def topic_names(self) -> Mapping[uuid.UUID, str]:
+        """The topics the controller knows, by id; empty where this is not the controller."""
+        return self._term.core.context.names if self._term else {}
+
+    def is_queued_for_deletion(self, topic: str) -> bool:
+        """Whether the controller is about to delete this topic."""
+        return self._term is not None and self._term.core.context.is_queued(topic)
+
+    async def start(self) -> None:
+        """Stand for election, now and whenever the controller is gone."""
+        watch = self._host.session.watch_node(layout.CONTROLLER, self._changed.set)
+        self._unwatch = watch
+        self._changed.set()
+        self._task = asyncio.create_task(self._run(), name=f"controller-{self._host.id}")
+
+    async def stop(self, *, resign: bool = True) -> None:
+        """End the role. A broker that plays dead does not resign: its session has to expire."""
+        self._resigns = resign
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._ledger.close()
+
+    async def submit(self, ask: events.Ask[A]) -> A:
+        """Ask the controller; raises RequestRefused(NOT_CONTROLLER) where this is not the one."""
+        if self._term is None:
+            raise RequestRefused(ErrorCode.NOT_CONTROLLER)
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._term.inbox.put(cast(events.Event, ask), answer)
+        return cast(A, await answer)
+
+    def topic_settings_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """A topic's own settings are these now."""
+        text = overrides.get(_UNCLEAN)
+        allowed = None if text is None else text.strip().lower() == "true"
+        if self._term is not None:
+            self._term.inbox.put(events.UncleanSwitched(topic, allowed))
+
+    def broker_settings_changed(self) -> None:
+        """The broker's settings changed at run time."""
+        if self._term is not None:
+            allowed = self._host.settings.bool(_UNCLEAN)
+            if allowed != self._term.core.context.unclean_default:
+                self._term.inbox.put(events.UncleanSwitched(None, allowed))
+
+    def story(self, topic: str | None = None) -> Iterable[dict[str, object]]:
+        """What this broker decided while it was the controller."""
+        return self._ledger.read(topic)
+
+    async def _run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                mandate = await self._elect()
+                if mandate is not None:
+                    await self._lead(mandate)
+            except StoreUnavailable as fault:
+                # Without the store nobody leads; a new session starts a new shell.
+                log.warning("the controller lost the store", extra={"fault": str(fault)})
+                await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
+                self._changed.set()
+
+    async def _elect(self) -> Mandate | None:
+        """Try to become the controller."""
+        session = self._host.session
+        if await session.get(layout.CONTROLLER) is not None:
+            return None
+        epoch, version = await self._last_epoch()
+        node = layout.ControllerNode(self._host.id, self._host.now_ms())
+        await session.multi(
+            [
+                Create(layout.CONTROLLER, layout.encode_controller(node), ephemeral=True),
+                SetData(
+                    layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch + 1), version
+                ),
+            ]
+        )
+        # Whatever the multi answered, or whether its answer was lost: the nodes tell who won.
+        return await self._confirmed(epoch + 1)
+
+    async def _confirmed(self, epoch: int) -> Mandate | None:
+        """The mandate, if the store says that this session holds it for this epoch."""
+        controller, last = await self._host.session.get_many(
+            [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
+        )
+        if controller is None or last is None:
+            self._changed.set()
+            return None
+        if controller.stat.ephemeral_owner != self._host.session.id:
+            return None
+        if layout.decode_controller_epoch(last.data) != epoch:
+            return None
+        return Mandate(epoch, last.stat.version, controller.stat.czxid)
+
+    async def _last_epoch(self) -> tuple[int, int]:
+        session = self._host.session
+        node = await session.get(layout.CONTROLLER_EPOCH)
+        if node is None:
+            first = layout.encode_controller_epoch(0)
+            await session.multi([Create(layout.CONTROLLER_EPOCH, first)])
+            node = await session.get(layout.CONTROLLER_EPOCH)
+        epoch = layout.decode_controller_epoch(node.data) if node else None
+        if node is None or epoch is None:
+            raise StoreUnavailable(f"{layout.CONTROLLER_EPOCH} cannot be read")
+        return epoch, node.stat.version
+
+    async def _lead(self, mandate: Mandate) -> None:
+        """Lead until the mandate is lost, or something goes wrong."""
+        log.info("this broker is the controller", extra={"epoch": mandate.epoch})
+        self._term = self._new_term(mandate)
+        work = asyncio.create_task(self._term.run(), name=f"term-{mandate.epoch}")
+        try:
+            await self._until_replaced(mandate, work)
+        finally:
+            self._term = None
+            work.cancel()
+            (ended,) = await asyncio.gather(work, return_exceptions=True)
+            if self._resigns:
+                await self._give_up_node(mandate)
+        if isinstance(ended, Exception):
+            await self._explain_end(ended)
+        self._changed.set()
+
+    async def _until_replaced(self, mandate: Mandate, work: asyncio.Task[None]) -> None:
+        while not work.done():
+            hint = asyncio.create_task(self._changed.wait(), name="controller-hint")
+            try:
+                await asyncio.wait({work, hint}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                hint.cancel()
+            if self._changed.is_set():
+                self._changed.clear()
+                node = await self._host.session.get(layout.CONTROLLER)
+                if node is None or node.stat.czxid != mandate.czxid:
+                    return
+
+    async def _explain_end(self, ended: Exception) -> None:
+        if isinstance(ended, ExceptionGroup) and ended.subgroup(ControllerFenced):
+            log.info("another controller was elected: this one resigned")
+            return
+        log.error("the controller's term ended with a fault", exc_info=ended)
+        await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
+
+    async def _give_up_node(self, mandate: Mandate) -> None:
+        """Let somebody else be elected at once."""
+        fence = Check(layout.CONTROLLER_EPOCH, mandate.epoch_version)
+        try:
+            await self._host.session.multi([fence, Delete(layout.CONTROLLER)])
+        except StoreUnavailable:
+            log.info("the store is away: the controller's node goes with its session")
+
+    def _new_term(self, mandate: Mandate) -> Term:
+        host = self._host
+        inbox = Inbox()
+        core = Core(host.id, mandate.epoch)
+        core.context.unclean_default = host.settings.bool(_UNCLEAN)
+        outbox = Outbox(
+            Sender(host.id, mandate.epoch),
+            open=self._open,
+            answered=inbox.put,
+            timeout_s=host.settings.int("controller.socket.timeout.ms") / 1000,
+        )
+        return Term(
+            core,
+            session=host.session,
+            epoch_version=mandate.epoch_version,
+            outbox=outbox,
+            inbox=inbox,
+            ledger=self._ledger,
+            settings=lambda: host.settings,
+            now_ms=host.now_ms,
+        )
+
+    async def _open(self, endpoint: Endpoint) -> Link:
+        name = f"controller-{self._host.id}"
+        return await Connection.open(endpoint.host, endpoint.port, name)

@@ -1,0 +1,213 @@
+"""Reads the facts behind a hint.
+
+A watch says only that something may have changed. When its turn comes, the facts are read here and
+become events; the core compares them with what it knows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from klamm.broker.committing import topic_node
+from klamm.controller import effects, events
+from klamm.controller.context import Context
+from klamm.model.brokers import Broker
+from klamm.model.names import BrokerId, TopicPartition, is_usable_id
+from klamm.store import layout
+from klamm.store.port import Node, Session
+
+_UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersHint:
+    """Brokers may have come, gone or changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsHint:
+    """Topics may have come or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicHint:
+    """A topic may have been rewritten."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersHint:
+    """Somebody may have asked to delete topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirsHint:
+    """A broker may have lost a log directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovesHint:
+    """A legacy tool may have asked to move partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionsHint:
+    """A legacy tool may have asked for preferred elections."""
+
+
+Hint = BrokersHint | TopicsHint | TopicHint | MarkersHint | LogDirsHint | MovesHint | ElectionsHint
+
+
+class Observer:
+    """Reads for one term; `draw_id` gives ids for topics that were made without one."""
+
+    def __init__(self, session: Session, draw_id: Callable[[], uuid.UUID]) -> None:
+        self._session = session
+        self._draw_id = draw_id
+
+    async def observe(self, hint: Hint, context: Context) -> list[events.Event]:
+        """What a hint is about, as it is now; nothing where nothing is new."""
+        match hint:
+            case BrokersHint():
+                return [events.BrokersChanged(await self.brokers())]
+            case TopicsHint():
+                return await self._topics_changed(context)
+            case TopicHint(topic):
+                return await self._topic_modified(topic, context)
+            case MarkersHint():
+                # A marker may be seen before its topic is: look for topics first.
+                changes = await self._topics_changed(context)
+                return [*changes, events.MarkersChanged(await self._names(layout.DELETE_TOPICS))]
+            case LogDirsHint():
+                return await self._log_dirs_failed()
+            case MovesHint():
+                moves = await self._move_requests()
+                return [events.MovesRequested(moves)] if moves else []
+            case ElectionsHint():
+                wanted = await self._election_requests()
+                return [events.ElectionsRequested(wanted)] if wanted is not None else []
+
+    async def everything(self) -> events.TermBegan:
+        """All the facts a new controller needs."""
+        brokers = await self.brokers()
+        topics = await self._topics(await self._names(layout.TOPICS))
+        partitions = [
+            TopicPartition(name, index)
+            for name, node in topics.items()
+            for index in node.partitions
+        ]
+        nodes = await self._session.get_many([layout.state_path(p) for p in partitions])
+        states = {}
+        for partition, node in zip(partitions, nodes, strict=True):
+            state = layout.decode_state(node.data, node.stat.version) if node else None
+            if state is not None:
+                states[partition] = state
+        return events.TermBegan(
+            brokers=brokers,
+            topics=topics,
+            states=states,
+            markers=await self._names(layout.DELETE_TOPICS),
+            move_requests=await self._move_requests(),
+            election_requests=await self._election_requests() or (),
+            log_dir_notices=await self._names(layout.LOG_DIR_EVENTS),
+            isr_notices=await self._names(layout.ISR_CHANGES),
+            leftovers=await self._leftovers(),
+        )
+
+    async def brokers(self) -> dict[BrokerId, Broker]:
+        """Who is registered."""
+        ids = sorted(BrokerId(int(n)) for n in await self._names(layout.BROKER_IDS))
+        nodes = await self._session.get_many([layout.broker_path(id) for id in ids])
+        found = {}
+        for id, node in zip(ids, nodes, strict=True):
+            broker = layout.decode_broker(id, node.data, node.stat.czxid) if node else None
+            if broker is not None:
+                found[id] = broker
+        return found
+
+    async def producer_ids(self, event: events.ProducerIdsAsked) -> events.ProducerIdsAsked:
+        """The question with the block that was handed out last."""
+        node = await self._session.get(layout.PRODUCER_ID_BLOCK)
+        block = layout.decode_producer_id_block(node.data) if node else None
+        return replace(
+            event,
+            last=effects.ProducerIdBlock(*block) if block else None,
+            version=node.stat.version if node else 0,
+        )
+
+    async def _topics_changed(self, context: Context) -> list[events.Event]:
+        names = await self._names(layout.TOPICS)
+        present = set(names)
+        appeared = await self._topics([name for name in names if name not in context.topics])
+        vanished = tuple(name for name in context.topics if name not in present)
+        return [events.TopicsChanged(appeared, vanished)] if appeared or vanished else []
+
+    async def _topic_modified(self, topic: str, context: Context) -> list[events.Event]:
+        known = context.topics.get(topic)
+        node = (await self._topics([topic])).get(topic) if known else None
+        if known is None or node is None:
+            return []  # not taken up yet, or gone: the hint about all topics covers both
+        if node.version == known.version and node.topic_id == known.id:
+            return []  # the echo of a write of our own
+        return [events.TopicModified(topic, node)]
+
+    async def _topics(self, names: Sequence[str]) -> dict[str, effects.TopicNode]:
+        nodes = await self._session.get_many([layout.topic_path(name) for name in names])
+        configs = await self._session.get_many([layout.topic_config_path(name) for name in names])
+        found = {}
+        for name, node, config in zip(names, nodes, configs, strict=True):
+            topic = layout.decode_topic(node.data) if node else None
+            if node is not None and topic is not None:
+                seen = topic_node(topic, node.stat.version, _unclean(config))
+                found[name] = replace(seen, topic_id=self._fresh_id()) if seen.id_missing else seen
+        return found
+
+    def _fresh_id(self) -> uuid.UUID:
+        while not is_usable_id(drawn := self._draw_id()):
+            pass
+        return drawn
+
+    async def _log_dirs_failed(self) -> list[events.Event]:
+        names = await self._names(layout.LOG_DIR_EVENTS)
+        nodes = await self._session.get_many([f"{layout.LOG_DIR_EVENTS}/{n}" for n in names])
+        failed = _decoded(nodes, layout.decode_log_dir_event)
+        return [events.LogDirFailed(tuple(dict.fromkeys(failed)), names)] if names else []
+
+    async def _move_requests(self) -> effects.Moves:
+        node = await self._session.get(layout.REASSIGN_PARTITIONS)
+        return (layout.decode_reassignment(node.data) if node else None) or {}
+
+    async def _election_requests(self) -> tuple[TopicPartition, ...] | None:
+        node = await self._session.get(layout.PREFERRED_REPLICA_ELECTION)
+        return (layout.decode_partitions(node.data) or ()) if node else None
+
+    async def _leftovers(self) -> dict[BrokerId, effects.Leftovers]:
+        ids = [BrokerId(int(name)) for name in await self._names(layout.FORGOTTEN)]
+        nodes = await self._session.get_many([layout.forgotten_path(id) for id in ids])
+        found: dict[BrokerId, effects.Leftovers] = {}
+        for id, node in zip(ids, nodes, strict=True):
+            replicas = layout.decode_forgotten(node.data) if node else None
+            if replicas:
+                found[id] = {r.partition: r.topic_id for r in replicas}
+        return found
+
+    async def _names(self, path: str) -> tuple[str, ...]:
+        return await self._session.children(path) or ()
+
+
+def _unclean(config: Node | None) -> bool | None:
+    overrides = layout.decode_config(config.data) if config else None
+    text = (overrides or {}).get(_UNCLEAN)
+    return None if text is None else text.strip().lower() == "true"
+
+
+def _decoded(
+    nodes: Iterable[Node | None], decode: Callable[[bytes | None], BrokerId | None]
+) -> list[BrokerId]:
+    return [
+        value for node in nodes if node is not None and (value := decode(node.data)) is not None
+    ]

@@ -1,0 +1,232 @@
+"""The controller's requests on their way to the brokers.
+
+One task and one connection for each live broker; requests arrive in order, one at a time, and are
+tried again until they are answered or the broker is gone. What waits is kept short: a newer word on
+a partition replaces an older one that was not sent yet. StopReplica is a border that nothing is
+moved across, and two of them stay two, because what stands before and after one means different
+things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from klamm.broker.control_messages import Sender, event_of, message_of
+from klamm.controller import events
+from klamm.controller.effects import (
+    LeaderAndIsr,
+    PartitionMetadata,
+    ReplicaOrder,
+    Request,
+    StopReplica,
+    UpdateMetadata,
+)
+from klamm.model.brokers import Broker, Endpoint
+from klamm.model.errors import KlammError
+from klamm.model.names import BrokerId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S_MIN: Final = 0.05
+_PAUSE_S_MAX: Final = 1.0
+
+
+class Link(Protocol):
+    """A connection to a broker."""
+
+    async def request(self, key: Any, version: int, message: Any) -> Any:
+        """The answer to one request."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Open = Callable[[Endpoint], Awaitable[Link]]
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What may be merged: everything between two StopReplicas."""
+
+    orders: dict[TopicPartition, ReplicaOrder] = field(default_factory=dict)
+    last_orders: LeaderAndIsr | None = None
+    metadata: dict[TopicPartition, PartitionMetadata] = field(default_factory=dict)
+    last_metadata: UpdateMetadata | None = None
+    ids: dict[str, Any] = field(default_factory=dict)
+    leaders: dict[BrokerId, Broker] = field(default_factory=dict)
+    stop: StopReplica | None = None
+
+    def add(self, request: Request) -> None:
+        match request:
+            case LeaderAndIsr():
+                for order in request.orders:
+                    before = self.orders.get(order.partition)
+                    if before is not None and before.is_new and not order.is_new:
+                        order = replace(order, is_new=True)
+                    self.orders[order.partition] = order
+                self.ids.update(request.topic_ids)
+                self.leaders.update((broker.id, broker) for broker in request.leaders)
+                self.last_orders = request
+            case UpdateMetadata():
+                self.metadata.update((m.partition, m) for m in request.partitions)
+                self.ids.update(request.topic_ids)
+                self.last_metadata = request
+            case StopReplica():
+                self.stop = request
+
+    def take(self) -> Request | None:
+        """The next request of this segment; None when it is used up."""
+        orders, metadata, stop = self.last_orders, self.last_metadata, self.stop
+        if orders is not None:
+            self.last_orders = None
+            return replace(
+                orders,
+                orders=tuple(self.orders.values()),
+                topic_ids={
+                    o.partition.topic: self.ids[o.partition.topic] for o in self.orders.values()
+                },
+                leaders=tuple(self.leaders.values()),
+            )
+        if metadata is not None:
+            self.last_metadata = None
+            partitions = tuple(self.metadata.values())
+            ids = {m.partition.topic: self.ids[m.partition.topic] for m in partitions}
+            return replace(metadata, partitions=partitions, topic_ids=ids)
+        self.stop = None
+        return stop
+
+
+class Backlog:
+    """The requests one broker has not been sent yet, merged as far as may be."""
+
+    def __init__(self) -> None:
+        self._segments: deque[_Segment] = deque()
+
+    def add(self, request: Request) -> None:
+        """Queue a request, or merge it into what is queued."""
+        if not self._segments or self._segments[-1].stop is not None:
+            self._segments.append(_Segment())
+        self._segments[-1].add(request)
+
+    def take(self) -> Request | None:
+        """The next request to send, which nothing is merged into any more."""
+        while self._segments:
+            segment = self._segments[0]
+            request = segment.take()
+            if request is not None:
+                return request
+            self._segments.popleft()
+        return None
+
+
+class _Channel:
+    """The way to one registration of a broker."""
+
+    def __init__(self, broker: Broker, outbox: Outbox) -> None:
+        self.broker = broker
+        self._outbox = outbox
+        self._backlog = Backlog()
+        self._filled = asyncio.Event()
+        self._link: Link | None = None
+
+    def put(self, request: Request) -> None:
+        self._backlog.add(request)
+        self._filled.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                request = self._backlog.take()
+                if request is None:
+                    self._filled.clear()
+                    await self._filled.wait()
+                    continue
+                response = await self._deliver(request)
+                event = event_of(request, response)
+                if response.error_code:
+                    log.warning(
+                        "a broker refused a request of the controller",
+                        extra={"broker": self.broker.id, "code": response.error_code},
+                    )
+                if event is not None:
+                    self._outbox.answered(event)
+        finally:
+            await self._close()
+
+    async def _deliver(self, request: Request) -> Any:
+        """Send until there is an answer; only the end of the broker or of the term ends it."""
+        message = message_of(request, self._outbox.sender)
+        pause_s = _PAUSE_S_MIN
+        while True:
+            try:
+                async with asyncio.timeout(self._outbox.timeout_s):
+                    if self._link is None:
+                        self._link = await self._outbox.open(self.broker.endpoints[0])
+                    return await self._link.request(*message)
+            except (OSError, TimeoutError, KlammError, EOFError) as fault:
+                log.info(
+                    "a request of the controller is tried again",
+                    extra={"broker": self.broker.id, "fault": str(fault) or type(fault).__name__},
+                )
+                await self._close()
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    async def _close(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+
+class Outbox:
+    """All channels of one term."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        open: Open,
+        answered: Callable[[events.Event], None],
+        timeout_s: float = 30.0,
+    ) -> None:
+        self.sender = sender
+        self.open = open
+        self.answered = answered
+        self.timeout_s = timeout_s
+        self._channels: dict[BrokerId, tuple[_Channel, asyncio.Task[None]]] = {}
+
+    async def follow(self, brokers: Mapping[BrokerId, Broker]) -> None:
+        """Open a channel to each broker that is new, and drop those whose registration ended."""
+        for id, (channel, _) in list(self._channels.items()):
+            now = brokers.get(id)
+            if now is None or now.epoch != channel.broker.epoch:
+                await self._drop(id)
+            else:
+                channel.broker = now
+        for id, broker in brokers.items():
+            if id not in self._channels:
+                channel = _Channel(broker, self)
+                task = asyncio.create_task(channel.run(), name=f"to-broker-{id}")
+                self._channels[id] = (channel, task)
+
+    def send(self, requests: Iterable[Request]) -> None:
+        """Put requests on their way, in this order for each broker."""
+        for request in requests:
+            found = self._channels.get(request.to)
+            if found is not None and found[0].broker.epoch == request.broker_epoch:
+                found[0].put(request)
+
+    async def close(self) -> None:
+        """Drop everything that was not sent."""
+        for id in list(self._channels):
+            await self._drop(id)
+
+    async def _drop(self, id: BrokerId) -> None:
+        _, task = self._channels.pop(id)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

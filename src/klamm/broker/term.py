@@ -1,0 +1,226 @@
+"""One term of the controller: from the election that was won to the end of the role.
+
+The loop is as dull as it can be. One event at a time: read the facts, ask the core, store what it
+decided, tell the core how that ended, then send. Whatever goes wrong ends the term, and the next
+one reads everything anew: nobody carries on with a half-changed context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from klamm.broker import observing
+from klamm.broker.committing import Committer
+from klamm.broker.inbox import Inbox, Letter
+from klamm.broker.ledger import Ledger
+from klamm.broker.observing import Observer
+from klamm.broker.outbox import Outbox
+from klamm.controller import events
+from klamm.controller.core import Core
+from klamm.controller.effects import Decision
+from klamm.controller.turn import Settings
+from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.model.names import BrokerId
+from klamm.model.settings import BrokerSettings
+from klamm.store import layout
+from klamm.store.port import Session, Unwatch
+
+log = logging.getLogger(__name__)
+state_log = logging.getLogger("klamm.state_change")
+
+_FIRST_REBALANCE_S: Final = 5.0
+
+
+class Term:
+    """The controller while it is one."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        session: Session,
+        epoch_version: int,
+        outbox: Outbox,
+        inbox: Inbox,
+        ledger: Ledger,
+        settings: Callable[[], BrokerSettings],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.core = core
+        self.inbox = inbox
+        self._session = session
+        self._committer = Committer(session, epoch_version)
+        self._observer = Observer(session, uuid.uuid4)
+        self._outbox = outbox
+        self._ledger = ledger
+        self._settings = settings
+        self._now_ms = now_ms
+        self._watches: dict[str, Unwatch] = {}
+        self._working_on: Letter | None = None
+
+    async def run(self) -> None:
+        """Take over, then work until cancelled or until something ends the term."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._watch_everything()
+                began = await self._observer.everything()
+                await self._work_on(began)
+                tasks.create_task(self._rebalance(), name="leader-rebalance")
+                tasks.create_task(self._retry(), name="retry")
+                tasks.create_task(self._reconcile(), name="reconciliation")
+                while True:
+                    await self._take_turn(await self.inbox.get())
+        finally:
+            for unwatch in self._watches.values():
+                unwatch()
+            await self._outbox.close()
+            self._refuse_waiting()
+            self._ledger.sync()
+
+    async def _take_turn(self, letter: Letter) -> None:
+        self._working_on = letter
+        content = letter.content
+        if isinstance(content, events.ProducerIdsAsked):
+            found: list[events.Event] = [await self._observer.producer_ids(content)]
+        elif isinstance(content, observing.Hint):
+            found = await self._observer.observe(content, self.core.context)
+        else:
+            found = [content]
+        answer: object = None
+        for event in found:
+            answer = await self._work_on(event)
+        if letter.answer is not None and not letter.answer.done():
+            letter.answer.set_result(answer)
+        self._working_on = None
+
+    async def _work_on(self, event: events.Event) -> object:
+        if isinstance(event, (events.BrokersChanged, events.TermBegan)):
+            await self._outbox.follow(event.brokers)
+            self._watch_brokers(event.brokers)
+        if isinstance(event, (events.TopicsChanged, events.TermBegan)):
+            self._watch_topics(event)
+        self.core.settings = _core_settings(self._settings())
+        decision = self.core.decide(event)
+        while decision.writes:
+            self._announce(decision)
+            outcomes = await self._committer.commit(decision.writes)
+            decision = self.core.settle(decision, outcomes)
+        self._announce(decision)
+        return decision.answer
+
+    def _announce(self, decision: Decision) -> None:
+        """Log, record and send what is stored by now."""
+        for warning in decision.warnings:
+            log.warning(warning, extra={"cause": decision.cause})
+        if decision.moves:
+            self._ledger.append(
+                self.core.epoch, decision.cause, decision.moves, time_ms=self._now_ms()
+            )
+            if state_log.isEnabledFor(logging.DEBUG):
+                for move in decision.moves:
+                    state_log.debug("moved", extra={"cause": decision.cause, "move": move})
+        self._outbox.send(decision.requests)
+
+    def _refuse_waiting(self) -> None:
+        """Answer those whose question nobody will look at any more."""
+        letters = self.inbox.drain()
+        if self._working_on is not None:
+            letters.append(self._working_on)
+        for letter in letters:
+            if letter.answer is not None and not letter.answer.done():
+                letter.answer.set_exception(RequestRefused(ErrorCode.NOT_CONTROLLER))
+
+    def _watch_everything(self) -> None:
+        children: dict[str, observing.Hint] = {
+            layout.BROKER_IDS: observing.BrokersHint(),
+            layout.TOPICS: observing.TopicsHint(),
+            layout.DELETE_TOPICS: observing.MarkersHint(),
+            layout.LOG_DIR_EVENTS: observing.LogDirsHint(),
+        }
+        for path, hint in children.items():
+            self._watches[path] = self._session.watch_children(path, partial(self.inbox.put, hint))
+        nodes: dict[str, observing.Hint] = {
+            layout.REASSIGN_PARTITIONS: observing.MovesHint(),
+            layout.PREFERRED_REPLICA_ELECTION: observing.ElectionsHint(),
+        }
+        for path, node_hint in nodes.items():
+            hear = partial(self.inbox.put, node_hint)
+            self._watches[path] = self._session.watch_node(path, hear)
+
+    def _watch_brokers(self, brokers: Iterable[BrokerId]) -> None:
+        wanted = {layout.broker_path(id) for id in brokers}
+        for path in [p for p in self._watches if p.startswith(f"{layout.BROKER_IDS}/")]:
+            if path not in wanted:
+                self._watches.pop(path)()
+        for path in wanted - self._watches.keys():
+            hear = partial(self.inbox.put, observing.BrokersHint())
+            self._watches[path] = self._session.watch_node(path, hear)
+
+    def _watch_topics(self, event: events.TopicsChanged | events.TermBegan) -> None:
+        if isinstance(event, events.TopicsChanged):
+            for name in event.vanished:
+                unwatch = self._watches.pop(layout.topic_path(name), None)
+                if unwatch is not None:
+                    unwatch()
+            appeared = event.appeared
+        else:
+            appeared = event.topics
+        for name in appeared:
+            path = layout.topic_path(name)
+            if path not in self._watches:
+                hear = partial(self.inbox.put, observing.TopicHint(name))
+                self._watches[path] = self._session.watch_node(path, hear)
+
+    async def _rebalance(self) -> None:
+        pause_s = _FIRST_REBALANCE_S
+        while True:
+            await asyncio.sleep(pause_s)
+            left = 0
+            if self._settings().bool("auto.leader.rebalance.enable"):
+                left = await self.ask_internally(events.RebalanceDue())
+            interval_s = self._settings().int("leader.imbalance.check.interval.seconds")
+            # A round that did not move all of them goes on soon.
+            pause_s = min(1.0, interval_s) if left else interval_s
+
+    async def _retry(self) -> None:
+        while True:
+            pause_ms = self._settings().int("klamm.delete.topic.retry.ms")
+            await asyncio.sleep((pause_ms or 30_000) / 1000)
+            if pause_ms:
+                await self.ask_internally(events.RetryDue())
+
+    async def _reconcile(self) -> None:
+        """Look again now and then, in case a hint was lost."""
+        while True:
+            pause_ms = self._settings().int("klamm.reconcile.interval.ms")
+            await asyncio.sleep((pause_ms or 60_000) / 1000)
+            if pause_ms:
+                for hint in (
+                    observing.BrokersHint(),
+                    observing.MarkersHint(),
+                    observing.LogDirsHint(),
+                    observing.MovesHint(),
+                    observing.ElectionsHint(),
+                ):
+                    self.inbox.put(hint)
+
+    async def ask_internally(self, event: events.Event) -> int:
+        """Queue an event and wait for its turn to end."""
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.inbox.put(event, answer)
+        result = await answer
+        return result if isinstance(result, int) else 0
+
+
+def _core_settings(settings: BrokerSettings) -> Settings:
+    return Settings(
+        deletion_enabled=settings.bool("delete.topic.enable"),
+        vanished_deletes_logs=settings.bool("klamm.vanished.topic.delete.logs"),
+        imbalance_percentage=settings.int("leader.imbalance.per.broker.percentage"),
+        rebalance_batch_max=settings.int("klamm.leader.rebalance.batch"),
+    )

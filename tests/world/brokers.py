@@ -1,0 +1,92 @@
+"""Brokers as the controller meets them: they hold replicas, follow orders and answer."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+from klamm.controller import effects, events
+from klamm.model.errors import ErrorCode
+from klamm.model.leadership import Leadership
+from klamm.model.names import EPOCH_DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
+
+
+@dataclass
+class FakeBroker:
+    """One broker process; its logs outlive it, what it was told does not."""
+
+    id: BrokerId
+    logs: dict[TopicPartition, uuid.UUID] = field(default_factory=dict)
+    roles: dict[TopicPartition, Leadership] = field(default_factory=dict)
+    metadata: dict[TopicPartition, effects.PartitionMetadata] = field(default_factory=dict)
+    bad_disk: dict[TopicPartition, None] = field(default_factory=dict)
+    controller_epoch: int = 0
+
+    def restart(self) -> None:
+        self.roles, self.metadata, self.controller_epoch = {}, {}, 0
+
+    def receive(self, request: effects.Request, controller_epoch: int) -> events.Event | None:
+        if controller_epoch < self.controller_epoch:
+            return self._stale(request)
+        self.controller_epoch = controller_epoch
+        match request:
+            case effects.LeaderAndIsr():
+                errors = {o.partition: self._become(o, request) for o in request.orders}
+                return events.LeaderAndIsrAnswered(
+                    self.id, request.broker_epoch, ErrorCode.NONE, errors
+                )
+            case effects.UpdateMetadata():
+                for metadata in request.partitions:
+                    if metadata.is_deleted:
+                        self.metadata.pop(metadata.partition, None)
+                    else:
+                        self.metadata[metadata.partition] = metadata
+                return None
+            case effects.StopReplica():
+                errors = {o.partition: self._stop(o) for o in request.orders}
+                deleted = tuple(o.partition for o in request.orders if o.delete)
+                if not deleted:
+                    return None
+                return events.StopReplicaAnswered(
+                    self.id, request.broker_epoch, ErrorCode.NONE, errors, deleted
+                )
+
+    def _become(self, order: effects.ReplicaOrder, request: effects.LeaderAndIsr) -> ErrorCode:
+        id = order.partition
+        if id in self.bad_disk:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        topic_id = request.topic_ids[id.topic]
+        if self.logs.get(id, topic_id) != topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        known = self.roles.get(id)
+        if known is not None and order.leadership.leader_epoch <= known.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.id not in order.assignment.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.logs[id] = topic_id
+        self.roles[id] = order.leadership
+        return ErrorCode.NONE
+
+    def _stop(self, order: effects.StopOrder) -> ErrorCode:
+        id = order.partition
+        if id in self.bad_disk:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        known = self.roles.get(id)
+        forced = order.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH)
+        if known is not None and not forced and order.leader_epoch < known.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if order.delete:
+            self.roles.pop(id, None)
+            self.logs.pop(id, None)
+        return ErrorCode.NONE
+
+    def _stale(self, request: effects.Request) -> events.Event | None:
+        code = ErrorCode.STALE_CONTROLLER_EPOCH
+        match request:
+            case effects.LeaderAndIsr():
+                return events.LeaderAndIsrAnswered(self.id, request.broker_epoch, code, {})
+            case effects.StopReplica():
+                deleted = tuple(o.partition for o in request.orders if o.delete)
+                return events.StopReplicaAnswered(self.id, request.broker_epoch, code, {}, deleted)
+            case _:
+                return None

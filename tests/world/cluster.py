@@ -1,0 +1,158 @@
+"""Runs cores in the fake world: one event at a time, requests delivered when told to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
+
+from klamm.controller import events
+from klamm.controller.core import Core
+from klamm.controller.effects import Decision, Move, Outcome, Request, Write
+from klamm.controller.events import Ask, Event
+from klamm.controller.invariants import check
+from klamm.controller.turn import Settings
+from klamm.model.errors import ControllerFenced
+from klamm.model.leadership import Leadership
+from klamm.model.names import BrokerId, TopicPartition
+from world.brokers import FakeBroker
+from world.store import FakeStore
+
+A = TypeVar("A")
+
+
+def tp(text: str) -> TopicPartition:
+    """`T-0` as a partition."""
+    topic, _, index = text.rpartition("-")
+    return TopicPartition(topic, int(index))
+
+
+class World:
+    """A cluster whose every step is a call."""
+
+    def __init__(self, brokers: Sequence[int] = (), *, settings: Settings | None = None) -> None:
+        self.store = FakeStore()
+        self.settings = settings or Settings()
+        self.brokers: dict[BrokerId, FakeBroker] = {}
+        self.mail: deque[tuple[Request, int]] = deque()  # on the way, with the controller's epoch
+        self.answers: deque[Event] = deque()
+        self.decisions: list[Decision] = []
+        self.watchers: list[Callable[[Event, Decision], None]] = []
+        self.before_commit: Callable[[Sequence[Write]], None] | None = None
+        self._core: Core | None = None
+        for broker in brokers:
+            self.start_broker(broker, told=False)
+
+    @property
+    def core(self) -> Core:
+        assert self._core is not None, "nobody was elected"
+        return self._core
+
+    @property
+    def has_controller(self) -> bool:
+        return self._core is not None
+
+    def elect(self, controller: int = 0) -> None:
+        """A new controller takes over; what the old one had not sent is lost with it."""
+        self.store.controller_epoch += 1
+        self.mail = deque(m for m in self.mail if False)
+        self.answers.clear()
+        self._core = Core(BrokerId(controller), self.store.controller_epoch, self.settings)
+        self.handle(self.store.everything())
+
+    def handle(self, event: Event) -> object:
+        """One event from its facts to its last request."""
+        core = self.core
+        decision = core.decide(event)
+        self._announce(event, decision)
+        while decision.writes:
+            if self.before_commit is not None:
+                self.before_commit(decision.writes)
+            outcomes: list[Outcome] = self.store.commit(decision.writes, epoch=core.epoch)
+            decision = core.settle(decision, outcomes)
+            self._announce(event, decision)
+        check(core.context)
+        return decision.answer
+
+    def ask(self, event: Ask[A]) -> A:
+        return cast(A, self.handle(cast(Event, event)))
+
+    def _announce(self, event: Event, decision: Decision) -> None:
+        self.decisions.append(decision)
+        for watcher in self.watchers:
+            watcher(event, decision)
+        self.mail.extend((request, self.core.epoch) for request in decision.requests)
+
+    def deliver(self) -> None:
+        """Let every request arrive and every answer be dealt with, until all is quiet."""
+        for _ in range(10_000):
+            if self.mail:
+                self.deliver_one()
+            elif self.answers:
+                self.handle(self.answers.popleft())
+            else:
+                return
+        raise AssertionError("the cluster does not come to rest")
+
+    def deliver_one(self) -> None:
+        request, epoch = self.mail.popleft()
+        registered = self.store.brokers.get(request.to)
+        if registered is None or registered.epoch != request.broker_epoch:
+            return
+        answer = self.brokers[request.to].receive(request, epoch)
+        if answer is not None:
+            self.answers.append(answer)
+
+    def start_broker(self, broker: int, *, told: bool = True) -> None:
+        id = BrokerId(broker)
+        self.brokers.setdefault(id, FakeBroker(id)).restart()
+        self.store.register(broker)
+        if told:
+            self.tell_brokers()
+
+    def stop_broker(self, broker: int, *, told: bool = True) -> None:
+        del self.store.brokers[BrokerId(broker)]
+        if told:
+            self.tell_brokers()
+
+    def tell_brokers(self) -> None:
+        self.handle(events.BrokersChanged(dict(self.store.brokers)))
+
+    def tell_topics(self) -> None:
+        known = self.core.context.topics
+        appeared = {n: node for n, node in self.store.topics.items() if n not in known}
+        vanished = tuple(name for name in known if name not in self.store.topics)
+        if appeared or vanished:
+            self.handle(events.TopicsChanged(appeared, vanished))
+        for name, node in self.store.topics.items():
+            if node.version != known[name].version or node.topic_id != known[name].id:
+                self.handle(events.TopicModified(name, node))
+
+    def tell_markers(self) -> None:
+        self.handle(events.MarkersChanged(tuple(self.store.markers)))
+
+    def create(self, topic: str, assignment: Sequence[Sequence[int]]) -> None:
+        self.store.create_topic(topic, assignment)
+        self.tell_topics()
+
+    def delete(self, *topics: str) -> None:
+        self.store.markers.update((topic, None) for topic in topics)
+        self.tell_markers()
+
+    def state(self, partition: str) -> Leadership:
+        return self.store.states[tp(partition)]
+
+    def take_mail(self) -> list[Request]:
+        """The requests on their way, which then do not arrive."""
+        taken = [request for request, _ in self.mail]
+        self.mail.clear()
+        return taken
+
+    def moves(self) -> list[Move]:
+        return [move for decision in self.decisions for move in decision.moves]
+
+    def warnings(self) -> list[str]:
+        return [text for decision in self.decisions for text in decision.warnings]
+
+
+__all__ = ["ControllerFenced", "World", "tp"]
