@@ -27,7 +27,7 @@ from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, Stor
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.store import layout
-from klamm.store.port import Check, Create, Delete, Session, SetData, Unwatch
+from klamm.store.port import Create, Delete, Session, SetData, Unwatch
 
 log = logging.getLogger(__name__)
 
@@ -237,10 +237,12 @@ class ControllerShell:
         await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
     async def _give_up_node(self, mandate: Mandate) -> None:
-        """Let somebody else be elected at once."""
-        fence = Check(layout.CONTROLLER_EPOCH, mandate.epoch_version)
+        """Let somebody else be elected at once; the node is ours alone while its czxid is ours."""
+        session = self._host.session
         try:
-            await self._host.session.multi([fence, Delete(layout.CONTROLLER)])
+            node = await session.get(layout.CONTROLLER)
+            if node is not None and node.stat.czxid == mandate.czxid:
+                await session.multi([Delete(layout.CONTROLLER, node.stat.version)])
         except StoreUnavailable:
             log.info("the store is away: the controller's node goes with its session")
 

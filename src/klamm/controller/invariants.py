@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from klamm.controller.context import Context, Partition
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.model.errors import InvariantBroken
-from klamm.model.names import NO_LEADER, TopicPartition
+from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
 
 _DELETION = frozenset(
     {
@@ -62,7 +62,7 @@ def _partition_faults(context: Context, p: Partition) -> Iterator[str]:
         yield f"{p.id} is {p.state} though its deletion has started"
 
 
-def _leadership_faults(context: Context, p: Partition, replicas: set[int]) -> Iterator[str]:
+def _leadership_faults(context: Context, p: Partition, replicas: set[BrokerId]) -> Iterator[str]:
     leadership = p.leadership
     assert leadership is not None, p.id
     if leadership.leader != NO_LEADER and leadership.leader not in leadership.isr:

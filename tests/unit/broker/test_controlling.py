@@ -1,0 +1,190 @@
+"""The controller's shell on a real store, with real sockets to brokers that only listen."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from klamm.controller import events
+from klamm.model.assignment import Assignment
+from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.model.names import BrokerId, TopicPartition
+from klamm.protocol.messages import stop_replica
+from klamm.store import layout
+from klamm.store.embedded import EmbeddedStore
+from klamm.store.port import Create, SetData
+from world.wire import WireBroker
+
+Settings = dict[str, str]
+
+
+class Wires:
+    """Brokers on one store."""
+
+    def __init__(self, store: EmbeddedStore, directory: Path) -> None:
+        self.store = store
+        self.directory = directory
+        self.brokers: dict[int, WireBroker] = {}
+
+    async def start(self, id: int, **settings: str) -> WireBroker:
+        named = dict(settings)
+        broker = WireBroker(id, self.store, self.directory / f"broker-{id}", named)
+        self.brokers[id] = broker
+        await broker.start()
+        return broker
+
+    async def stop(self, id: int, *, resign: bool = True) -> None:
+        await self.brokers.pop(id).stop(resign=resign)
+
+    @property
+    def controller(self) -> WireBroker:
+        return next(b for b in self.brokers.values() if b.shell.is_active)
+
+    async def create(self, topic: str, assignment: list[list[int]]) -> None:
+        node = layout.TopicNode(
+            uuid.uuid4(),
+            {p: Assignment(tuple(map(BrokerId, r))) for p, r in enumerate(assignment)},
+        )
+        session = next(iter(self.brokers.values())).session
+        await session.multi(
+            [
+                Create(layout.topic_config_path(topic), layout.encode_config({})),
+                Create(layout.topic_path(topic), layout.encode_topic(node)),
+            ]
+        )
+
+    async def mark(self, topic: str) -> None:
+        session = next(iter(self.brokers.values())).session
+        await session.multi([Create(layout.delete_topic_path(topic))])
+
+    async def gone(self, path: str) -> None:
+        """Wait until a node is not there."""
+        session = next(iter(self.brokers.values())).session
+        changed = asyncio.Event()
+        unwatch = session.watch_node(path, changed.set)
+        try:
+            async with asyncio.timeout(10):
+                while await session.get(path) is not None:
+                    await changed.wait()
+                    changed.clear()
+        finally:
+            unwatch()
+
+
+@pytest.fixture
+async def wires(tmp_path: Path) -> AsyncIterator[Wires]:
+    store = EmbeddedStore.open(None)
+    wires = Wires(store, tmp_path)
+    yield wires
+    for id in list(wires.brokers):
+        await wires.stop(id)
+    await store.close()
+
+
+async def test_one_broker_becomes_the_controller_and_raises_the_epoch(wires: Wires) -> None:
+    first = await wires.start(0)
+    second = await wires.start(1)
+    await second.wait_until(lambda: bool(second.received))
+    assert (first.shell.is_active, second.shell.is_active) == (True, False)
+    node = await first.session.get(layout.CONTROLLER_EPOCH)
+    assert node is not None
+    assert (node.data, node.stat.version) == (b"1", 1)
+    assert first.shell.epoch == 1
+
+
+async def test_a_topic_is_created_led_and_deleted_over_the_wire(wires: Wires) -> None:
+    brokers = [await wires.start(id) for id in range(3)]
+    await wires.create("T", [[0, 1, 2], [1, 2, 0]])
+    for broker in brokers:
+        await broker.wait_until(lambda b=broker: b.leaders == {("T", 0): 0, ("T", 1): 1})
+        await broker.wait_until(lambda b=broker: len(b.logs) == 2)
+    state = await brokers[0].session.get(layout.state_path(TopicPartition("T", 1)))
+    assert state is not None
+    assert state.data == (
+        b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2,0]}'
+    )
+    await wires.mark("T")
+    await wires.gone(layout.delete_topic_path("T"))
+    session = brokers[0].session
+    assert await session.children(layout.TOPICS) == ()
+    assert await session.get(layout.topic_config_path("T")) is None
+    assert [b.logs for b in brokers] == [set(), set(), set()]
+    assert [b.leaders for b in brokers] == [{}, {}, {}]
+    stops = [r for r in brokers[1].received if isinstance(r, stop_replica.Request)]
+    flags = [r.topic_states[0].partition_states[0].delete_partition for r in stops]
+    assert flags == [False, True]
+
+
+async def test_the_next_controller_takes_over_when_one_dies(wires: Wires) -> None:
+    await wires.start(0)
+    second = await wires.start(1)
+    await wires.create("T", [[0, 1]])
+    await second.wait_until(lambda: second.leaders == {("T", 0): 0})
+    await wires.stop(0, resign=False)
+    await second.wait_until(lambda: second.leaders == {("T", 0): 1})
+    assert second.shell.is_active
+    assert second.shell.epoch == 2
+
+
+async def test_a_deletion_refused_by_a_broker_is_tried_again(wires: Wires) -> None:
+    await wires.start(0, **{"klamm.delete.topic.retry.ms": "50"})
+    second = await wires.start(1)
+    await wires.create("T", [[0, 1]])
+    await second.wait_until(lambda: len(second.logs) == 1)
+    second.refuse_deletes = ErrorCode.UNKNOWN_SERVER_ERROR
+    await wires.mark("T")
+    await second.wait_until(
+        lambda: sum(isinstance(r, stop_replica.Request) for r in second.received) >= 4
+    )
+    second.refuse_deletes = ErrorCode.NONE
+    await wires.gone(layout.delete_topic_path("T"))
+
+
+async def test_a_controller_that_was_replaced_cannot_write(wires: Wires) -> None:
+    first = await wires.start(0)
+    await first.wait_until(lambda: bool(first.received))
+    # Somebody raises the epoch behind its back: the fence of every later write.
+    await first.session.multi([SetData(layout.CONTROLLER_EPOCH, b"7")])
+    await wires.create("T", [[0]])
+    await first.wait_until(lambda: first.leaders == {("T", 0): 0})
+    state = await first.session.get(layout.state_path(TopicPartition("T", 0)))
+    assert state is not None
+    assert b'"controller_epoch":8' in (state.data or b"")
+    assert first.shell.epoch == 8
+
+
+async def test_asking_a_broker_that_is_not_the_controller_is_refused(wires: Wires) -> None:
+    await wires.start(0)
+    second = await wires.start(1)
+    with pytest.raises(RequestRefused) as refused:
+        await second.shell.submit(events.MovesListed(None))
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_producer_ids_come_in_blocks_of_a_thousand(wires: Wires) -> None:
+    first = await wires.start(0)
+    await first.wait_until(lambda: bool(first.received))
+    brokers = await first.session.get(layout.broker_path(BrokerId(0)))
+    assert brokers is not None
+    ask = events.ProducerIdsAsked(BrokerId(0), brokers.stat.czxid)
+    answers = [await first.shell.submit(ask) for _ in range(2)]
+    assert [(a.code, a.first, a.count) for a in answers] == [(0, 0, 1000), (0, 1000, 1000)]
+
+
+async def test_the_story_of_a_topic_is_kept(wires: Wires) -> None:
+    first = await wires.start(0)
+    await first.wait_until(lambda: bool(first.received))
+    await wires.create("T", [[0]])
+    await first.wait_until(lambda: first.leaders == {("T", 0): 0})
+    story = [(e["subject"], e["before"], e["after"]) for e in first.shell.story("T")]
+    assert story == [
+        ("topic T", "absent", "created"),
+        ("T-0", "NonExistent", "New"),
+        ("T-0 on broker 0", "NonExistent", "New"),
+        ("T-0", "New", "Online"),
+        ("T-0 on broker 0", "New", "Online"),
+    ]
