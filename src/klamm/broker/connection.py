@@ -1,12 +1,9 @@
 """One client's connection: frames in, replies out, strictly one request at a time.
 
-A frame is a four-byte size and that many bytes. The next frame is served only when the answer to
-the last one has been written, which gives order, back-pressure and throttling for free; what a
-client pipelines meanwhile waits in the buffer, and when that is full, in the client's own socket.
-
-The buffer belongs to the connection and is used again and again. It grows with what has arrived,
-never with what a size claims, so a liar costs no memory. A request that was routed may keep a view
-of its frame until it is answered: nothing is moved before that.
+The next frame is served only when the answer to the last one has been written, which gives order,
+back-pressure and throttling for free; what a client pipelines meanwhile waits in the buffer, and
+when that is full, in the client's own socket. A request that was routed may keep a view of its
+frame until it is answered: nothing is moved before that.
 
 Replies may name ranges of files. Small ones are copied into one write; larger ones go from the page
 cache to the socket by `sendfile`, first at once as far as the socket takes it, the rest as a task.
@@ -22,17 +19,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
+from klamm.broker.framing import FrameBuffer
 from klamm.model.errors import ProtocolError
 
 log = logging.getLogger(__name__)
 
-_SIZE_PREFIX: Final = 4
-_BUFFER_SIZE_MIN: Final = 16 * 1024
-# While the next frame's size is unknown this much is read at most: it holds many small requests,
-# and is little to move when it ends in the first bytes of a large one.
-_READ_AHEAD: Final = 64 * 1024
-# A larger buffer is given back once its frame has been served.
-_BUFFER_SIZE_KEPT: Final = 2 * 1024 * 1024
 # Below this a copy is cheaper than a second system call.
 _COPIED_SIZE_MAX: Final = 32 * 1024
 # More would keep the loop away from other connections for too long.
@@ -73,6 +64,8 @@ class Peer(Protocol):
     client_host: str
     listener: str
     software: str  # what the client called itself in ApiVersions
+    # Called when another request arrives while one is served: some that only wait end early then.
+    on_more: Callable[[], None] | None
 
 
 Route = Callable[[Peer, memoryview], Reply | Awaitable[Reply]]
@@ -101,13 +94,11 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.software = ""
         self.active_at = 0.0
+        self.on_more: Callable[[], None] | None = None
         self._route = route
         self._owner = owner
-        self._frame_size_max = frame_size_max
         self._loop = asyncio.get_running_loop()
-        self._buffer = memoryview(bytearray(_BUFFER_SIZE_MIN))
-        self._start = 0  # of the first frame that was not served
-        self._end = 0  # of what has arrived
+        self._frames = FrameBuffer(frame_size_max)
         self._serving: asyncio.Future[Reply] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._unmute: asyncio.TimerHandle | None = None
@@ -129,15 +120,13 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.joined(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        size = self._frame_size()
-        if size is None or self._start + size <= self._end:
-            return self._buffer[self._end : self._end + _READ_AHEAD]
-        # Up to the frame's end and no further: a large frame leaves nothing to move behind it.
-        return self._buffer[self._end : self._start + size]
+        return self._frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
+        self._frames.received(nbytes)
         self.active_at = self._loop.time()
+        if self.on_more is not None and self._frames.has_frame:
+            self.on_more()
         self._serve()
 
     def eof_received(self) -> bool:
@@ -176,17 +165,17 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def buffered(self) -> int:
         """How many bytes wait to be served."""
-        return self._end - self._start
+        return self._frames.waiting
 
     @property
     def capacity(self) -> int:
         """How much memory the buffer takes."""
-        return len(self._buffer)
+        return self._frames.capacity
 
     def shrink(self) -> None:
         """Give back the memory of a connection that has gone quiet."""
-        if self._end == 0 and not self._is_busy and len(self._buffer) > _BUFFER_SIZE_MIN:
-            self._buffer = memoryview(bytearray(_BUFFER_SIZE_MIN))
+        if not self._is_busy:
+            self._frames.shrink()
 
     @property
     def _is_busy(self) -> bool:
@@ -200,10 +189,10 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self) -> None:
         """Serve what has arrived, until a request has to wait for something."""
         while not self._is_busy and not self._transport.is_closing():
-            frame = self._next_frame()
-            if frame is None:
-                break
             try:
+                frame = self._frames.next_frame()
+                if frame is None:
+                    break
                 answer = self._route(self, frame)
             except ProtocolError as fault:
                 self._refuse(str(fault))
@@ -235,51 +224,18 @@ class Connection(asyncio.BufferedProtocol):
         log.warning("closing a connection", extra={"client": self.client_host, "why": why})
         self._transport.abort()
 
-    # Frames
-
-    def _frame_size(self) -> int | None:
-        """The size of the frame at the start, prefix included, once its prefix has arrived."""
-        if self._end - self._start < _SIZE_PREFIX:
-            return None
-        return _SIZE_PREFIX + int.from_bytes(self._buffer[self._start : self._start + 4], "big")
-
-    def _next_frame(self) -> memoryview | None:
-        size = self._frame_size()
-        if size is None:
-            return None
-        if not _SIZE_PREFIX < size <= self._frame_size_max + _SIZE_PREFIX:
-            self._refuse(f"a frame cannot have {size - _SIZE_PREFIX} bytes")
-            return None
-        start, end = self._start, self._start + size
-        if end > self._end:
-            return None
-        self._start = end
-        return self._buffer[start + _SIZE_PREFIX : end]
-
     def _make_room(self) -> None:
         """Before the next read: space for it, or no read at all while a request is served."""
         if self._transport.is_closing():
             return
-        if self._is_busy:
-            if self._end == len(self._buffer) and not self._paused:
-                self._paused = True
-                self._transport.pause_reading()
-            return
-        kept = self._buffer
-        waiting = kept[self._start : self._end]
-        frame_size = self._frame_size() or 0
-        if frame_size > len(kept) and len(waiting) == len(kept):
-            # Doubling: the frame's first half has really arrived when its second half gets a place.
-            self._buffer = memoryview(bytearray(min(frame_size, 2 * len(kept))))
-            self._buffer[: len(waiting)] = waiting
-        elif not waiting and len(kept) > _BUFFER_SIZE_KEPT:
-            self._buffer = memoryview(bytearray(_BUFFER_SIZE_MIN))
-        elif waiting and self._start:
-            kept[: len(waiting)] = waiting
-        self._start, self._end = 0, len(waiting)
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
+        if not self._is_busy:
+            self._frames.make_room()
+            if self._paused:
+                self._paused = False
+                self._transport.resume_reading()
+        elif self._frames.is_full and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
 
     # Replies
 

@@ -1,0 +1,104 @@
+"""Frames out of a stream, in one buffer that is used again and again.
+
+A frame is a four-byte size and that many bytes. The buffer grows with what has arrived, never with
+what a size claims, so a liar costs no memory. A view of a frame is good until `make_room`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.model.errors import ProtocolError
+
+SIZE_PREFIX: Final = 4
+_SIZE_MIN: Final = 16 * 1024
+# While the next frame's size is unknown this much is read at most: it holds many small frames, and
+# is little to move when it ends in the first bytes of a large one.
+_READ_AHEAD: Final = 64 * 1024
+# A larger buffer is given back once its frame has been dealt with.
+_SIZE_KEPT: Final = 2 * 1024 * 1024
+
+
+class FrameBuffer:
+    """The bytes of one connection that have arrived and not been dealt with."""
+
+    __slots__ = ("_buffer", "_end", "_frame_size_max", "_start")
+
+    def __init__(self, frame_size_max: int) -> None:
+        self._frame_size_max = frame_size_max
+        self._buffer = memoryview(bytearray(_SIZE_MIN))
+        self._start = 0  # of the first frame not handed out
+        self._end = 0  # of what has arrived
+
+    def space(self) -> memoryview:
+        """Where the next bytes go; there is some unless `is_full`."""
+        size = self._frame_size()
+        if size is None or self._start + size <= self._end:
+            return self._buffer[self._end : self._end + _READ_AHEAD]
+        # Up to the frame's end and no further: a large frame leaves nothing to move behind it.
+        return self._buffer[self._end : self._start + size]
+
+    def received(self, count: int) -> None:
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its size; `ProtocolError` when its size cannot be."""
+        size = self._frame_size()
+        if size is None:
+            return None
+        if not SIZE_PREFIX < size <= self._frame_size_max + SIZE_PREFIX:
+            raise ProtocolError(f"a frame cannot have {size - SIZE_PREFIX} bytes")
+        start, end = self._start, self._start + size
+        if end > self._end:
+            return None
+        self._start = end
+        return self._buffer[start + SIZE_PREFIX : end]
+
+    @property
+    def is_full(self) -> bool:
+        return self._end == len(self._buffer)
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether another whole frame waits."""
+        size = self._frame_size()
+        return size is not None and self._start + size <= self._end
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait to be dealt with."""
+        return self._end - self._start
+
+    @property
+    def capacity(self) -> int:
+        """How much memory this takes."""
+        return len(self._buffer)
+
+    def make_room(self) -> None:
+        """Make sure of space for the next read. Views of frames handed out are void now."""
+        kept = self._buffer
+        if self._start == 0 and self._end < len(kept):
+            return
+        waiting = kept[self._start : self._end]
+        frame_size = self._frame_size() or 0
+        if frame_size > len(kept) and len(waiting) == len(kept):
+            # Doubling: half of the frame has really arrived when the other half gets its place.
+            self._buffer = memoryview(bytearray(min(frame_size, 2 * len(kept))))
+            self._buffer[: len(waiting)] = waiting
+        elif not waiting and len(kept) > _SIZE_KEPT:
+            self._buffer = memoryview(bytearray(_SIZE_MIN))
+        elif waiting and self._start:
+            kept[: len(waiting)] = waiting
+        self._start, self._end = 0, len(waiting)
+
+    def shrink(self) -> None:
+        """Give back the memory of a connection that has gone quiet."""
+        if self._end == 0 and len(self._buffer) > _SIZE_MIN:
+            self._buffer = memoryview(bytearray(_SIZE_MIN))
+
+    def _frame_size(self) -> int | None:
+        """The size of the next frame, prefix included, once its prefix has arrived."""
+        start = self._start
+        if self._end - start < SIZE_PREFIX:
+            return None
+        return SIZE_PREFIX + int.from_bytes(self._buffer[start : start + SIZE_PREFIX], "big")

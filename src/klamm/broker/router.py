@@ -1,0 +1,130 @@
+"""From a frame to the handler of its API, and from what that returns to a reply.
+
+A frame whose API or version nobody serves, or whose bytes are not that API's, closes the
+connection: the client would not understand any answer. One API is different: a client that asks
+ApiVersions in a version from the future is told, in the oldest version, which ones there are.
+
+An exception in a handler is our fault and not a reason to leave the client in the dark: it is
+answered with UNKNOWN_SERVER_ERROR wherever the API's response has a place for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from klamm.broker import api as registry
+from klamm.broker.connection import Peer, Reply
+from klamm.broker.context import RequestContext
+from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
+from klamm.protocol import codec, private
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.frames import (
+    RequestHeader,
+    encode_response_frame,
+    is_private,
+    parse_request_header,
+)
+from klamm.protocol.messages import api_versions
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+log = logging.getLogger(__name__)
+
+
+class Router:
+    """Routes the requests of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def route(self, peer: Peer, frame: memoryview) -> Reply | Awaitable[Reply]:
+        header = parse_request_header(frame)
+        handler = registry.handler(header.api_key)
+        if handler is None:
+            raise ProtocolError(f"nobody serves api {header.api_key}")
+        context = RequestContext(header, peer)
+        body = frame[header.body_offset :]
+        if is_private(header.api_key):
+            return self._answer_private(handler, context, body)
+        if header.api_version not in APIS[header.api_key].served:
+            return _unsupported(header)
+        if handler.serve is not None:
+            return handler.serve(self._broker, context, body)
+        return self._answer(handler, context, body)
+
+    async def _answer(
+        self, handler: registry.Handler, context: RequestContext, body: memoryview
+    ) -> Reply:
+        header = context.header
+        request = codec.decode_request(header.api_key, header.api_version, body)
+        assert handler.handle is not None, APIS[header.api_key].name
+        try:
+            response = await handler.handle(self._broker, context, request)
+        except RequestRefused as refusal:
+            response = _failed(handler, header, request, refusal.code, refusal.message)
+        except ProtocolError:
+            raise
+        except Exception:
+            log.exception(
+                "a request failed", extra={"api": APIS[header.api_key].title, "header": header}
+            )
+            response = _failed(handler, header, request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        return encoded(header, response)
+
+    async def _answer_private(
+        self, handler: registry.Handler, context: RequestContext, body: memoryview
+    ) -> Reply:
+        assert handler.handle is not None, f"private api {context.header.api_key}"
+        request = private.decode(body)
+        try:
+            response = {"error_code": 0, **await handler.handle(self._broker, context, request)}
+        except RequestRefused as refusal:
+            response = {"error_code": int(refusal.code), "error_message": str(refusal)}
+        except ProtocolError:
+            raise
+        except Exception:
+            log.exception("a private request failed", extra={"header": context.header})
+            response = {"error_code": -1, "error_message": "the broker failed; see its log"}
+        return Reply((encode_response_frame(context.header, private.encode(response)),))
+
+
+def encoded(header: RequestHeader, response: Any) -> Reply:
+    """The reply that carries this response."""
+    body = codec.encode_response(header.api_key, header.api_version, response)
+    mute_ms = getattr(response, "throttle_time_ms", 0)
+    return Reply((encode_response_frame(header, body),), mute_ms=mute_ms)
+
+
+def _unsupported(header: RequestHeader) -> Reply:
+    if header.api_key != ApiKey.API_VERSIONS:
+        raise ProtocolError(f"{APIS[header.api_key].title} has no version {header.api_version}")
+    served = APIS[ApiKey.API_VERSIONS].served
+    response = api_versions.Response(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[api_versions.ApiVersion(ApiKey.API_VERSIONS, served.low, served.high)],
+    )
+    return encoded(header._replace(api_version=0), response)
+
+
+def _failed(
+    handler: registry.Handler,
+    header: RequestHeader,
+    request: Any,
+    code: ErrorCode,
+    message: str | None,
+) -> Any:
+    """The API's way of saying that a request failed as a whole."""
+    if handler.failure is not None:
+        return handler.failure(request, code, message)
+    response = codec.message_class(header.api_key, "Response")()
+    names = {field.name for field in fields(response)}
+    if "error_code" not in names:
+        raise ProtocolError(f"{APIS[header.api_key].title} cannot say that it failed")
+    response.error_code = int(code)
+    if "error_message" in names:
+        response.error_message = message
+    return response
