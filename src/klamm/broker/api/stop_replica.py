@@ -1,0 +1,25 @@
+"""StopReplica (5), versions 0-4: the controller takes replicas from this broker.
+
+The answer means that the logs have been put aside, not that their space is free yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.broker.context import RequestContext
+from klamm.protocol.messages.stop_replica import Request, Response, StopReplicaPartitionError
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    code, results = await broker.replicas.stop(request)
+    return Response(
+        error_code=code,
+        partition_errors=[
+            StopReplicaPartitionError(*stop.topic_partition, partition_code)
+            for stop, partition_code in results
+        ],
+    )

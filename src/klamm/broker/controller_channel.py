@@ -1,0 +1,68 @@
+"""The way to whoever is the controller now.
+
+One connection, used for one request at a time, opened to the broker that the metadata names as the
+controller. Who that is may be out of date; callers hear NOT_CONTROLLER, or nothing at all, and try
+again after a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.client.connection import Connection
+from klamm.model.brokers import PLAINTEXT, Endpoint
+from klamm.model.errors import KlammError
+from klamm.protocol.apis import ApiKey
+
+_TIMEOUT_S: Final = 30.0
+
+
+class ControllerUnreachable(KlammError):
+    """Nobody answers as the controller; another try may find it."""
+
+
+class ControllerChannel:
+    """Requests from one broker to the controller."""
+
+    def __init__(self, metadata: MetadataCache, name: Callable[[], str]) -> None:
+        self._metadata = metadata
+        self._name = name
+        self._lock = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._endpoint: Endpoint | None = None
+
+    async def request(
+        self, key: ApiKey, version: int, message: Any, *, timeout_s: float = _TIMEOUT_S
+    ) -> Any:
+        """The controller's answer; `ControllerUnreachable` when there is none."""
+        async with self._lock:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    connection = await self._connect()
+                    return await connection.request(key, version, message)
+            except (OSError, TimeoutError, KlammError) as fault:
+                await self.close()
+                raise ControllerUnreachable(str(fault) or type(fault).__name__) from fault
+            except asyncio.CancelledError:
+                # An answer is on its way that nobody will read.
+                await self.close()
+                raise
+
+    async def _connect(self) -> Connection:
+        snapshot = self._metadata.snapshot
+        endpoint = snapshot.endpoint(snapshot.controller_id, PLAINTEXT)
+        if endpoint is None:
+            raise ControllerUnreachable("no controller is known")
+        if self._connection is None or endpoint != self._endpoint:
+            await self.close()
+            self._connection = await Connection.open(endpoint.host, endpoint.port, self._name())
+            self._endpoint = endpoint
+        return self._connection
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()

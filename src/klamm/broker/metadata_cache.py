@@ -1,0 +1,169 @@
+"""What this broker knows of the whole cluster, as the controller told it last.
+
+Each UpdateMetadata makes a new snapshot; whoever holds one sees a single moment. Live brokers and
+the controller are replaced by those of the request, which always lists them all; partitions are
+merged. No epochs are compared here: requests of one controller arrive in order, and those of an
+old one have been refused before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from klamm.model.brokers import SECURITY_PROTOCOL_IDS, Broker, Endpoint
+from klamm.model.names import (
+    LEADER_DURING_DELETE,
+    NO_LEADER,
+    ZERO_ID,
+    BrokerId,
+    TopicPartition,
+)
+from klamm.protocol.messages import update_metadata
+
+_PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
+
+
+class PartitionInfo(NamedTuple):
+    """One partition as clients are told of it."""
+
+    leader: BrokerId
+    leader_epoch: int
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The cluster at one moment."""
+
+    topics: Mapping[str, Mapping[int, PartitionInfo]] = field(default_factory=dict)
+    topic_ids: Mapping[str, uuid.UUID] = field(default_factory=dict)
+    topic_names: Mapping[uuid.UUID, str] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
+    controller_id: BrokerId = NO_LEADER
+    # Answers that were already encoded for this moment, by what was asked.
+    encoded: dict[object, bytes] = field(default_factory=dict, compare=False)
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
+        found = self.topics.get(partition[0])
+        return None if found is None else found.get(partition[1])
+
+    def endpoint(self, broker: BrokerId, listener: str) -> Endpoint | None:
+        """Where a broker is reached, if it lives and has this listener."""
+        found = self.brokers.get(broker)
+        return None if found is None else found.endpoint(listener)
+
+
+Predicate = Callable[[Snapshot], bool]
+
+
+class MetadataCache:
+    """The newest snapshot, and who waits for a newer one."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot()
+        self.is_fresh = False  # whether any UpdateMetadata has come since the start
+        self._waiting: dict[asyncio.Future[None], Predicate] = {}
+
+    def apply(self, update: update_metadata.Request) -> frozenset[TopicPartition]:
+        """Take over what the controller said. Returns the partitions that are gone."""
+        old = self.snapshot
+        topics = dict(old.topics)
+        ids = dict(old.topic_ids)
+        names = dict(old.topic_names)
+        removed: set[TopicPartition] = set()
+        for topic, topic_id, states in _by_topic(update):
+            if topic_id != ZERO_ID:
+                previous = ids.get(topic)
+                if previous is not None and previous != topic_id:
+                    names.pop(previous, None)
+                ids[topic] = topic_id
+                names[topic_id] = topic
+            partitions = dict(topics.get(topic, {}))
+            for state in states:
+                if state.leader == LEADER_DURING_DELETE:
+                    if partitions.pop(state.partition_index, None) is not None:
+                        removed.add(TopicPartition(topic, state.partition_index))
+                else:
+                    partitions[state.partition_index] = _info(state)
+            if partitions:
+                topics[topic] = MappingProxyType(partitions)
+            else:
+                topics.pop(topic, None)
+                names.pop(ids.pop(topic, ZERO_ID), None)
+        self.snapshot = Snapshot(
+            MappingProxyType(topics),
+            MappingProxyType(ids),
+            MappingProxyType(names),
+            MappingProxyType({BrokerId(live.id): _broker(live) for live in update.live_brokers}),
+            BrokerId(update.controller_id),
+        )
+        self.is_fresh = True
+        self._wake()
+        return frozenset(removed)
+
+    async def wait_for(self, holds: Predicate, timeout_ms: int | None = None) -> bool:
+        """Wait until a snapshot satisfies this; False when the time is over first."""
+        if holds(self.snapshot):
+            return True
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = holds
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await waiter
+        except TimeoutError:
+            return False
+        else:
+            return True
+        finally:
+            del self._waiting[waiter]
+
+    def _wake(self) -> None:
+        for waiter, holds in list(self._waiting.items()):
+            if not waiter.done() and holds(self.snapshot):
+                waiter.set_result(None)
+
+
+_States = Iterable[update_metadata.UpdateMetadataPartitionState]
+
+
+def _by_topic(update: update_metadata.Request) -> Iterable[tuple[str, uuid.UUID, _States]]:
+    for topic in update.topic_states:
+        yield topic.topic_name, topic.topic_id, topic.partition_states
+    # Before version 5 each state named its topic.
+    flat: dict[str, list[update_metadata.UpdateMetadataPartitionState]] = {}
+    for state in update.ungrouped_partition_states:
+        flat.setdefault(state.topic_name, []).append(state)
+    for name, states in flat.items():
+        yield name, ZERO_ID, states
+
+
+def _info(state: update_metadata.UpdateMetadataPartitionState) -> PartitionInfo:
+    return PartitionInfo(
+        BrokerId(state.leader),
+        state.leader_epoch,
+        tuple(map(BrokerId, state.isr)),
+        tuple(map(BrokerId, state.replicas)),
+        tuple(map(BrokerId, state.offline_replicas)),
+        state.zk_version,
+    )
+
+
+def _broker(live: update_metadata.UpdateMetadataBroker) -> Broker:
+    endpoints = [
+        _endpoint(e.host, e.port, e.listener, e.security_protocol) for e in live.endpoints
+    ] or [Endpoint(live.v0_host, live.v0_port)]
+    return Broker(id=BrokerId(live.id), epoch=-1, endpoints=tuple(endpoints), rack=live.rack)
+
+
+def _endpoint(host: str, port: int, listener: str, protocol: int) -> Endpoint:
+    name = _PROTOCOL_NAMES.get(protocol, "")
+    # Before version 3 a listener had no name but its protocol's.
+    return Endpoint(host, port, listener or name, name)

@@ -1,0 +1,359 @@
+"""The partitions this broker hosts, and what the controller orders done with them.
+
+LeaderAndIsr, StopReplica and UpdateMetadata share one lock and one remembered controller epoch:
+what an old controller says is refused, whichever of the three it says it with. Within one order
+each partition stands alone; one that cannot be obeyed gets its own error and spoils no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from klamm.broker.partition import Partition, Role
+from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.settings import LogSettings
+from klamm.model.errors import ErrorCode
+from klamm.model.names import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    ZERO_ID,
+    BrokerId,
+    TopicPartition,
+)
+from klamm.model.settings import TopicSettings
+from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+log = logging.getLogger(__name__)
+state_change: Final = logging.getLogger("klamm.state_change")
+
+_YIELD_EVERY: Final = 50  # partitions; making a log takes some system calls
+
+LeadershipHook = Callable[[TopicPartition, int], None]
+RemovalHook = Callable[[TopicPartition], None]
+
+
+class Order(NamedTuple):
+    """What a LeaderAndIsr request says of one partition."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    state: leader_and_isr.LeaderAndIsrPartitionState
+
+
+class Stop(NamedTuple):
+    """What a StopReplica request says of one partition."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+class ReplicaManager:
+    """Hosts partitions on behalf of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker_id = broker.id
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.topic_names: dict[uuid.UUID, str] = {}  # of the topics hosted here
+        self.controller_epoch = -1  # the highest that has ordered anything
+        self.on_leader: list[LeadershipHook] = []
+        self.on_follower: list[LeadershipHook] = []
+        self.on_removed: list[RemovalHook] = []
+        self.is_stopping = False  # followers are not started any more
+        self._broker = broker
+        self._lock = asyncio.Lock()
+
+    # What partitions need (Host)
+
+    def now_ms(self) -> int:
+        return self._broker.clock.elapsed_ms()
+
+    def wall_ms(self) -> int:
+        return self._broker.clock.now_ms()
+
+    def eligible(self) -> Collection[BrokerId]:
+        return self._broker.metadata.snapshot.brokers.keys()
+
+    def lag_ms_max(self) -> int:
+        return self._broker.lag_ms_max
+
+    def propose(self, partition: Partition) -> None:
+        self._broker.proposals.add(partition)
+
+    # Looking
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | None:
+        """The partition, if it is hosted here."""
+        return self.partitions.get(topic_partition)
+
+    def find_leader(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """The partition led here, or why it is not."""
+        partition = self.partitions.get(topic_partition)
+        if partition is not None:
+            return partition if partition.role is Role.LEADER else partition.not_leading()
+        if self._broker.metadata.snapshot.partition(topic_partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def topic_name(self, topic_id: uuid.UUID) -> str | None:
+        """The name of a topic hosted here or known to the cluster."""
+        name = self.topic_names.get(topic_id)
+        return name or self._broker.metadata.snapshot.topic_names.get(topic_id)
+
+    # LeaderAndIsr
+
+    async def obey(
+        self, request: leader_and_isr.Request
+    ) -> tuple[ErrorCode, list[tuple[Order, ErrorCode]]]:
+        """Lead and follow as ordered."""
+        orders = list(_orders(request))
+        async with self._lock:
+            refusal = self._refusal(request.broker_epoch, request.controller_epoch)
+            if refusal is ErrorCode.STALE_BROKER_EPOCH:
+                return refusal, []
+            if refusal is not ErrorCode.NONE:
+                return refusal, [(order, refusal) for order in orders]
+            leaders = {BrokerId(leader.broker_id) for leader in request.live_leaders}
+            settings = await self._settings_for(orders)
+            results: list[tuple[Order, ErrorCode]] = []
+            for at, order in enumerate(orders, 1):
+                code = self._obey_one(order, settings[order.topic_partition.topic], leaders)
+                results.append((order, code))
+                if at % _YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+            self._broker.fetchers.apply()
+        return ErrorCode.NONE, results
+
+    def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
+        # An epoch above our own is one we have registered but not been told of yet.
+        if broker_epoch != NO_EPOCH and broker_epoch < self._broker.epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        if controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self.controller_epoch = controller_epoch
+        return ErrorCode.NONE
+
+    async def _settings_for(self, orders: Sequence[Order]) -> Mapping[str, TopicSettings]:
+        return await self._broker.topic_settings({order.topic_partition.topic for order in orders})
+
+    def _obey_one(
+        self, order: Order, settings: TopicSettings, live_leaders: Collection[BrokerId]
+    ) -> ErrorCode:
+        topic_partition, topic_id, state = order
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        known_id = _topic_id(partition)
+        if ZERO_ID not in (known_id, topic_id) and known_id != topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition is None:
+            partition = self.partitions[topic_partition] = Partition(topic_partition, self)
+        try:
+            return self._take_role(partition, order, settings, live_leaders)
+        except LogDirectoryFailed as failure:
+            partition.fail()
+            self._broker.directory_failed(failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _take_role(
+        self,
+        partition: Partition,
+        order: Order,
+        settings: TopicSettings,
+        live_leaders: Collection[BrokerId],
+    ) -> ErrorCode:
+        topic_partition, topic_id, state = order
+        local = self._broker.logs.get(topic_partition)
+        if local is None:
+            if not state.is_new and self._broker.logs.any_failed:
+                # It may be there, on the disk that cannot be read.
+                partition.fail()
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            local = self._broker.logs.create(topic_partition, topic_id, LogSettings.of(settings))
+        elif topic_id != ZERO_ID and local.topic_id not in (None, ZERO_ID, topic_id):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if topic_id != ZERO_ID:
+            self.topic_names[topic_id] = topic_partition.topic
+        partition.in_sync_min = settings.int("min.insync.replicas")
+        if state.leader == self.broker_id:
+            self._lead(partition, state, local)
+        elif state.leader in self.eligible() or state.leader in live_leaders:
+            self._follow(partition, state, local)
+        elif partition.log is None:
+            partition.log = local
+        return ErrorCode.NONE
+
+    def _lead(
+        self,
+        partition: Partition,
+        state: leader_and_isr.LeaderAndIsrPartitionState,
+        local: PartitionLog,
+    ) -> None:
+        topic_partition = partition.topic_partition
+        self._broker.fetchers.remove(topic_partition)
+        if partition.lead(state, local):
+            for hook in self.on_leader:
+                hook(topic_partition, state.leader_epoch)
+        self._broker.sessions.led(partition)
+
+    def _follow(
+        self,
+        partition: Partition,
+        state: leader_and_isr.LeaderAndIsrPartitionState,
+        local: PartitionLog,
+    ) -> None:
+        if partition.follow(state, local):
+            for hook in self.on_follower:
+                hook(partition.topic_partition, state.leader_epoch)
+        if not self.is_stopping:
+            self._broker.fetchers.add(partition)
+
+    # StopReplica
+
+    async def stop(
+        self, request: stop_replica.Request
+    ) -> tuple[ErrorCode, list[tuple[Stop, ErrorCode]]]:
+        """Stop, and where told delete, replicas."""
+        async with self._lock:
+            refusal = self._refusal(request.broker_epoch, request.controller_epoch)
+            if refusal is not ErrorCode.NONE:
+                return refusal, []
+            results = [(stop, self._may_stop(stop)) for stop in _stops(request)]
+            accepted = [stop for stop, code in results if code is ErrorCode.NONE]
+            for stop in accepted:
+                self._stop_one(stop)
+            self._broker.fetchers.apply()
+            doomed = [stop.topic_partition for stop in accepted if stop.delete]
+            failed = self._delete_logs(doomed)
+            return ErrorCode.NONE, [
+                (stop, ErrorCode.KAFKA_STORAGE_ERROR)
+                if failed and stop.delete and code is ErrorCode.NONE
+                else (stop, code)
+                for stop, code in results
+            ]
+
+    def _may_stop(self, stop: Stop) -> ErrorCode:
+        partition = self.partitions.get(stop.topic_partition)
+        if partition is None:
+            return ErrorCode.NONE
+        if partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if stop.leader_epoch in (NO_EPOCH, EPOCH_DURING_DELETE):
+            return ErrorCode.NONE
+        if stop.leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.NONE
+
+    def _stop_one(self, stop: Stop) -> None:
+        topic_partition = stop.topic_partition
+        self._broker.fetchers.remove(topic_partition)
+        partition = self.partitions.get(topic_partition)
+        if partition is not None:
+            partition.stop()
+        if stop.delete and partition is not None:
+            del self.partitions[topic_partition]
+            self._forget_id(partition)
+            for hook in self.on_removed:
+                hook(topic_partition)
+
+    def _forget_id(self, partition: Partition) -> None:
+        topic = partition.topic_partition.topic
+        if not any(tp.topic == topic for tp in self.partitions):
+            self.topic_names.pop(_topic_id(partition), None)
+
+    def _delete_logs(self, doomed: Sequence[TopicPartition]) -> bool:
+        """Whether the disk failed meanwhile."""
+        try:
+            self._broker.logs.schedule_delete(doomed, self.wall_ms())
+        except LogDirectoryFailed as failure:
+            self._broker.directory_failed(failure)
+            return True
+        return False
+
+    # UpdateMetadata
+
+    async def learn(self, request: update_metadata.Request) -> ErrorCode:
+        """Take over what the controller says of the cluster."""
+        async with self._lock:
+            refusal = self._refusal(request.broker_epoch, request.controller_epoch)
+            if refusal is ErrorCode.NONE:
+                removed = self._broker.metadata.apply(request)
+                self._broker.metadata_changed(removed)
+            return refusal
+
+    # Housekeeping
+
+    def reconfigure(self, topic: str, settings: TopicSettings) -> None:
+        """Let the hosted partitions of a topic obey its new settings."""
+        log_settings = LogSettings.of(settings)
+        for partition in self.partitions.values():
+            if partition.topic_partition.topic == topic:
+                partition.in_sync_min = settings.int("min.insync.replicas")
+                if partition.log is not None:
+                    partition.log.settings = log_settings
+
+    def drop_laggards(self) -> None:
+        """Propose smaller in-sync sets where followers have been behind for too long."""
+        for partition in self.partitions.values():
+            partition.drop_laggards()
+
+    def fail_directory(self, path: str) -> None:
+        """Take every partition on a failed directory offline."""
+        for partition in self.partitions.values():
+            if partition.log is not None and partition.log.directory.startswith(path):
+                self._broker.fetchers.remove(partition.topic_partition)
+                partition.fail()
+        self._broker.fetchers.apply()
+
+    def abandon(self) -> None:
+        """Nobody needs to wait here any longer."""
+        for partition in self.partitions.values():
+            partition.stop()
+
+
+def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
+    """Whether the caller and this broker speak of the same leadership."""
+    if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
+        return ErrorCode.NONE
+    if current_leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _topic_id(partition: Partition | None) -> uuid.UUID:
+    if partition is None or partition.log is None:
+        return ZERO_ID
+    return partition.log.topic_id or ZERO_ID
+
+
+def _orders(request: leader_and_isr.Request) -> Iterable[Order]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+            yield Order(topic_partition, topic.topic_id, state)
+    for state in request.ungrouped_partition_states:
+        yield Order(TopicPartition(state.topic_name, state.partition_index), ZERO_ID, state)
+
+
+def _stops(request: stop_replica.Request) -> Iterable[Stop]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+            yield Stop(topic_partition, state.leader_epoch, state.delete_partition)
+    for old in request.topics:
+        for index in old.partition_indexes:
+            yield Stop(TopicPartition(old.name, index), NO_EPOCH, request.delete_partitions)
+    for oldest in request.ungrouped_partitions:
+        topic_partition = TopicPartition(oldest.topic_name, oldest.partition_index)
+        yield Stop(topic_partition, NO_EPOCH, request.delete_partitions)
