@@ -1,0 +1,147 @@
+"""Fetch (1), versions 4-17: records out of the logs, to consumers and followers.
+
+Records go from the page cache to the socket; what is built here are the bytes around them. A fetch
+that finds too little waits for what it wants to hear of: new committed records for a consumer, any
+record for a follower, a change of role for both.
+
+Followers get incremental sessions (KIP-227, `fetch_sessions`): a thousand idle partitions cost them
+nothing. Consumers are always answered in full and without a session.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker import reading
+from klamm.broker.connection import Reply
+from klamm.broker.context import RequestContext
+from klamm.broker.fetch_replies import reply, size_of
+from klamm.broker.parking import Parked
+from klamm.broker.partition import Partition
+from klamm.broker.reading import Reader
+from klamm.model.errors import ErrorCode
+from klamm.model.names import ZERO_ID, TopicPartition
+from klamm.protocol.fetch import (
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    TopicData,
+    parse_request,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_FULL: Final = -1
+_BY_ID_SINCE: Final = 13
+
+
+def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+    request = parse_request(context.version, body)
+    if request.replica_id >= 0 and (request.session_id, request.session_epoch) != (0, _FULL):
+        return broker.sessions.serve(context, request)
+    if request.session_id != 0 and request.session_epoch != _FULL:
+        # We never gave a consumer a session.
+        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return reply(broker, context, FetchResponse(error_code=code))
+    return _Fetch(broker, context, request).begin()
+
+
+@dataclass(slots=True)
+class _Answer:
+    response: FetchResponse
+    size: int
+    is_urgent: bool
+
+
+class _Fetch:
+    """One full fetch."""
+
+    def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._max_bytes = min(request.max_bytes, broker.fetch_bytes_max)
+        self._reader = Reader.of(
+            context.version,
+            request.replica_id,
+            request.isolation_level,
+            request.rack_id,
+            broker.replica_selector,
+        )
+
+    def begin(self) -> Reply | Awaitable[Reply]:
+        """The reply, or the promise of one."""
+        answer = self._read(acknowledge=True)
+        if self._is_enough(answer) or self._request.max_wait_ms <= 0 or not self._request.topics:
+            return self._reply(answer)
+        parked = Parked(self._retry, self._request.max_wait_ms)
+        for partition in self._partitions():
+            watches = (
+                partition.committed_watches
+                if self._reader.follower is None
+                else partition.append_watches
+            )
+            parked.watch(watches)
+        return parked.future
+
+    def _retry(self, is_last: bool) -> Reply | None:
+        answer = self._read(acknowledge=False)
+        return self._reply(answer) if is_last or self._is_enough(answer) else None
+
+    def _is_enough(self, answer: _Answer) -> bool:
+        wanted = min(self._request.min_bytes, self._max_bytes)
+        return answer.is_urgent or answer.size >= wanted
+
+    def _read(self, *, acknowledge: bool) -> _Answer:
+        """Every partition once, in the order asked for, until the bytes are used up."""
+        answer = _Answer(FetchResponse(), 0, False)
+        left = self._max_bytes
+        for topic in self._request.topics:
+            name = self._name(topic.name, topic.topic_id)
+            found: list[PartitionData] = []
+            for wanted in topic.partitions:
+                if name is None:
+                    found.append(PartitionData(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID))
+                    answer.is_urgent = True
+                    continue
+                data = reading.read(
+                    self._broker,
+                    self._reader,
+                    TopicPartition(name, wanted.partition),
+                    topic.topic_id,
+                    wanted,
+                    max_bytes=min(wanted.partition_max_bytes, left),
+                    at_least_one=answer.size == 0,
+                    acknowledge=acknowledge,
+                )
+                size = size_of(data)
+                left = max(left - size, 0)
+                answer.size += size
+                answer.is_urgent = answer.is_urgent or reading.is_urgent(data)
+                found.append(data)
+            answer.response.topics.append(TopicData(topic.name, topic.topic_id, found))
+        return answer
+
+    def _name(self, name: str, topic_id: uuid.UUID) -> str | None:
+        if self._context.version < _BY_ID_SINCE:
+            return name
+        return None if topic_id == ZERO_ID else self._broker.replicas.topic_name(topic_id)
+
+    def _partitions(self) -> list[Partition]:
+        found = []
+        for topic in self._request.topics:
+            name = self._name(topic.name, topic.topic_id)
+            for wanted in topic.partitions if name is not None else ():
+                partition = self._broker.replicas.partitions.get(
+                    TopicPartition(name or "", wanted.partition)
+                )
+                if partition is not None:
+                    found.append(partition)
+        return found
+
+    def _reply(self, answer: _Answer) -> Reply:
+        return reply(self._broker, self._context, answer.response)

@@ -1,0 +1,202 @@
+"""Produce (0), versions 3-11: records go into the logs of the partitions led here.
+
+The bytes are handled where they arrived: a batch is checked and stamped in the connection's buffer
+and written from there. With acks=1 the answer leaves at once, with acks=all when every replica in
+sync has the records, with acks=0 never: a failure then closes the connection, so that the producer
+looks for the leader again.
+
+Left out: asking the transaction coordinator whether a partition was added (KIP-890).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.connection import Reply
+from klamm.broker.context import RequestContext
+from klamm.broker.leaders import current_leader, endpoints_of
+from klamm.broker.partition import Partition
+from klamm.log.append import Appended, AppendRefused
+from klamm.log.partition import LogDirectoryFailed
+from klamm.model.errors import ErrorCode
+from klamm.model.names import INTERNAL_TOPICS, TopicPartition
+from klamm.protocol.frames import encode_response_frame
+from klamm.protocol.produce import (
+    PartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    RecordError,
+    TopicResult,
+    encode_response,
+    parse_request,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+log = logging.getLogger(__name__)
+
+_ACKS: Final = frozenset({-1, 0, 1})
+_ADMIN_CLIENT: Final = "__admin_client"
+_ATTRIBUTES_LOW_BYTE: Final = 22  # of a batch
+_TRANSACTIONAL: Final = 0x10
+
+
+def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+    request = parse_request(context.version, body)
+    refusal = _refusal(request)
+    waiting = _Waiting(broker, context, request.acks)
+    for topic in request.topics:
+        results: list[PartitionResult] = []
+        waiting.topics.append(TopicResult(topic.name, results))
+        fault = refusal
+        if topic.name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
+            fault = fault or ErrorCode.INVALID_TOPIC_EXCEPTION
+        for index, records in topic.partitions:
+            if fault is not None:
+                results.append(PartitionResult(index, fault))
+                continue
+            partition, result = _append(broker, context, topic.name, index, records, request.acks)
+            results.append(result)
+            if request.acks == -1 and result.error_code == 0 and partition is not None:
+                waiting.expect(partition, results)
+    return waiting.begin(request.timeout_ms)
+
+
+def _refusal(request: ProduceRequest) -> ErrorCode | None:
+    """Why the whole request fails, if it does."""
+    if request.acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if request.transactional_id is None:
+        for topic in request.topics:
+            for _, records in topic.partitions:
+                if records is not None and _is_transactional(records):
+                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return None
+
+
+def _is_transactional(records: memoryview) -> bool:
+    return len(records) > _ATTRIBUTES_LOW_BYTE and bool(
+        records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL
+    )
+
+
+def _append(
+    broker: Broker,
+    context: RequestContext,
+    topic: str,
+    index: int,
+    records: memoryview | None,
+    acks: int,
+) -> tuple[Partition | None, PartitionResult]:
+    partition = broker.replicas.find_leader(TopicPartition(topic, index))
+    if isinstance(partition, ErrorCode):
+        return None, _not_here(broker, topic, index, partition)
+    if records is None:
+        return None, PartitionResult(
+            index, ErrorCode.INVALID_RECORD, error_message="there are no records"
+        )
+    try:
+        outcome = partition.append(records, acks=acks, version=context.version)
+    except LogDirectoryFailed as failure:
+        broker.directory_failed(failure)
+        outcome = ErrorCode.KAFKA_STORAGE_ERROR
+    except Exception:
+        log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
+        outcome = ErrorCode.UNKNOWN_SERVER_ERROR
+    if isinstance(outcome, Appended):
+        return partition, PartitionResult(
+            index, 0, outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset
+        )
+    if isinstance(outcome, AppendRefused):
+        return None, PartitionResult(
+            index,
+            outcome.code,
+            record_errors=[RecordError(at, why) for at, why in outcome.record_errors],
+            error_message=outcome.message,
+        )
+    return None, _not_here(broker, topic, index, outcome)
+
+
+def _not_here(broker: Broker, topic: str, index: int, code: ErrorCode) -> PartitionResult:
+    leader = None
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader = current_leader(broker, TopicPartition(topic, index))
+    return PartitionResult(index, code, current_leader=leader)
+
+
+class _Waiting:
+    """One request: what became of its partitions, and what is still open."""
+
+    __slots__ = ("_acks", "_broker", "_context", "_future", "_open", "_timer", "topics")
+
+    def __init__(self, broker: Broker, context: RequestContext, acks: int) -> None:
+        self.topics: list[TopicResult] = []
+        self._broker = broker
+        self._context = context
+        self._acks = acks
+        self._open: dict[Partition, tuple[list[PartitionResult], int, int]] = {}
+        self._future: asyncio.Future[Reply] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def expect(self, partition: Partition, results: list[PartitionResult]) -> None:
+        """The last of these results holds only once all replicas in sync have its records."""
+        assert partition.log is not None, partition
+        # A retry of a batch waits as the batch itself did, so the log's end will do for both.
+        self._open[partition] = (results, len(results) - 1, partition.log.log_end_offset)
+
+    def begin(self, timeout_ms: int) -> Reply | Awaitable[Reply]:
+        """The reply, or the promise of one."""
+        for partition, (_, _, offset_end) in list(self._open.items()):
+            partition.await_acks(offset_end, self)
+        if not self._open:
+            return self._reply()
+        loop = asyncio.get_running_loop()
+        self._future = loop.create_future()
+        self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._expire)
+        self._future.add_done_callback(self._ended)
+        return self._future
+
+    @property
+    def is_over(self) -> bool:
+        return not self._open or (self._future is not None and self._future.done())
+
+    def settled(self, partition: Partition, code: ErrorCode) -> None:
+        opened = self._open.pop(partition, None)
+        if opened is None:
+            return
+        if code is not ErrorCode.NONE:
+            results, at, _ = opened
+            results[at] = results[at]._replace(error_code=code)
+        if not self._open and self._future is not None and not self._future.done():
+            self._future.set_result(self._reply())
+
+    def _expire(self) -> None:
+        """The records stay in the log; that all replicas have them was not seen in time."""
+        late = list(self._open)
+        for partition in late:
+            self.settled(partition, ErrorCode.REQUEST_TIMED_OUT)
+        for partition in late:
+            partition.forget_over()
+
+    def _ended(self, _: asyncio.Future[Reply]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _reply(self) -> Reply:
+        if self._acks == 0:
+            return Reply(then_close=any(result.error_code for result in _all(self.topics)))
+        response = ProduceResponse(self.topics)
+        leaders = [r.current_leader for r in _all(self.topics) if r.current_leader is not None]
+        if leaders:
+            response.node_endpoints = endpoints_of(self._broker, self._context.listener, leaders)
+        header = self._context.header
+        return Reply((encode_response_frame(header, encode_response(header[1], response)),))
+
+
+def _all(topics: Iterable[TopicResult]) -> Iterable[PartitionResult]:
+    for topic in topics:
+        yield from topic.partitions

@@ -1,0 +1,35 @@
+"""Fetch responses as replies: bytes around ranges of files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.broker.connection import Reply
+from klamm.broker.context import RequestContext
+from klamm.broker.leaders import endpoints_of
+from klamm.protocol.fetch import FetchResponse, PartitionData, encode_response
+from klamm.protocol.frames import response_head
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+
+def size_of(data: PartitionData) -> int:
+    """How many bytes of records there are."""
+    records = data.records
+    return len(records) if isinstance(records, bytes | memoryview) else records.size
+
+
+def reply(broker: Broker, context: RequestContext, response: FetchResponse) -> Reply:
+    """The reply that carries this response; its records may still be in files."""
+    leaders = [
+        data.current_leader
+        for topic in response.topics
+        for data in topic.partitions
+        if data.current_leader is not None
+    ]
+    if leaders:
+        response.node_endpoints = endpoints_of(broker, context.listener, leaders)
+    parts, size = encode_response(context.version, response)
+    head = response_head(context.header, size)
+    return Reply([head, *parts], mute_ms=response.throttle_time_ms)  # type: ignore[list-item]

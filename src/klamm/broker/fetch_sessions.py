@@ -1,0 +1,267 @@
+"""Fetch sessions of followers (KIP-227).
+
+A follower says once which partitions it wants and from where, and from then on only what changed.
+The session watches those partitions itself: an append marks one as worth looking at, and only those
+marked are looked at when the follower asks. So the cost of a fetch is that of the partitions in
+which something happened, however many there are.
+
+A partition is answered when it has records, an error, a divergence, or another high watermark or
+log start than the follower was told last. The latter two are no reason to answer at once. What was
+answered is looked at again when the follower comes back with a new offset, or something happens.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Awaitable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker import reading
+from klamm.broker.connection import Reply
+from klamm.broker.context import RequestContext
+from klamm.broker.fetch_replies import reply, size_of
+from klamm.broker.parking import Parked
+from klamm.broker.partition import Partition
+from klamm.broker.reading import Reader
+from klamm.model.errors import ErrorCode
+from klamm.model.names import BrokerId, TopicPartition
+from klamm.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_FULL: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """One partition of a session, and what the follower was told of it last."""
+
+    topic_id: uuid.UUID
+    fetch: FetchPartition
+    is_new: bool = True  # this offset was not acknowledged yet
+    is_told: bool = False
+    high_watermark: int = -1
+    log_start: int = -1
+
+
+def _unnamed(topic_id: uuid.UUID | None, index: int) -> TopicPartition:
+    """Where a partition is kept while its id is unknown: under a name that no topic can have."""
+    return TopicPartition(f"?{topic_id}", index)
+
+
+class FetchSession:
+    """What one follower wants of this broker."""
+
+    def __init__(self, broker: Broker, session_id: int, follower: BrokerId) -> None:
+        self.id = session_id
+        self.follower = follower
+        self.epoch = 1  # that the next request must have
+        self._broker = broker
+        self._wanted: dict[TopicPartition, _Wanted] = {}
+        self._marked: dict[TopicPartition, None] = {}  # worth looking at, longest marked first
+        self._parked: Parked | None = None
+
+    # Watching
+
+    def touched(self, partition: Partition) -> None:
+        if partition.topic_partition in self._wanted:
+            self._marked[partition.topic_partition] = None
+        if self._parked is not None:
+            self._parked.wake()
+
+    def changed(self, partition: Partition) -> None:
+        if partition.topic_partition in self._wanted:
+            self._marked[partition.topic_partition] = None
+
+    def led(self, partition: Partition) -> None:
+        """A partition is led here now; the follower may have asked for it too early."""
+        index = partition.topic_partition.partition
+        topic_id = partition.log.topic_id if partition.log is not None else None
+        early = self._wanted.pop(_unnamed(topic_id, index), None)
+        if early is not None:
+            self._marked.pop(_unnamed(topic_id, index), None)
+            self._wanted[partition.topic_partition] = early
+        wanted = self._wanted.get(partition.topic_partition)
+        if wanted is not None:
+            wanted.is_new = True
+            partition.follower_watches.add(self)
+        self.touched(partition)
+        if self._parked is not None:
+            # The follower may have something to add, and cannot while it waits.
+            self._parked.finish()
+
+    def close(self) -> None:
+        for topic_partition in list(self._wanted):
+            self._forget(topic_partition)
+
+    # One request
+
+    def take(self, request: FetchRequest, version: int) -> None:
+        """Note what the request says has changed."""
+        replicas = self._broker.replicas
+        for topic in request.topics:
+            name = replicas.topic_name(topic.topic_id) if version >= 13 else topic.name
+            for fetch in topic.partitions:
+                topic_partition = (
+                    TopicPartition(name, fetch.partition)
+                    if name
+                    else _unnamed(topic.topic_id, fetch.partition)
+                )
+                wanted = self._wanted.get(topic_partition)
+                if wanted is None:
+                    wanted = self._wanted[topic_partition] = _Wanted(topic.topic_id, fetch)
+                wanted.fetch = fetch
+                wanted.is_new = True
+                self._marked[topic_partition] = None
+                partition = replicas.partitions.get(topic_partition)
+                if partition is not None:
+                    partition.follower_watches.add(self)
+        for forgotten in request.forgotten:
+            known = replicas.topic_name(forgotten.topic_id) if version >= 13 else forgotten.name
+            for index in forgotten.partitions:
+                self._forget(_unnamed(forgotten.topic_id, index))
+                if known:
+                    self._forget(TopicPartition(known, index))
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        if self._wanted.pop(topic_partition, None) is None:
+            return
+        self._marked.pop(topic_partition, None)
+        partition = self._broker.replicas.partitions.get(topic_partition)
+        if partition is not None:
+            partition.follower_watches.discard(self)
+
+    def answer(self, context: RequestContext, request: FetchRequest) -> Reply | Awaitable[Reply]:
+        """The reply to the request that was taken, or the promise of one."""
+
+        def look(is_last: bool) -> Reply | None:
+            found, urgent = self._look(context.version, request)
+            if not (urgent or is_last):
+                return None
+            context.peer.on_more = None
+            self._parked = None
+            return self._reply(context, found)
+
+        first = look(request.max_wait_ms <= 0)
+        if first is not None:
+            return first
+        parked = self._parked = Parked(look, request.max_wait_ms)
+        # The follower has more to say: it needs an answer to be heard.
+        context.peer.on_more = parked.finish
+        return parked.future
+
+    def _look(
+        self, version: int, request: FetchRequest
+    ) -> tuple[list[tuple[TopicPartition, _Wanted, PartitionData]], bool]:
+        reader = Reader(version, self.follower)
+        left = request.max_bytes
+        urgent = False
+        found: list[tuple[TopicPartition, _Wanted, PartitionData]] = []
+        for topic_partition in list(self._marked):
+            if left <= 0:
+                urgent = True
+                break
+            wanted = self._wanted[topic_partition]
+            data = reading.read(
+                self._broker,
+                reader,
+                topic_partition,
+                wanted.topic_id,
+                wanted.fetch,
+                max_bytes=min(wanted.fetch.partition_max_bytes, left),
+                at_least_one=left == request.max_bytes,
+                acknowledge=wanted.is_new,
+            )
+            wanted.is_new = False
+            size = size_of(data)
+            left -= size
+            if size or reading.is_urgent(data) or not wanted.is_told:
+                urgent = True
+            elif (data.high_watermark, data.log_start_offset) == (
+                wanted.high_watermark,
+                wanted.log_start,
+            ):
+                del self._marked[topic_partition]
+                continue
+            found.append((topic_partition, wanted, data))
+        return found, urgent
+
+    def _reply(
+        self,
+        context: RequestContext,
+        found: list[tuple[TopicPartition, _Wanted, PartitionData]],
+    ) -> Reply:
+        topics: dict[tuple[str, uuid.UUID], TopicData] = {}
+        for topic_partition, wanted, data in found:
+            wanted.is_told = not data.error_code
+            wanted.high_watermark = data.high_watermark
+            wanted.log_start = data.log_start_offset
+            self._marked.pop(topic_partition, None)
+            name = topic_partition.topic
+            topic = topics.setdefault((name, wanted.topic_id), TopicData(name, wanted.topic_id, []))
+            topic.partitions.append(data)
+        response = FetchResponse(session_id=self.id, topics=list(topics.values()))
+        return reply(self._broker, context, response)
+
+
+class FetchSessions:
+    """The sessions of all followers of one broker; a follower has one."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._by_id: dict[int, FetchSession] = {}
+
+    def serve(self, context: RequestContext, request: FetchRequest) -> Reply | Awaitable[Reply]:
+        if request.session_id == 0:
+            session = self._open(BrokerId(request.replica_id))
+        else:
+            known = self._by_id.get(request.session_id)
+            if known is None:
+                code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+                return reply(self._broker, context, FetchResponse(error_code=code))
+            if request.session_epoch == _FULL:
+                self._close(known)
+                return reply(self._broker, context, FetchResponse())
+            if request.session_epoch != known.epoch:
+                code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+                return reply(self._broker, context, FetchResponse(error_code=code))
+            session = known
+            session.epoch = session.epoch % _EPOCH_MAX + 1
+        session.take(request, context.version)
+        return session.answer(context, request)
+
+    def led(self, partition: Partition) -> None:
+        """This broker leads a partition now: its followers may be told."""
+        for session in self._by_id.values():
+            if session.follower in partition.replicas:
+                session.led(partition)
+
+    def keep_only(self, alive: Collection[BrokerId]) -> None:
+        """Forget the sessions of brokers that are gone."""
+        for session in [s for s in self._by_id.values() if s.follower not in alive]:
+            self._close(session)
+
+    def close(self) -> None:
+        for session in list(self._by_id.values()):
+            self._close(session)
+
+    def _open(self, follower: BrokerId) -> FetchSession:
+        for old in [s for s in self._by_id.values() if s.follower == follower]:
+            self._close(old)
+        session_id = random.randrange(1, _EPOCH_MAX)
+        session = self._by_id[session_id] = FetchSession(self._broker, session_id, follower)
+        return session
+
+    def _close(self, session: FetchSession) -> None:
+        session.close()
+        self._by_id.pop(session.id, None)

@@ -1,0 +1,392 @@
+"""Followers at work: one task and one connection to each broker that leads something we follow.
+
+The conversation is one fetch session: the first request names all partitions, later ones only those
+of which the leader does not know yet that we have more, or less, than before. Asking for an offset
+is what acknowledges everything below it.
+
+While the leader lets a fetch wait, new partitions can come up. The next request is then sent on top
+of the waiting one, which the leader answers early for it; there are never more than these two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.partition import Partition, Role
+from klamm.broker.tasks import Tasks
+from klamm.client.connection import Connection
+from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.model.brokers import PLAINTEXT, Endpoint
+from klamm.model.errors import ErrorCode, KlammError, ProtocolError
+from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from klamm.protocol.messages import list_offsets
+from klamm.replication import follower as core
+from klamm.replication.follower import EpochEnd, Reaction
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+log = logging.getLogger(__name__)
+
+_FETCH_VERSION: Final = 17
+_LIST_OFFSETS_VERSION: Final = 9
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_EPOCH_MAX: Final = 2**31 - 1
+_PAUSE_S_MIN: Final = 0.05
+
+
+@dataclass(slots=True)
+class Following:
+    """One partition that is fetched."""
+
+    partition: Partition
+    log: PartitionLog
+    epoch: int  # of the leadership it follows; a new one is a new Following
+    pause_s: float = 0.0  # the last one, after an error
+    is_paused: bool = False
+
+    @property
+    def is_current(self) -> bool:
+        return self.partition.role is Role.FOLLOWER and self.partition.leader_epoch == self.epoch
+
+
+class Fetcher:
+    """Fetches from one leader."""
+
+    def __init__(self, broker: Broker, leader: BrokerId) -> None:
+        self.leader = leader
+        self.following: dict[TopicPartition, Following] = {}
+        self._broker = broker
+        self._names: dict[uuid.UUID, str] = {}
+        self._changed: dict[TopicPartition, None] = {}  # to be named in the next request
+        self._forgotten: dict[TopicPartition, uuid.UUID] = {}
+        self._connection: Connection | None = None
+        self._session = (0, 0)  # its id and the epoch of the next request
+        self._on_top: asyncio.Task[FetchResponse] | None = None
+        self._pause_s_max = broker.settings.int("replica.fetch.backoff.ms") / 1000
+
+    # Which partitions
+
+    def add(self, partition: Partition) -> None:
+        local = partition.log
+        assert local is not None, f"{partition} has no log"
+        topic_partition = partition.topic_partition
+        self._align(local)
+        self.following[topic_partition] = Following(partition, local, partition.leader_epoch)
+        self._names[local.topic_id or ZERO_ID] = topic_partition.topic
+        self._forgotten.pop(topic_partition, None)
+        self._changed[topic_partition] = None
+        self._interrupt()
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        gone = self.following.pop(topic_partition, None)
+        if gone is not None:
+            self._changed.pop(topic_partition, None)
+            self._forgotten[topic_partition] = gone.log.topic_id or ZERO_ID
+
+    def _align(self, local: PartitionLog) -> None:
+        """Without epochs to compare only what is committed can be kept."""
+        start = core.first_offset(
+            log_end=local.log_end_offset,
+            high_watermark=local.high_watermark,
+            has_epochs=bool(local.epochs.entries),
+        )
+        if start < local.log_end_offset:
+            local.truncate_to(start)
+
+    # The conversation
+
+    async def run(self) -> None:
+        pause_s = _PAUSE_S_MIN
+        while True:
+            try:
+                await self._converse()
+                pause_s = _PAUSE_S_MIN
+            except (KlammError, OSError) as fault:
+                log.info(
+                    "fetching paused",
+                    extra={"leader": self.leader, "why": str(fault) or type(fault).__name__},
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, self._pause_s_max)
+
+    async def _converse(self) -> None:
+        endpoint = await self._endpoint()
+        name = f"broker-{self._broker.id}-fetcher-{self.leader}"
+        self._connection = connection = await Connection.open(endpoint.host, endpoint.port, name)
+        try:
+            self._new_session()
+            while True:
+                await self._take(await connection.fetch(_FETCH_VERSION, self._request()))
+                while self._on_top is not None:
+                    on_top, self._on_top = self._on_top, None
+                    await self._take(await on_top)
+        finally:
+            self._connection = None
+            if self._on_top is not None:
+                self._on_top.cancel()
+                await asyncio.gather(self._on_top, return_exceptions=True)
+                self._on_top = None
+            await connection.close()
+
+    async def _endpoint(self) -> Endpoint:
+        cache = self._broker.metadata
+        await cache.wait_for(lambda s: s.endpoint(self.leader, PLAINTEXT) is not None)
+        endpoint = cache.snapshot.endpoint(self.leader, PLAINTEXT)
+        assert endpoint is not None, self.leader
+        return endpoint
+
+    def _new_session(self) -> None:
+        self._session = (0, 0)
+        self._forgotten.clear()
+        for topic_partition, following in self.following.items():
+            following.is_paused = False
+            self._changed[topic_partition] = None
+
+    def _interrupt(self) -> None:
+        """Let the leader hear of what changed although a fetch waits there."""
+        connection = self._connection
+        if connection is None or self._on_top is not None or self._session[0] == 0:
+            return
+        # In one turn of the loop many partitions are added; the request is made when it ends.
+        self._on_top = asyncio.get_running_loop().create_task(self._fetch_on_top(connection))
+
+    async def _fetch_on_top(self, connection: Connection) -> FetchResponse:
+        return await connection.fetch(_FETCH_VERSION, self._request())
+
+    def _request(self) -> FetchRequest:
+        settings = self._broker.settings
+        session_id, epoch = self._session
+        self._session = (session_id, epoch % _EPOCH_MAX + 1)
+        request = FetchRequest(
+            replica_id=self._broker.id,
+            replica_epoch=self._broker.epoch,
+            max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
+            min_bytes=settings.int("replica.fetch.min.bytes"),
+            max_bytes=settings.int("replica.fetch.response.max.bytes"),
+            session_id=session_id,
+            session_epoch=epoch,
+        )
+        max_bytes = settings.int("replica.fetch.max.bytes")
+        topics: dict[uuid.UUID, FetchTopic] = {}
+        changed, self._changed = self._changed, {}
+        for topic_partition in changed:
+            following = self.following.get(topic_partition)
+            if following is None or following.is_paused:
+                continue
+            local = following.log
+            topic_id = local.topic_id or ZERO_ID
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic("", topic_id, [])
+                request.topics.append(topic)
+            topic.partitions.append(
+                FetchPartition(
+                    topic_partition.partition,
+                    following.epoch,
+                    local.log_end_offset,
+                    local.epochs.latest,
+                    local.log_start_offset,
+                    max_bytes,
+                )
+            )
+        forgotten, self._forgotten = self._forgotten, {}
+        request.forgotten = [
+            ForgottenTopic("", topic_id, [tp.partition]) for tp, topic_id in forgotten.items()
+        ]
+        return request
+
+    # Answers
+
+    async def _take(self, response: FetchResponse) -> None:
+        if response.error_code:
+            if core.reaction(response.error_code) is Reaction.NEW_SESSION:
+                self._new_session()
+                return
+            raise ProtocolError(f"the leader answered a fetch with {response.error_code}")
+        self._session = (response.session_id, self._session[1])
+        lost: list[Following] = []
+        for topic in response.topics:
+            name = self._names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                following = self.following.get(TopicPartition(name, data.partition))
+                if following is not None and following.is_current:
+                    self._take_one(following, data, lost)
+        if lost:
+            await self._find_offsets(lost)
+
+    def _take_one(self, following: Following, data: PartitionData, lost: list[Following]) -> None:
+        topic_partition = following.partition.topic_partition
+        if data.error_code:
+            if core.reaction(data.error_code) is Reaction.FIND_OFFSET:
+                lost.append(following)
+            else:
+                self._pause(following, ErrorCode(data.error_code).name)
+            return
+        try:
+            if data.diverging_epoch is not None:
+                self._truncate(following, EpochEnd(*data.diverging_epoch))
+                self._changed[topic_partition] = None
+            elif self._store(following, data):
+                self._changed[topic_partition] = None
+            following.pause_s = 0.0
+            following.is_paused = False
+        except LogDirectoryFailed as failure:
+            self._broker.directory_failed(failure)
+        except ProtocolError as fault:
+            self._pause(following, str(fault))
+
+    def _store(self, following: Following, data: PartitionData) -> bool:
+        """Append what came. Whether the leader should hear of the result."""
+        local = following.log
+        end, start = local.log_end_offset, local.log_start_offset
+        records = data.records
+        assert isinstance(records, bytes | memoryview), "a response from the wire"
+        if len(records):
+            local.append_as_follower(memoryview(records), now_ms=self._broker.clock.now_ms())
+        if local.advance_high_watermark(min(data.high_watermark, local.log_end_offset)):
+            following.partition.committed()
+        local.advance_log_start(data.log_start_offset)
+        return (end, start) != (local.log_end_offset, local.log_start_offset)
+
+    def _truncate(self, following: Following, theirs: EpochEnd) -> None:
+        local = following.log
+        ours = EpochEnd(*local.epochs.end_offset_for(theirs.epoch))
+        cut = core.truncation(
+            theirs,
+            ours if local.epochs.entries else None,
+            log_end=local.log_end_offset,
+            high_watermark=local.high_watermark,
+        )
+        log.log(
+            logging.WARNING if cut.to < local.high_watermark else logging.INFO,
+            "truncating to what the leader has",
+            extra={
+                "partition": str(following.partition.topic_partition),
+                "to": cut.to,
+                "log_end": local.log_end_offset,
+                "high_watermark": local.high_watermark,
+            },
+        )
+        local.truncate_to(cut.to)
+        # Also when no record goes: a leader that wrote nothing has left its epoch at the end.
+        local.epochs.truncate_end(cut.to)
+
+    async def _find_offsets(self, lost: Iterable[Following]) -> None:
+        """The leader has not got the offset we ask for: find out what it has."""
+        for following in lost:
+            local = following.log
+            start = await self._ask_offset(following, _EARLIEST)
+            end = await self._ask_offset(following, _LATEST)
+            if start is None or end is None:
+                self._pause(following, "the leader does not say what it has")
+                continue
+            if not following.is_current:
+                continue
+            match core.out_of_range(
+                leader_start=start, leader_end=end, log_end=local.log_end_offset
+            ):
+                case core.Truncate(to):
+                    local.truncate_to(to)
+                    local.epochs.truncate_end(to)
+                case core.RestartAt(offset):
+                    local.restart_at(offset)
+                case core.FetchFrom():
+                    # The epochs did not fit either, or we would not be here.
+                    local.advance_high_watermark(min(start, local.log_end_offset))
+                    local.advance_log_start(start)
+            self._changed[following.partition.topic_partition] = None
+
+    async def _ask_offset(self, following: Following, timestamp: int) -> int | None:
+        assert self._connection is not None
+        topic, index = following.partition.topic_partition
+        wanted = list_offsets.ListOffsetsPartition(index, following.epoch, timestamp)
+        request = list_offsets.Request(
+            replica_id=self._broker.id,
+            topics=[list_offsets.ListOffsetsTopic(topic, [wanted])],
+        )
+        response = await self._connection.request(
+            ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, request
+        )
+        answer: list_offsets.ListOffsetsPartitionResponse = response.topics[0].partitions[0]
+        return None if answer.error_code else answer.offset
+
+    def _pause(self, following: Following, why: str) -> None:
+        """Leave one partition alone for a while."""
+        following.pause_s = min(max(following.pause_s * 2, _PAUSE_S_MIN), self._pause_s_max)
+        following.is_paused = True
+        log.info(
+            "a partition is not fetched for now",
+            extra={"partition": str(following.partition.topic_partition), "why": why},
+        )
+        loop = asyncio.get_running_loop()
+        loop.call_later(following.pause_s, self._resume, following)
+
+    def _resume(self, following: Following) -> None:
+        topic_partition = following.partition.topic_partition
+        if self.following.get(topic_partition) is following and following.is_paused:
+            following.is_paused = False
+            self._changed[topic_partition] = None
+            self._interrupt()
+
+
+class Fetchers:
+    """The fetchers of one broker, by leader."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._by_leader: dict[BrokerId, Fetcher] = {}
+        self._running: dict[BrokerId, asyncio.Task[None]] = {}
+        self._where: dict[TopicPartition, Fetcher] = {}
+        self._tasks = Tasks()
+
+    def add(self, partition: Partition) -> None:
+        """Follow the leader that the partition names; takes effect with `apply`."""
+        self.remove(partition.topic_partition)
+        fetcher = self._by_leader.get(partition.leader)
+        if fetcher is None:
+            fetcher = self._by_leader[partition.leader] = Fetcher(self._broker, partition.leader)
+        fetcher.add(partition)
+        self._where[partition.topic_partition] = fetcher
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        fetcher = self._where.pop(topic_partition, None)
+        if fetcher is not None:
+            fetcher.remove(topic_partition)
+
+    def apply(self) -> None:
+        """Start the fetchers that have something to do, and end the others."""
+        for leader, fetcher in list(self._by_leader.items()):
+            if fetcher.following and leader not in self._running:
+                name = f"broker-{self._broker.id}-fetcher-{leader}"
+                self._running[leader] = self._tasks.start(fetcher.run(), name)
+            elif not fetcher.following:
+                del self._by_leader[leader]
+                task = self._running.pop(leader, None)
+                if task is not None:
+                    task.cancel()
+
+    @property
+    def count(self) -> int:
+        return len(self._running)
+
+    async def stop(self) -> None:
+        await self._tasks.cancel()
+        self._by_leader.clear()
+        self._running.clear()
+        self._where.clear()

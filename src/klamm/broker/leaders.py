@@ -1,0 +1,43 @@
+"""Who leads instead, for clients that asked the wrong broker (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from klamm.model.names import BrokerId, TopicPartition
+from klamm.protocol.wire import CurrentLeader, NodeEndpoint
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+
+def current_leader(broker: Broker, topic_partition: TopicPartition) -> CurrentLeader | None:
+    """The leader this broker knows of, if it is another one."""
+    hosted = broker.replicas.partition(topic_partition)
+    known = broker.metadata.snapshot.partition(topic_partition)
+    best = max(
+        (
+            (candidate.leader_epoch, candidate.leader)
+            for candidate in (hosted, known)
+            if candidate is not None
+        ),
+        default=(-1, -1),
+    )
+    if best[1] < 0 or best[1] == broker.id:
+        return None
+    return CurrentLeader(best[1], best[0])
+
+
+def endpoints_of(
+    broker: Broker, listener: str, leaders: Iterable[CurrentLeader]
+) -> list[NodeEndpoint]:
+    """Where these leaders are reached."""
+    snapshot = broker.metadata.snapshot
+    found = []
+    for leader in {leader.leader_id for leader in leaders}:
+        endpoint = snapshot.endpoint(BrokerId(leader), listener)
+        if endpoint is not None:
+            rack = snapshot.brokers[BrokerId(leader)].rack
+            found.append(NodeEndpoint(leader, endpoint.host, endpoint.port, rack))
+    return found
