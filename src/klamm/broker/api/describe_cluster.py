@@ -1,0 +1,44 @@
+"""DescribeCluster (60), versions 0-1: the brokers and the controller.
+
+Left out: the endpoints of KRaft controllers, of which there are none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker import authorization
+from klamm.broker.context import RequestContext
+from klamm.model.errors import ErrorCode
+from klamm.protocol.messages.describe_cluster import DescribeClusterBroker, Request, Response
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if request.endpoint_type != _BROKERS:
+        known = request.endpoint_type == _CONTROLLERS
+        return Response(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="there are no endpoints but those of brokers",
+            endpoint_type=request.endpoint_type,
+        )
+    snapshot = broker.metadata.snapshot
+    response = Response(
+        cluster_id=broker.cluster_id,
+        controller_id=snapshot.controller_id,
+        brokers=[
+            DescribeClusterBroker(known.id, endpoint.host, endpoint.port, known.rack)
+            for known in snapshot.brokers.values()
+            if (endpoint := known.endpoint(context.listener)) is not None
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorization.CLUSTER_OPERATIONS
+    return response

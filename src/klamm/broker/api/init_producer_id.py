@@ -1,0 +1,29 @@
+"""InitProducerId (22), versions 0-5: an identity for an idempotent or a transactional producer.
+
+Without a transactional id every request gets a new id; an old one that a client sends along to have
+its epoch raised (KIP-360) is answered with a new id as well, which serves it as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.broker.context import RequestContext
+from klamm.model.errors import ErrorCode
+from klamm.protocol.messages.init_producer_id import Request, Response
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if request.transactional_id is None:
+        taken = await broker.producer_ids.take()
+        if isinstance(taken, ErrorCode):
+            return Response(error_code=taken, producer_epoch=-1)
+        return Response(producer_id=taken, producer_epoch=0)
+    if not request.transactional_id:
+        return Response(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    if broker.init_transactional is None:
+        return Response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)
+    return await broker.init_transactional(context, request)

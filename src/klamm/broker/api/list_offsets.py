@@ -1,0 +1,131 @@
+"""ListOffsets (2), versions 1-9: from names or times to offsets.
+
+Negative timestamps are names: -1 latest, -2 earliest, -3 the record with the largest timestamp,
+-4 earliest on local disks, -5 latest in remote storage, of which there is none. A consumer's latest
+is the high watermark, or the last stable offset when it reads committed records; a follower's is
+the log's end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.context import RequestContext
+from klamm.broker.partition import Partition
+from klamm.broker.replicas import epoch_fault
+from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopicResponse,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+_SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    asked = Counter(
+        (topic.name, wanted.partition_index)
+        for topic in request.topics
+        for wanted in topic.partitions
+    )
+    response = Response()
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            if asked[topic.name, wanted.partition_index] > 1:
+                answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
+            else:
+                answers.append(_find(broker, context, request, topic.name, wanted))
+        response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
+    return response
+
+
+def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
+    return Response(
+        topics=[
+            ListOffsetsTopicResponse(topic.name, [_refused(w, code) for w in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _refused(wanted: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(wanted.partition_index, code)
+
+
+def _find(
+    broker: Broker,
+    context: RequestContext,
+    request: Request,
+    topic: str,
+    wanted: ListOffsetsPartition,
+) -> ListOffsetsPartitionResponse:
+    if wanted.timestamp < 0 and context.version < _SINCE.get(wanted.timestamp, 1 << 15):
+        return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
+    partition = broker.replicas.find_leader(TopicPartition(topic, wanted.partition_index))
+    if isinstance(partition, ErrorCode):
+        return _refused(wanted, partition)
+    fault = epoch_fault(partition, wanted.current_leader_epoch)
+    if fault is not ErrorCode.NONE or partition.log is None:
+        return _refused(wanted, fault)
+    try:
+        return _look_up(context, request, partition, partition.log, wanted)
+    except LogDirectoryFailed as failed:
+        broker.directory_failed(failed)
+        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _look_up(
+    context: RequestContext,
+    request: Request,
+    partition: Partition,
+    local: PartitionLog,
+    wanted: ListOffsetsPartition,
+) -> ListOffsetsPartitionResponse:
+    index, timestamp = wanted.partition_index, wanted.timestamp
+    if request.replica_id >= 0:
+        bound = local.log_end_offset
+    else:
+        bound = local.last_stable_offset if request.isolation_level else local.high_watermark
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return _at(local, index, local.log_start_offset)
+    if timestamp == LATEST_TIERED:
+        return ListOffsetsPartitionResponse(index)
+    if request.replica_id < 0 and local.high_watermark < partition.epoch_start:
+        # What this new leader knows to be committed may be less than consumers have seen already.
+        late = context.version >= 5
+        code = ErrorCode.OFFSET_NOT_AVAILABLE if late else ErrorCode.LEADER_NOT_AVAILABLE
+        return _refused(wanted, code)
+    if timestamp == LATEST:
+        answer = _at(local, index, bound)
+        answer.leader_epoch = partition.leader_epoch
+        return answer
+    found = (
+        local.offset_of_max_timestamp(bound)
+        if timestamp == MAX_TIMESTAMP
+        else local.offset_for_timestamp(timestamp, bound)
+    )
+    if found is None:
+        return ListOffsetsPartitionResponse(index)
+    return _at(local, index, found.offset, found.timestamp)
+
+
+def _at(
+    local: PartitionLog, index: int, offset: int, timestamp: int = -1
+) -> ListOffsetsPartitionResponse:
+    epoch = local.epochs.epoch_at(offset)
+    return ListOffsetsPartitionResponse(index, ErrorCode.NONE, timestamp, offset, epoch)

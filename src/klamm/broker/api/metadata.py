@@ -1,0 +1,212 @@
+"""Metadata (3), versions 0-12: who is in the cluster and who leads what.
+
+Answered from the newest snapshot alone. What was encoded for a snapshot once is kept with it, so a
+hundred clients that ask for everything cost one encoding. A topic that is not there may be created
+on the way (`auto.create.topics.enable`); such an answer is never kept.
+
+Left out: everybody is authorized for everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker import authorization
+from klamm.broker.connection import Reply
+from klamm.broker.context import RequestContext
+from klamm.broker.metadata_cache import PartitionInfo, Snapshot
+from klamm.model.errors import ErrorCode
+from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
+from klamm.protocol import codec
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.frames import encode_response_frame
+from klamm.protocol.messages.metadata import (
+    MetadataRequestTopic,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_KEPT_MAX: Final = 64  # encoded answers a snapshot
+_BY_ID_FROM: Final = 12
+
+
+def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+    snapshot = broker.metadata.snapshot
+    question = (context.version, context.listener, bytes(body))
+    kept = snapshot.encoded.get(question)
+    if kept is not None:
+        return Reply((encode_response_frame(context.header, kept),))
+    request = codec.decode_request(ApiKey.METADATA, context.version, body)
+    unknown = _to_create(broker, context, request)
+    if unknown:
+        return _create_and_answer(broker, context, request, unknown)
+    encoded = _encode(broker, context, request, {})
+    if len(snapshot.encoded) < _KEPT_MAX:
+        snapshot.encoded[question] = encoded
+    return Reply((encode_response_frame(context.header, encoded),))
+
+
+def _to_create(broker: Broker, context: RequestContext, request: Request) -> list[str]:
+    """The topics to create before answering."""
+    if request.topics is None or not broker.settings.bool("auto.create.topics.enable"):
+        return []
+    if context.version >= 4 and not request.allow_auto_topic_creation:
+        return []
+    known = broker.metadata.snapshot.topics
+    return [
+        topic.name
+        for topic in request.topics
+        if topic.name is not None
+        and topic.topic_id == ZERO_ID
+        and topic.name not in known
+        and name_fault(topic.name) is None
+    ]
+
+
+async def _create_and_answer(
+    broker: Broker, context: RequestContext, request: Request, names: Sequence[str]
+) -> Reply:
+    faults = await broker.auto_create(names)
+    return Reply(
+        (encode_response_frame(context.header, _encode(broker, context, request, faults)),)
+    )
+
+
+def _encode(
+    broker: Broker, context: RequestContext, request: Request, faults: Mapping[str, ErrorCode]
+) -> bytes:
+    snapshot = broker.metadata.snapshot
+    response = Response(
+        brokers=_brokers(snapshot, context.listener),
+        cluster_id=broker.cluster_id,
+        controller_id=snapshot.controller_id,
+        topics=list(_topics(snapshot, context, request, faults)),
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorization.CLUSTER_OPERATIONS
+    return codec.encode_response(ApiKey.METADATA, context.version, response)
+
+
+def _brokers(snapshot: Snapshot, listener: str) -> list[MetadataResponseBroker]:
+    return [
+        MetadataResponseBroker(broker.id, endpoint.host, endpoint.port, broker.rack)
+        for broker in snapshot.brokers.values()
+        if (endpoint := broker.endpoint(listener)) is not None
+    ]
+
+
+def _topics(
+    snapshot: Snapshot,
+    context: RequestContext,
+    request: Request,
+    faults: Mapping[str, ErrorCode],
+) -> Iterable[MetadataResponseTopic]:
+    for topic in _found(snapshot, context, request, faults):
+        if request.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
+            topic.topic_authorized_operations = authorization.TOPIC_OPERATIONS
+        yield topic
+
+
+def _found(
+    snapshot: Snapshot,
+    context: RequestContext,
+    request: Request,
+    faults: Mapping[str, ErrorCode],
+) -> Iterable[MetadataResponseTopic]:
+    asked = request.topics
+    if asked is None or (context.version == 0 and not asked):
+        for known in snapshot.topics:
+            yield _topic(snapshot, context, known)
+        return
+    seen: set[object] = set()
+    for question in asked:
+        name = question.name
+        if context.version < _BY_ID_FROM and (name is None or question.topic_id != ZERO_ID):
+            yield MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=question.topic_id
+            )
+        elif name is None or question.topic_id != ZERO_ID:
+            yield _by_id(snapshot, context, question)
+        elif name not in seen:
+            seen.add(name)
+            yield _by_name(snapshot, context, name, faults)
+
+
+def _by_id(
+    snapshot: Snapshot, context: RequestContext, question: MetadataRequestTopic
+) -> MetadataResponseTopic:
+    name = snapshot.topic_names.get(question.topic_id)
+    if name is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=question.topic_id
+        )
+    return _topic(snapshot, context, name)
+
+
+def _by_name(
+    snapshot: Snapshot, context: RequestContext, name: str, faults: Mapping[str, ErrorCode]
+) -> MetadataResponseTopic:
+    if name in snapshot.topics:
+        return _topic(snapshot, context, name)
+    if name_fault(name) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    else:
+        code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+
+
+def _topic(snapshot: Snapshot, context: RequestContext, name: str) -> MetadataResponseTopic:
+    partitions = snapshot.topics[name]
+    describe = _oldest_partition if context.version == 0 else _partition
+    return MetadataResponseTopic(
+        name=name,
+        topic_id=snapshot.topic_ids.get(name, ZERO_ID),
+        is_internal=is_internal(name),
+        partitions=[
+            describe(snapshot, context, index, partitions[index]) for index in sorted(partitions)
+        ],
+    )
+
+
+def _partition(
+    snapshot: Snapshot, context: RequestContext, index: int, info: PartitionInfo
+) -> MetadataResponsePartition:
+    code, leader = ErrorCode.NONE, info.leader
+    if leader not in snapshot.brokers:
+        code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+    elif snapshot.endpoint(leader, context.listener) is None:
+        late = context.version >= 6
+        code = ErrorCode.LISTENER_NOT_FOUND if late else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
+    dead = [broker for broker in info.replicas if broker not in snapshot.brokers]
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=info.leader_epoch,
+        replica_nodes=list(info.replicas),
+        isr_nodes=list(info.isr),
+        offline_replicas=[*dead, *(b for b in info.offline if b not in dead)],
+    )
+
+
+def _oldest_partition(
+    snapshot: Snapshot, context: RequestContext, index: int, info: PartitionInfo
+) -> MetadataResponsePartition:
+    """Version 0 knows no offline replicas: it leaves them out and says that some are missing."""
+    partition = _partition(snapshot, context, index, info)
+    alive = snapshot.brokers
+    partition.replica_nodes = [broker for broker in info.replicas if broker in alive]
+    partition.isr_nodes = [broker for broker in info.isr if broker in alive]
+    missing = len(partition.replica_nodes) < len(info.replicas)
+    missing = missing or len(partition.isr_nodes) < len(info.isr)
+    if partition.error_code == ErrorCode.NONE and missing:
+        partition.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return partition

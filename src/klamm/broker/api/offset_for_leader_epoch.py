@@ -1,0 +1,56 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where the log of an epoch ends, as the leader sees it.
+
+Consumers ask after a change of leader whether what they have read is still there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.broker.context import RequestContext
+from klamm.broker.replicas import epoch_fault
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    return Response(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [_end_of(broker, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
+    return Response(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [EpochEndOffset(code, asked.partition) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_of(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = broker.replicas.find_leader(TopicPartition(topic, asked.partition))
+    if isinstance(partition, ErrorCode):
+        return EpochEndOffset(partition, asked.partition)
+    fault = epoch_fault(partition, asked.current_leader_epoch)
+    if fault is not ErrorCode.NONE or partition.log is None:
+        return EpochEndOffset(fault, asked.partition)
+    epoch, end = partition.log.epochs.end_offset_for(asked.leader_epoch)
+    return EpochEndOffset(ErrorCode.NONE, asked.partition, epoch, end)

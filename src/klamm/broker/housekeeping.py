@@ -1,0 +1,81 @@
+"""What a broker does from time to time.
+
+Each chore has its interval. Those that wait for a disk run on a worker thread, one at a time; the
+rest is quick and runs on the loop, because it touches what requests touch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from klamm.log.partition import LogDirectoryFailed
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+log = logging.getLogger(__name__)
+
+_SWEEP_MS: Final = 10_000
+_PURGE_MS_MAX: Final = 5_000
+
+
+class Housekeeping:
+    """The chores of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def run(self) -> None:
+        settings = self._broker.settings
+        lag_check_ms = max(settings.int("replica.lag.time.max.ms") // 2, 1)
+        delay_ms = settings.int("log.segment.delete.delay.ms")
+        async with asyncio.TaskGroup() as chores:
+            for interval_ms, chore in (
+                (lag_check_ms, self._drop_laggards),
+                (
+                    settings.int("replica.high.watermark.checkpoint.interval.ms"),
+                    self._checkpoint_hw,
+                ),
+                (settings.int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
+                (settings.int("log.retention.check.interval.ms"), self._retain),
+                (max(min(delay_ms, _PURGE_MS_MAX), 100), self._purge),
+                (_SWEEP_MS, self._sweep),
+            ):
+                chores.create_task(self._repeat(interval_ms, chore))
+
+    async def _repeat(self, interval_ms: int, chore: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await chore()
+            except LogDirectoryFailed as failure:
+                self._broker.directory_failed(failure)
+
+    async def _drop_laggards(self) -> None:
+        self._broker.replicas.drop_laggards()
+
+    async def _sweep(self) -> None:
+        self._broker.listener.sweep()
+
+    async def _checkpoint_hw(self) -> None:
+        for directory in self._broker.logs.online:
+            await self._broker.in_worker(directory.checkpoint_high_watermarks)
+
+    async def _checkpoint(self) -> None:
+        for directory in self._broker.logs.online:
+            await self._broker.in_worker(directory.checkpoint)
+
+    async def _retain(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        for local in list(self._broker.logs):
+            local.apply_retention(now_ms)
+            await asyncio.sleep(0)
+
+    async def _purge(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        for directory in self._broker.logs.online:
+            await self._broker.in_worker(partial(directory.purge_due, now_ms))

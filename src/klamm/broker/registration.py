@@ -1,0 +1,93 @@
+"""A broker's place in the store: the ground it stands on, and its own node.
+
+A registration lives as long as the session that made it. The transaction that created the node is
+the broker's epoch: a broker that registers again is a new one to everybody else.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from klamm.model.brokers import Broker
+from klamm.model.errors import StoreUnavailable, UsageError
+from klamm.model.names import BrokerId, id_text, is_usable_id
+from klamm.store import layout
+from klamm.store.port import Create, Delete, Outcome, Session, SetData
+
+_ATTEMPTS = 5
+
+
+async def prepare(session: Session) -> str:
+    """Make sure of the nodes every broker relies on. Returns the cluster's id."""
+    paths = layout.with_parents([*layout.ROOTS, layout.parent(layout.CLUSTER_ID)])
+    existing = await session.get_many(paths)
+    missing = [path for path, node in zip(paths, existing, strict=True) if node is None]
+    await session.multis([Create(path)] for path in missing)
+    return await _cluster_id(session)
+
+
+async def _cluster_id(session: Session) -> str:
+    node = await session.get(layout.CLUSTER_ID)
+    if node is None:
+        drawn = uuid.uuid4()
+        while not is_usable_id(drawn):
+            drawn = uuid.uuid4()
+        # Several brokers may start at once; whoever comes second reads what the first has drawn.
+        await session.multi([Create(layout.CLUSTER_ID, layout.encode_cluster_id(id_text(drawn)))])
+        node = await session.get(layout.CLUSTER_ID)
+    cluster_id = layout.decode_cluster_id(node.data) if node is not None else None
+    if cluster_id is None:
+        raise UsageError(f"the store's {layout.CLUSTER_ID} cannot be read")
+    return cluster_id
+
+
+async def register(
+    session: Session, broker: Broker, *, timestamp_ms: int, own_sessions: frozenset[int]
+) -> int:
+    """Register, and return the broker's epoch. `own_sessions` are those this process had before."""
+    await _refuse_shared_endpoints(session, broker)
+    path = layout.broker_path(broker.id)
+    data = layout.encode_broker(broker, timestamp_ms=timestamp_ms)
+    for _ in range(_ATTEMPTS):
+        created, written = await session.multi(
+            [Create(path, ephemeral=True), SetData(path, data, version=0)]
+        )
+        if created.ok and written.ok:
+            assert written.stat is not None, path
+            return written.stat.czxid
+        if created.outcome is not Outcome.NODE_EXISTS:
+            raise StoreUnavailable(f"{path}: {created.outcome}")
+        epoch = await _claim(session, broker.id, own_sessions)
+        if epoch is not None:
+            return epoch
+    raise StoreUnavailable(f"{path} could not be registered")
+
+
+async def _claim(session: Session, broker: BrokerId, own: frozenset[int]) -> int | None:
+    """What to do about a node that is there: take it, remove it, or give up."""
+    path = layout.broker_path(broker)
+    node = await session.get(path)
+    if node is None:
+        return None
+    owner = node.stat.ephemeral_owner
+    if owner == session.id:
+        # The answer to our own registration was lost.
+        return node.stat.czxid
+    if owner in own:
+        await session.multi([Delete(path, node.stat.version)])
+        return None
+    raise UsageError(f"broker {broker} is already running on this store")
+
+
+async def _refuse_shared_endpoints(session: Session, broker: Broker) -> None:
+    others = await session.children(layout.BROKER_IDS) or ()
+    ids = [BrokerId(int(name)) for name in others if int(name) != broker.id]
+    nodes = await session.get_many([layout.broker_path(other) for other in ids])
+    mine = {(endpoint.host, endpoint.port) for endpoint in broker.endpoints}
+    for other, node in zip(ids, nodes, strict=True):
+        known = layout.decode_broker(other, node.data, node.stat.czxid) if node else None
+        for endpoint in known.endpoints if known else ():
+            if (endpoint.host, endpoint.port) in mine:
+                raise UsageError(
+                    f"broker {other} already has {endpoint.host}:{endpoint.port} as its address"
+                )

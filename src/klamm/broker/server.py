@@ -1,0 +1,347 @@
+"""One broker: the parts, how they come up and how they go down.
+
+Up: a session with the store, the logs (recovering what a crash left), the listener, the
+registration, and then the controller's first word: a broker that has not heard what the cluster
+looks like has nothing to tell a client, so it is ready only then.
+
+Down: the controller moves the leaderships elsewhere, everything that runs ends, the logs are closed
+with a mark that says so. A killed broker does none of this; what it leaves behind is what a crash
+would leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from klamm.broker import registration
+from klamm.broker.clock import Clock, SystemClock
+from klamm.broker.context import RequestContext
+from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
+from klamm.broker.controlling import ControllerShell
+from klamm.broker.fetch_sessions import FetchSessions
+from klamm.broker.fetcher import Fetchers
+from klamm.broker.housekeeping import Housekeeping
+from klamm.broker.listener import Listener
+from klamm.broker.logs import Logs
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.producer_ids import ProducerIds
+from klamm.broker.proposals import Proposals
+from klamm.broker.replicas import ReplicaManager
+from klamm.broker.router import Router
+from klamm.broker.tasks import Tasks
+from klamm.log.directory import LogDirectory
+from klamm.log.partition import LogDirectoryFailed
+from klamm.log.settings import LogSettings
+from klamm.model import brokers
+from klamm.model.brokers import Endpoint
+from klamm.model.errors import ErrorCode, StoreUnavailable
+from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.settings import BrokerSettings, TopicSettings
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages import controlled_shutdown, init_producer_id
+from klamm.replication.selection import SELECTORS, Selector
+from klamm.store import layout
+from klamm.store.port import Create, Session, SessionState, Store, Unwatch
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+InitTransactional = Callable[
+    [RequestContext, init_producer_id.Request], Awaitable[init_producer_id.Response]
+]
+
+_CONTROLLED_SHUTDOWN_VERSION: Final = 3
+_RECONNECT_S: Final = 0.5
+_WORKERS: Final = 2
+
+
+class Broker:
+    """A broker of one cluster; several may live in one process, each on the same loop."""
+
+    def __init__(
+        self,
+        id: BrokerId,
+        *,
+        store: Store,
+        settings: BrokerSettings,
+        data_dir: Path | str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        rack: str | None = None,
+        clock: Clock | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.id = id
+        self.rack = rack or settings.str("broker.rack") or None
+        self.data_dir = Path(data_dir)
+        self.clock: Clock = clock or SystemClock()
+        self.cluster_id = ""
+        self.epoch = -1  # of the registration; -1 before the first
+        self.session: Session
+        self.endpoint: Endpoint
+        self.logs: Logs
+        self.metadata = MetadataCache()
+        self.channel = ControllerChannel(self.metadata, lambda: f"broker-{self.id}")
+        self.proposals = Proposals(self, self.channel)
+        self.producer_ids = ProducerIds(self.channel, id, lambda: self.epoch)
+        self.fetchers: Fetchers
+        self.sessions = FetchSessions(self)
+        self.replicas = ReplicaManager(self)
+        self.housekeeping = Housekeeping(self)
+        self.controller = ControllerShell(self)
+        self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix=f"klamm-{id}-worker")
+        self.init_transactional: InitTransactional | None = None  # the transaction coordinator's
+        self.on_partitions_removed: list[Callable[[frozenset[TopicPartition]], None]] = []
+        self.stopped = asyncio.Event()
+        self._settings = settings
+        self._store = store
+        self._host = host
+        self._port = port
+        self._progress = progress
+        self.listener = Listener(
+            Router(self).route,
+            frame_size_max=settings.int("socket.request.max.bytes"),
+            idle_ms_max=settings.int("connections.max.idle.ms"),
+        )
+        self._own_sessions: frozenset[int] = frozenset()
+        self._unwatch_session: Unwatch | None = None
+        self._tasks = Tasks()
+        self._is_up = False
+
+    # What others ask
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """The settings in force now."""
+        return self._settings
+
+    @property
+    def is_controller(self) -> bool:
+        return self.controller.is_active
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    @property
+    def lag_ms_max(self) -> int:
+        return self.settings.int("replica.lag.time.max.ms")
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        return self.settings.int("fetch.max.bytes")
+
+    @property
+    def replica_selector(self) -> Selector | None:
+        return SELECTORS.get(self.settings.str("replica.selector.class"))
+
+    async def in_worker(self, work: Callable[[], T]) -> T:
+        """Run blocking work on one of the broker's threads."""
+        return await asyncio.get_running_loop().run_in_executor(self.workers, work)
+
+    async def topic_settings(self, topics: Iterable[str]) -> Mapping[str, TopicSettings]:
+        """The settings of topics whose logs are about to be made here."""
+        names = list(topics)
+        nodes = await self.session.get_many([layout.topic_config_path(name) for name in names])
+        return {
+            name: self.settings.for_topic(
+                (layout.decode_config(node.data) if node is not None else None) or {}
+            )
+            for name, node in zip(names, nodes, strict=True)
+        }
+
+    async def auto_create(self, topics: Iterable[str]) -> Mapping[str, ErrorCode]:
+        """Create topics that somebody asked for; what to say of each."""
+        return {}
+
+    # Up
+
+    async def start(self) -> None:
+        """Come up; returns when clients can be served."""
+        try:
+            await self._come_up()
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def _come_up(self) -> None:
+        self.session = await self._store.connect()
+        self.cluster_id = await registration.prepare(self.session)
+        self.logs = await self._open_logs()
+        self.fetchers = Fetchers(self)
+        self.endpoint = await self.listener.start(self._host, self._port)
+        await self._register()
+        self._is_up = True
+        self._tasks.start(self.proposals.run(), f"broker-{self.id}-proposals")
+        self._tasks.start(self.housekeeping.run(), f"broker-{self.id}-housekeeping")
+        await self.controller.start()
+        await self.metadata.wait_for(lambda snapshot: self.id in snapshot.brokers)
+
+    async def _open_logs(self) -> Logs:
+        loop = asyncio.get_running_loop()
+        settings_for = await self._loaded_settings()
+
+        def offline(directory: LogDirectory) -> None:
+            # Told by whichever thread noticed.
+            if directory.failure is not None:
+                loop.call_soon_threadsafe(self.directory_failed, directory.failure)
+
+        def opened() -> Logs:
+            return Logs.open(
+                self._directories(),
+                self.id,
+                self.cluster_id,
+                settings_for=settings_for,
+                delete_delay_ms=self.settings.int("log.segment.delete.delay.ms"),
+                now_ms=self.clock.now_ms(),
+                progress=self._progress,
+                on_offline=offline,
+            )
+
+        return await self.in_worker(opened)
+
+    def _directories(self) -> list[str]:
+        """Where the logs are: `log.dirs` when it is set, else the broker's own directory."""
+        named = self.settings.static.get("log.dirs") or self.settings.static.get("log.dir")
+        if not named:
+            return [str(self.data_dir)]
+        return [str(self.data_dir / part.strip()) for part in named.split(",")]
+
+    async def _loaded_settings(self) -> Callable[[str], LogSettings]:
+        """The settings of the topics in the store, for logs that are already here."""
+        names = await self.session.children(layout.TOPICS) or ()
+        known = await self.topic_settings(names)
+        default = LogSettings.of(self.settings.for_topic({}))
+        by_name = {name: LogSettings.of(topic) for name, topic in known.items() if topic.overrides}
+        return lambda topic: by_name.get(topic, default)
+
+    async def _register(self) -> None:
+        me = brokers.Broker(id=self.id, epoch=-1, endpoints=(self.endpoint,), rack=self.rack)
+        self.epoch = await registration.register(
+            self.session,
+            me,
+            timestamp_ms=self.clock.now_ms(),
+            own_sessions=self._own_sessions,
+        )
+        self._unwatch_session = self.session.watch_state(self._session_changed)
+        log.info("registered", extra={"broker": self.id, "epoch": self.epoch})
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and self._is_up:
+            self._tasks.start(self._register_again(), f"broker-{self.id}-registration")
+
+    async def _register_again(self) -> None:
+        """The session is gone, and the registration with it: come back as a new broker."""
+        self._own_sessions |= {self.session.id}
+        while self._is_up:
+            try:
+                self.session = await self._store.connect()
+                await self.controller.stop(resign=False)
+                await self._register()
+                await self.controller.start()
+            except StoreUnavailable as fault:
+                log.warning("cannot register", extra={"why": str(fault)})
+                await asyncio.sleep(_RECONNECT_S)
+            else:
+                return
+
+    # Down
+
+    async def stop(self) -> None:
+        """Go down in order, with nothing left to recover."""
+        if not self._is_up:
+            return
+        await self._hand_over()
+        self._is_up = False
+        self.replicas.is_stopping = True
+        await self.controller.stop()
+        await self._end_all(self.listener.stop)
+        await self.in_worker(lambda: self.logs.close(clean=True, broker_epoch=self.epoch))
+        await self.session.close()
+        self.workers.shutdown()
+        self.stopped.set()
+
+    async def kill(self) -> None:
+        """Go down as a crash would: nothing is flushed, nobody is told."""
+        self._is_up = False
+        await self.controller.stop(resign=False)
+        await self._end_all(self.listener.kill)
+        if hasattr(self, "logs"):
+            self.logs.close(clean=False)
+        if hasattr(self, "session"):
+            await self.session.close()
+        self.workers.shutdown(wait=False)
+        self.stopped.set()
+
+    async def _end_all(self, end_listening: Callable[[], Awaitable[None]]) -> None:
+        if self._unwatch_session is not None:
+            self._unwatch_session()
+        if hasattr(self, "fetchers"):
+            await self.fetchers.stop()
+        self.replicas.abandon()
+        await end_listening()
+        await self._tasks.cancel()
+        await self.channel.close()
+        self.sessions.close()
+
+    async def _hand_over(self) -> None:
+        """Ask the controller to move this broker's leaderships, as far as others can take them."""
+        settings = self.settings
+        if not settings.bool("controlled.shutdown.enable"):
+            return
+        pause_s = settings.int("controlled.shutdown.retry.backoff.ms") / 1000
+        for attempt in range(settings.int("controlled.shutdown.max.retries") + 1):
+            if attempt:
+                await asyncio.sleep(pause_s)
+            if not self.metadata.snapshot.brokers.keys() - {self.id}:
+                return  # nobody is left to take over
+            try:
+                answer = await self.channel.request(
+                    ApiKey.CONTROLLED_SHUTDOWN,
+                    _CONTROLLED_SHUTDOWN_VERSION,
+                    controlled_shutdown.Request(self.id, self.epoch),
+                )
+            except ControllerUnreachable as fault:
+                log.info("controlled shutdown found no controller", extra={"why": str(fault)})
+                continue
+            if not answer.error_code and not answer.remaining_partitions:
+                return
+            log.info(
+                "controlled shutdown is not complete",
+                extra={"code": answer.error_code, "remaining": len(answer.remaining_partitions)},
+            )
+
+    # What happens
+
+    def metadata_changed(self, removed: frozenset[TopicPartition]) -> None:
+        """The controller has told something new of the cluster."""
+        self.sessions.keep_only(self.metadata.snapshot.brokers.keys())
+        if removed:
+            for hook in self.on_partitions_removed:
+                hook(removed)
+
+    def directory_failed(self, failure: LogDirectoryFailed) -> None:
+        """A disk cannot be trusted any more: what is on it is offline until a restart."""
+        log.critical("a log directory failed", extra={"path": failure.path}, exc_info=failure)
+        self.replicas.fail_directory(failure.path)
+        if not self._is_up:
+            return
+        if not self.logs.online:
+            log.critical("no log directory is left: this broker stops", extra={"broker": self.id})
+            self._tasks.start(self.kill(), f"broker-{self.id}-end")
+        else:
+            self._tasks.start(self._tell_of_failure(), f"broker-{self.id}-log-dir-event")
+
+    async def _tell_of_failure(self) -> None:
+        event = Create(
+            layout.LOG_DIR_EVENT_PREFIX, layout.encode_log_dir_event(self.id), sequential=True
+        )
+        try:
+            await self.session.multi([event])
+        except StoreUnavailable as fault:
+            log.error("the controller does not hear of a failed disk", extra={"why": str(fault)})
