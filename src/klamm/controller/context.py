@@ -72,7 +72,6 @@ class Context:
     offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
     leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
-    leftovers_stored: set[BrokerId] = field(default_factory=set)  # of which the store knows too
     move_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean_default: bool = False
     # One tuple for equal replica lists: most partitions of a cluster share a few dozen of them.
@@ -199,5 +198,3 @@ class Context:
         left = self.leftovers.get(broker)
         if left is not None and left.get(id) == self.topics[id.topic].id:
             del left[id]
-            if not self.leftovers[broker]:
-                del self.leftovers[broker]

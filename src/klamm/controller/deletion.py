@@ -186,7 +186,7 @@ def replica_forgotten(turn: Turn, event: ReplicaForgotten) -> Flow[PartitionFaul
         return PartitionFault(
             ErrorCode.INVALID_REQUEST, f"broker {event.broker} has no copy of {event.topic}"
         )
-    yield from leftovers.write_down(turn, event.broker, {p.id: topic.id for p in given_up})
+    yield from leftovers.write_down(turn, {event.broker: {p.id: topic.id for p in given_up}})
     for partition in given_up:
         before = partition.replica_states.get(event.broker, _S.NON_EXISTENT)
         partition.replica_states[event.broker] = _S.DELETION_SUCCESSFUL

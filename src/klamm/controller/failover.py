@@ -48,7 +48,6 @@ def _learn(context: Context, event: TermBegan) -> None:
     for broker, left in event.leftovers.items():
         # A copy that is assigned again since is no leftover: taking up its topic drops it here.
         context.leftovers[broker] = dict(left)
-        context.leftovers_stored.add(broker)
     for name, node in event.topics.items():
         for partition in context.add_topic(name, node):
             leadership = event.states.get(partition.id)

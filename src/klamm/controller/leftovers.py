@@ -1,31 +1,25 @@
 """Copies that nobody needs any more and that some broker still has.
 
 A finished move leaves one on each broker it took the partition from; a deletion that went on
-without an absent broker leaves some there. They are tracked until the broker confirms that they are
-gone. The list of a broker that is away is stored, so that the next controller knows it too.
+without an absent broker leaves some there. They are written to the store before the last trace of
+them is lost, and tracked until the broker confirms that they are gone, so that neither a broker
+that is away nor the end of a controller's term makes anybody forget them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from klamm.controller.effects import Leftovers, RewriteLeftovers, StopOrder
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.names import EPOCH_DURING_DELETE, BrokerId, TopicPartition
 
 
-def track(turn: Turn, broker: BrokerId, found: Leftovers) -> Flow[None]:
-    """These copies were ordered to go; the answer is awaited."""
-    if broker in turn.context.brokers:
-        turn.context.leftovers.setdefault(broker, {}).update(found)
-    else:
-        yield from write_down(turn, broker, found)
-
-
-def write_down(turn: Turn, broker: BrokerId, found: Leftovers) -> Flow[None]:
-    """These copies have to go when the broker is back."""
-    turn.context.leftovers.setdefault(broker, {}).update(found)
-    yield from _store(turn, broker)
+def write_down(turn: Turn, found: Mapping[BrokerId, Leftovers]) -> Flow[None]:
+    """These copies have to go, now or when their broker is back."""
+    for broker, copies in found.items():
+        turn.context.leftovers.setdefault(broker, {}).update(copies)
+    yield from _store(turn, found)
 
 
 def stop(turn: Turn, brokers: Iterable[BrokerId]) -> None:
@@ -60,16 +54,12 @@ def confirm(turn: Turn, broker: BrokerId, partitions: Iterable[TopicPartition]) 
     left = turn.context.leftovers[broker]
     for id in partitions:
         left.pop(id, None)
-    if not left:
-        del turn.context.leftovers[broker]
-    if broker in turn.context.leftovers_stored:
-        yield from _store(turn, broker)
+    yield from _store(turn, [broker])
 
 
-def _store(turn: Turn, broker: BrokerId) -> Flow[None]:
-    left = dict(turn.context.leftovers.get(broker, {}))
-    yield from commit([RewriteLeftovers(broker, left)])
-    if left:
-        turn.context.leftovers_stored.add(broker)
-    else:
-        turn.context.leftovers_stored.discard(broker)
+def _store(turn: Turn, brokers: Iterable[BrokerId]) -> Flow[None]:
+    left = turn.context.leftovers
+    yield from commit([RewriteLeftovers(b, dict(left[b])) for b in brokers])
+    for broker in brokers:
+        if not left[broker]:
+            del left[broker]

@@ -9,6 +9,7 @@ move back to where the partition came from, in the order it had there.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -267,6 +268,10 @@ def _remove(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
     they are tracked until they come."""
     context = turn.context
     known = [r for r in replicas if context.replica_state(r) is not ReplicaState.NON_EXISTENT]
+    left: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = {}
+    for id, broker in known:
+        left.setdefault(broker, {})[id] = context.topics[id.topic].id
+    yield from leftovers.write_down(turn, left)
     for state in (
         ReplicaState.OFFLINE,
         ReplicaState.DELETION_STARTED,
@@ -274,12 +279,6 @@ def _remove(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
         ReplicaState.NON_EXISTENT,
     ):
         yield from move_replicas(turn, known, state)
-    by_broker: dict[BrokerId, list[TopicPartition]] = {}
-    for replica in known:
-        by_broker.setdefault(replica.broker, []).append(replica.partition)
-    for broker, ids in by_broker.items():
-        left = {id: context.topics[id.topic].id for id in ids}
-        yield from leftovers.track(turn, broker, left)
 
 
 def _remember_order(partition: Partition) -> None:

@@ -7,10 +7,11 @@ and to stop its replicas. Their logs stay unless the settings say otherwise.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from klamm.controller import deletion
+from klamm.controller import deletion, leftovers
 from klamm.controller.context import Partition
 from klamm.controller.effects import RewriteTopic
 from klamm.controller.events import TopicModified, TopicsChanged
@@ -18,7 +19,7 @@ from klamm.controller.machines import move_partitions, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.topic_nodes import rewrite_topic
 from klamm.controller.turn import Flow, Turn, commit
-from klamm.model.names import Replica
+from klamm.model.names import BrokerId, Replica, TopicPartition
 
 
 def topics_changed(turn: Turn, event: TopicsChanged) -> Flow[None]:
@@ -90,11 +91,19 @@ def _forget_vanished(turn: Turn, names: Sequence[str]) -> Flow[None]:
     doomed = context.partitions_of(names)
     for name in names:
         deletion.queue(turn, name)
+    delete = turn.settings.vanished_deletes_logs
+    if delete:
+        left: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = {}
+        for partition in doomed:
+            for broker in partition.assignment.replicas:
+                topic_id = context.topics[partition.id.topic].id
+                left.setdefault(broker, {})[partition.id] = topic_id
+        yield from leftovers.write_down(turn, left)
     batch = turn.batch()
     batch.publish(doomed)
     for partition in doomed:
         for broker in partition.assignment.replicas:
-            batch.stop(broker, partition, delete=turn.settings.vanished_deletes_logs)
+            batch.stop(broker, partition, delete=delete)
     turn.send(batch)
     for name in names:
         yield from deletion.complete(turn, name, "its node is gone")

@@ -1,0 +1,304 @@
+"""Everything that can happen to a controller, in any order, with faults; then the faults stop.
+
+After every event the core's invariants hold, and so do those of the store. Once nothing fails any
+more each topic ends led on all of its replicas, or gone from the store, every broker's metadata and
+every disk.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from klamm.controller import events
+from klamm.controller.effects import Write
+from klamm.controller.events import ElectionType, IsrChange
+from klamm.controller.turn import Settings
+from klamm.model.leadership import Leadership, Recovery
+from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
+from world.cluster import World
+
+BROKERS = range(4)
+TOPICS = ("a", "b", "c")
+replica_lists = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=3, unique=True)
+
+
+class _Crash(Exception):
+    """The controller dies between two writes."""
+
+
+class Lives(RuleBasedStateMachine):
+    """One cluster's life."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(BROKERS, settings=Settings(vanished_deletes_logs=True))
+        self.seen: dict[tuple[uuid.UUID, TopicPartition], Leadership] = {}
+        self.leaders: dict[tuple[uuid.UUID, TopicPartition, int], BrokerId] = {}
+        self.stale_next: list[int] = []
+        self.crash_after: int | None = None
+        self.world.before_commit = self._before_commit
+
+    def _before_commit(self, writes: Sequence[Write]) -> None:
+        """Let some states be rewritten by others, or the controller die half way."""
+        store = self.world.store
+        states = list(store.states)
+        while self.stale_next and states:
+            id = states[self.stale_next.pop() % len(states)]
+            now = store.states[id]
+            store.states[id] = _raised(now)
+        if self.crash_after is not None:
+            survived = writes[: self.crash_after]
+            self.crash_after = None
+            store.commit(survived, epoch=self.world.core.epoch)
+            raise _Crash
+
+    def _do(self, work: object) -> None:
+        """Run something; a crash means that another controller is elected."""
+        assert callable(work)
+        try:
+            work()
+        except _Crash:
+            self.world.elect(1)
+
+    @initialize()
+    def first_controller(self) -> None:
+        self.world.elect(0)
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def a_broker_stops(self, broker: int) -> None:
+        if broker in self.world.store.brokers:
+            self._do(lambda: self.world.stop_broker(broker))
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def a_broker_starts_or_bounces(self, broker: int) -> None:
+        self._do(lambda: self.world.start_broker(broker))
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def a_broker_asks_to_leave(self, broker: int) -> None:
+        self._do(lambda: self.world.ask(events.ShutdownAsked(BrokerId(broker))))
+
+    @rule(topic=st.sampled_from(TOPICS), assignment=st.lists(replica_lists, min_size=1, max_size=2))
+    def a_topic_is_created(self, topic: str, assignment: list[list[int]]) -> None:
+        if topic not in self.world.store.topics and topic not in self.world.store.markers:
+            self._do(lambda: self.world.create(topic, assignment))
+
+    @rule(topic=st.sampled_from(TOPICS), replicas=replica_lists)
+    def a_topic_grows(self, topic: str, replicas: list[int]) -> None:
+        node = self.world.store.topics.get(topic)
+        if node is not None and len(node.partitions) < 3:
+            self.world.store.grow_topic(topic, [replicas])
+            self._do(self.world.tell_topics)
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def a_topic_is_deleted(self, topic: str) -> None:
+        if topic in self.world.store.topics:
+            self._do(lambda: self.world.delete(topic))
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def a_topic_is_removed_by_hand(self, topic: str) -> None:
+        if topic in self.world.store.topics:
+            # Who removes nodes by hand while nobody watches leaves logs that nobody knows of.
+            self.crash_after = None
+            self.world.store.remove_topic_by_hand(topic)
+            self._do(self.world.tell_topics)
+            self._do(self.world.tell_markers)
+
+    @rule(pick=st.integers(0, 8), replicas=st.none() | replica_lists)
+    def a_partition_is_moved_or_its_move_cancelled(
+        self, pick: int, replicas: list[int] | None
+    ) -> None:
+        ids = self._partitions()
+        if ids:
+            target = None if replicas is None else tuple(map(BrokerId, replicas))
+            ask = events.MovesAsked({ids[pick % len(ids)]: target})
+            self._do(lambda: self.world.ask(ask))
+
+    @rule(pick=st.integers(0, 8), replicas=replica_lists)
+    def a_tool_asks_for_a_move(self, pick: int, replicas: list[int]) -> None:
+        ids = self._partitions()
+        if ids:
+            self.world.store.move_requests[ids[pick % len(ids)]] = tuple(map(BrokerId, replicas))
+            self._do(self._tell_move_requests)
+
+    @rule(pick=st.integers(0, 8), members=st.sets(st.sampled_from(BROKERS), min_size=1))
+    def a_leader_changes_its_isr(self, pick: int, members: set[int]) -> None:
+        ids = self._partitions()
+        if ids:
+            self._do(lambda: self._change_isr(ids[pick % len(ids)], members))
+
+    @rule(kind=st.sampled_from(ElectionType))
+    def elections_are_asked_for(self, kind: ElectionType) -> None:
+        self._do(lambda: self.world.ask(events.ElectionsAsked(kind, None)))
+
+    @rule(topic=st.sampled_from(TOPICS), allowed=st.sampled_from([None, True, False]))
+    def unclean_elections_are_switched(self, topic: str, allowed: bool | None) -> None:
+        self._do(lambda: self.world.handle(events.UncleanSwitched(topic, allowed)))
+
+    @rule(pick=st.integers(0, 8), broker=st.sampled_from(BROKERS))
+    def a_disk_fails(self, pick: int, broker: int) -> None:
+        ids = self._partitions()
+        if ids and broker in self.world.store.brokers:
+            self.world.brokers[BrokerId(broker)].bad_disk[ids[pick % len(ids)]] = None
+            failed = events.LogDirFailed((BrokerId(broker),), ())
+            self._do(lambda: self.world.handle(failed))
+
+    @rule(topic=st.sampled_from(TOPICS), broker=st.sampled_from(BROKERS))
+    def an_operator_gives_up_a_copy(self, topic: str, broker: int) -> None:
+        self._do(lambda: self.world.ask(events.ReplicaForgotten(topic, BrokerId(broker))))
+
+    @rule()
+    def the_timers_fire(self) -> None:
+        self._do(lambda: self.world.handle(events.RetryDue()))
+        self._do(lambda: self.world.handle(events.RebalanceDue()))
+
+    @rule(count=st.integers(1, 6))
+    def requests_arrive(self, count: int) -> None:
+        for _ in range(min(count, len(self.world.mail))):
+            self.world.deliver_one()
+
+    @rule(count=st.integers(1, 4))
+    def answers_arrive(self, count: int) -> None:
+        for _ in range(count):
+            if self.world.answers:
+                answer = self.world.answers.popleft()
+                self._do(lambda answer=answer: self.world.handle(answer))
+
+    @rule()
+    def all_mail_arrives(self) -> None:
+        self._do(self.world.deliver)
+
+    @rule(controller=st.sampled_from(BROKERS))
+    def another_controller_is_elected(self, controller: int) -> None:
+        self._do(lambda: self.world.elect(controller))
+
+    @rule(which=st.lists(st.integers(0, 8), min_size=1, max_size=3))
+    def the_next_writes_come_too_late(self, which: list[int]) -> None:
+        self.stale_next = which
+
+    @precondition(lambda self: self.crash_after is None)
+    @rule(after=st.integers(0, 3))
+    def the_controller_will_crash(self, after: int) -> None:
+        self.crash_after = after
+
+    @invariant()
+    def no_leadership_goes_back(self) -> None:
+        store = self.world.store
+        for id, state in store.states.items():
+            topic_id = store.topics[id.topic].topic_id
+            key = (topic_id, id)
+            before = self.seen.get(key)
+            if before is not None:
+                assert state.leader_epoch >= before.leader_epoch, (id, before, state)
+                if state.leader not in (before.leader, NO_LEADER):
+                    assert state.leader_epoch > before.leader_epoch, (id, before, state)
+            self.seen[key] = state
+            assert state.isr, (id, state)
+            assert set(state.isr) <= set(store.topics[id.topic].partitions[id.partition].replicas)
+            assert state.controller_epoch <= store.controller_epoch
+            if state.leader != NO_LEADER:
+                assert state.leader in state.isr, (id, state)
+                one = self.leaders.setdefault((topic_id, id, state.leader_epoch), state.leader)
+                assert one == state.leader, f"two leaders of {id} in epoch {state.leader_epoch}"
+
+    def teardown(self) -> None:
+        if not self.world.has_controller:
+            return
+        self.stale_next, self.crash_after = [], None
+        world = self.world
+        for broker in world.brokers.values():
+            broker.bad_disk.clear()
+        for id in BROKERS:
+            world.start_broker(id, told=False)
+        world.elect(2)
+        world.tell_topics()
+        world.tell_markers()
+        for _ in range(6):
+            world.deliver()
+            self._catch_up()
+            world.handle(events.RetryDue())
+        world.deliver()
+        self._all_is_well()
+
+    def _all_is_well(self) -> None:
+        store, context = self.world.store, self.world.core.context
+        assert store.markers == {}
+        assert store.move_requests == {}
+        assert store.leftovers == {}
+        assert list(store.topics) == sorted(context.topics, key=list(store.topics).index)
+        assert store.states == {p.id: p.leadership for p in context.partitions()}
+        expected: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = {
+            BrokerId(b): {} for b in BROKERS
+        }
+        for id, state in store.states.items():
+            node = store.topics[id.topic]
+            assignment = node.partitions[id.partition]
+            assert not assignment.is_moving, (id, assignment)
+            assert set(state.isr) == set(assignment.replicas), (id, state, assignment)
+            assert state.leader in state.isr, (id, state)
+            for broker in assignment.replicas:
+                expected[broker][id] = node.topic_id
+        partitions = [
+            TopicPartition(name, p) for name, n in store.topics.items() for p in n.partitions
+        ]
+        assert set(partitions) == set(store.states)
+        for id, broker in self.world.brokers.items():
+            assert broker.logs == expected[id], f"logs of {id}"
+            shown = {p: m.leadership.leader for p, m in broker.metadata.items()}
+            assert shown == {p: s.leader for p, s in store.states.items()}, f"metadata of {id}"
+
+    def _catch_up(self) -> None:
+        """Every replica catches up, and its leader asks to have it in the ISR."""
+        for id, state in list(self.world.store.states.items()):
+            partition = self.world.core.context.partition(id)
+            if partition is None or state.leader == NO_LEADER:
+                continue
+            self._change_isr(id, set(partition.assignment.replicas))
+
+    def _change_isr(self, id: TopicPartition, members: set[int]) -> None:
+        partition = self.world.core.context.partition(id)
+        state = self.world.store.states.get(id)
+        if partition is None or state is None or state.leader == NO_LEADER:
+            return
+        leader = self.world.store.brokers.get(state.leader)
+        if leader is None:
+            return
+        wanted = (state.leader, *sorted(members & set(partition.assignment.replicas)))
+        change = IsrChange(
+            topic=id.topic,
+            partition=id.partition,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            isr=tuple(dict.fromkeys(BrokerId(b) for b in wanted)),
+            recovery=Recovery.RECOVERED,
+        )
+        self.world.ask(
+            events.IsrChangesAsked(
+                broker=state.leader, broker_epoch=leader.epoch, changes=(change,)
+            )
+        )
+
+    def _tell_move_requests(self) -> None:
+        self.world.handle(events.MovesRequested(dict(self.world.store.move_requests)))
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [p.id for p in self.world.core.context.partitions()]
+
+
+def _raised(state: Leadership) -> Leadership:
+    return Leadership(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        controller_epoch=state.controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        recovery=state.recovery,
+    )
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
