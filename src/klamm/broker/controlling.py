@@ -100,6 +100,7 @@ class ControllerShell:
         """Stand for election, now and whenever the controller is gone."""
         watch = self._host.session.watch_node(layout.CONTROLLER, self._changed.set)
         self._unwatch = watch
+        self._resigns = True
         self._changed.set()
         self._task = asyncio.create_task(self._run(), name=f"controller-{self._host.id}")
 

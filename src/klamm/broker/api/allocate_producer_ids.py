@@ -1,0 +1,22 @@
+"""AllocateProducerIds (key 67): a block of a thousand producer ids for one broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.controller.events import ProducerIdsAsked
+from klamm.model.names import BrokerId
+from klamm.protocol.messages.allocate_producer_ids import Request, Response
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    answer = await broker.controller.submit(
+        ProducerIdsAsked(BrokerId(request.broker_id), request.broker_epoch)
+    )
+    return Response(
+        error_code=answer.code, producer_id_start=answer.first, producer_id_len=answer.count
+    )

@@ -1,0 +1,75 @@
+"""AlterPartition (key 56): a leader asks for other in-sync sets (KIP-497).
+
+Members that are not live are refused one by one with INELIGIBLE_REPLICA; from version 3 on a member
+counts only in the registration the leader knows it by (KIP-903).
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from klamm.controller.events import IsrChange, IsrChangesAsked
+from klamm.model.errors import ErrorCode
+from klamm.model.leadership import Leadership, Recovery
+from klamm.model.names import BrokerId
+from klamm.protocol.messages.alter_partition import (
+    PartitionData,
+    PartitionDataResponse,
+    Request,
+    Response,
+    TopicDataResponse,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    changes = tuple(
+        _change(topic.topic_id, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    answer = await broker.controller.submit(
+        IsrChangesAsked(
+            broker=BrokerId(request.broker_id),
+            broker_epoch=request.broker_epoch,
+            changes=changes,
+        )
+    )
+    topics = {t.topic_id: TopicDataResponse(topic_id=t.topic_id) for t in request.topics}
+    for change, code, leadership in answer.results:
+        assert isinstance(change.topic, uuid.UUID), change
+        topics[change.topic].partitions.append(_result(change, code, leadership))
+    return Response(error_code=answer.code, topics=[] if answer.code else list(topics.values()))
+
+
+def _change(topic_id: uuid.UUID, asked: PartitionData) -> IsrChange:
+    # Up to version 2 the members come without their epochs.
+    epochs = {BrokerId(m.broker_id): m.broker_epoch for m in asked.new_isr_with_epochs}
+    return IsrChange(
+        topic=topic_id,
+        partition=asked.partition_index,
+        leader_epoch=asked.leader_epoch,
+        partition_epoch=asked.partition_epoch,
+        isr=tuple(epochs) or tuple(map(BrokerId, asked.new_isr)),
+        recovery=Recovery(asked.leader_recovery_state),
+        isr_epochs=epochs,
+    )
+
+
+def _result(
+    change: IsrChange, code: ErrorCode, leadership: Leadership | None
+) -> PartitionDataResponse:
+    if code is not ErrorCode.NONE or leadership is None:
+        return PartitionDataResponse(partition_index=change.partition, error_code=code)
+    return PartitionDataResponse(
+        partition_index=change.partition,
+        leader_id=leadership.leader,
+        leader_epoch=leadership.leader_epoch,
+        isr=list(leadership.isr),
+        leader_recovery_state=leadership.recovery,
+        partition_epoch=leadership.partition_epoch,
+    )

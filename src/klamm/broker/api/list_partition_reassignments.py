@@ -1,0 +1,40 @@
+"""ListPartitionReassignments (key 46): the moves that are under way; others are left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.controller.events import MovesListed
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages.list_partition_reassignments import (
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    wanted = None
+    if request.topics is not None:
+        wanted = tuple(
+            TopicPartition(topic.name, index)
+            for topic in request.topics
+            for index in topic.partition_indexes
+        )
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for id, assignment in (await broker.controller.submit(MovesListed(wanted))).items():
+        entry = topics.setdefault(id.topic, OngoingTopicReassignment(name=id.topic))
+        entry.partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=id.partition,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding),
+                removing_replicas=list(assignment.removing),
+            )
+        )
+    return Response(topics=list(topics.values()))
