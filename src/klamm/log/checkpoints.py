@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.log.files import replace_file
+from klamm.log.files import read_file, replace_file, sync_directory, write_file
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, id_from_text, id_text
 
@@ -25,21 +25,19 @@ class CheckpointCorrupt(Exception):
     """A checkpoint file does not hold what its format asks for."""
 
 
-def _write_lines(path: str, lines: Sequence[str], *, durable: bool) -> None:
+def _write_lines(path: str, lines: Sequence[str]) -> None:
     text = "\n".join([_VERSION, str(len(lines)), *lines]) + "\n"
-    replace_file(path, text.encode(), durable=durable)
+    replace_file(path, text.encode())
 
 
 def _read_lines(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().split("\n")
-    except FileNotFoundError:
+    content = read_file(path)
+    if not content:
         return []
+    try:
+        lines = content.decode().split("\n")
     except UnicodeDecodeError as error:
         raise CheckpointCorrupt(f"{path} is not text") from error
-    if lines == [""]:
-        return []
     if lines[0] != _VERSION:
         raise CheckpointCorrupt(f"{path} has version {lines[0]!r}")
     entries = lines[2:-1] if lines[-1] == "" else lines[2:]
@@ -48,12 +46,10 @@ def _read_lines(path: str) -> list[str]:
     return entries
 
 
-def write_offsets(
-    path: str, offsets: Mapping[TopicPartition, int], *, durable: bool = True
-) -> None:
+def write_offsets(path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """One of the four files with an offset for each partition of a directory."""
-    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    _write_lines(path, lines, durable=durable)
+    _write_lines(path, [f"{topic} {place} {at}" for (topic, place), at in offsets.items()])
+    sync_directory(os.path.dirname(path))
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
@@ -68,9 +64,9 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     return offsets
 
 
-def write_epochs(path: str, epochs: Iterable[tuple[int, int]], *, durable: bool = True) -> None:
-    """A log's leader epochs with their first offsets."""
-    _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs], durable=durable)
+def write_epochs(path: str, epochs: Iterable[tuple[int, int]]) -> None:
+    """A log's leader epochs with their first offsets; the directory is the caller's to sync."""
+    _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs])
 
 
 def read_epochs(path: str) -> list[tuple[int, int]]:
@@ -87,18 +83,23 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
     return epochs
 
 
-def write_topic_id(path: str, topic_id: uuid.UUID, *, durable: bool) -> None:
-    """partition.metadata: whose records these are."""
-    replace_file(path, f"version: 0\ntopic_id: {id_text(topic_id)}".encode(), durable=durable)
+def write_topic_id(path: str, topic_id: uuid.UUID) -> None:
+    """partition.metadata: whose records these are.
+
+    Not forced to the disk: when a crash leaves half of it, the controller tells the id again.
+    """
+    write_file(path, f"version: 0\ntopic_id: {id_text(topic_id)}".encode())
 
 
 def read_topic_id(path: str) -> uuid.UUID | None:
     """The topic id in partition.metadata; None when there is none that makes sense."""
+    content = read_file(path)
+    if content is None:
+        return None
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = dict(line.partition(": ")[::2] for line in file.read().splitlines())
-        return id_from_text(lines["topic_id"])
-    except (FileNotFoundError, KeyError, ValueError):
+        fields = dict(line.partition(": ")[::2] for line in content.decode().split("\n"))
+        return id_from_text(fields["topic_id"])
+    except (KeyError, ValueError):
         return None
 
 
@@ -119,16 +120,16 @@ def write_identity(path: str, identity: DirectoryIdentity) -> None:
         "version=0",
     ]
     replace_file(path, ("\n".join(lines) + "\n").encode())
+    sync_directory(os.path.dirname(path))
 
 
 def read_identity(path: str) -> DirectoryIdentity | None:
     """Whose directory this is; None when nobody's yet."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = [line.strip() for line in file if not line.startswith("#")]
-    except FileNotFoundError:
+    content = read_file(path)
+    if content is None:
         return None
-    fields = dict(line.partition("=")[::2] for line in lines if line)
+    lines = [line.strip() for line in content.decode().splitlines()]
+    fields = dict(line.partition("=")[::2] for line in lines if line and line[0] != "#")
     try:
         broker_id = int(fields.get("broker.id") or fields["node.id"])
         return DirectoryIdentity(broker_id, fields["cluster.id"], fields.get("directory.id", ""))
@@ -144,6 +145,7 @@ def write_clean_shutdown(path: str, broker_epoch: int) -> None:
     """Say that everything below this directory is flushed and closed."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     replace_file(path, content.encode())
+    sync_directory(os.path.dirname(path))
 
 
 def take_clean_shutdown(path: str) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import Final
 
 FILES_LIMIT: Final = 256
+_READ_SIZE: Final = 1 << 16
 
 
 class Handle:
@@ -126,19 +127,37 @@ def sync_directory(path: str) -> None:
     sync_file(path)
 
 
-def replace_file(path: str, content: bytes, *, durable: bool = True) -> None:
-    """Write a whole file such that a crash leaves the old one or the new one, never half."""
-    scratch = path + ".tmp"
-    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+def read_file(path: str) -> bytes | None:
+    """The whole of a small file; None when there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return b"".join(iter(lambda: os.read(fd, _READ_SIZE), b""))
+    finally:
+        os.close(fd)
+
+
+def write_file(path: str, content: bytes, *, durable: bool = False) -> None:
+    """Write a whole file; a crash may leave half of it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         write_at(fd, content, 0)
         if durable:
             os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def replace_file(path: str, content: bytes, *, durable: bool = True) -> None:
+    """Write a whole file such that a crash leaves the old one or the new one, never half.
+
+    It is the new one for sure once the directory is synced, which is left to the caller.
+    """
+    scratch = path + ".tmp"
+    write_file(scratch, content, durable=durable)
     os.replace(scratch, path)
-    if durable:
-        sync_directory(os.path.dirname(path))
 
 
 def remove_files(paths: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ import os
 import struct
 from typing import Final, NamedTuple
 
-from klamm.log.files import FilePool, write_at
+from klamm.log.files import FilePool, read_file, write_at
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
@@ -67,13 +67,9 @@ class _Index:
     def load(self) -> bytearray:
         """Take the entries into memory, where they can be added to."""
         if self._entries is None:
-            try:
-                with open(self.path, "rb") as file:
-                    self._entries = bytearray(file.read())
-                self._saved = len(self._entries)
-            except FileNotFoundError:
-                self._entries = bytearray()
-                self._saved = -1
+            content = read_file(self.path)
+            self._entries = bytearray(content or b"")
+            self._saved = -1 if content is None else len(content)
             self.check()
         return self._entries
 

@@ -46,8 +46,9 @@ class _Files:
     """The files of one partition's directory that belong to its log."""
 
     sizes: dict[int, int] = field(default_factory=dict)  # of the .log files, by base offset
-    indexed: set[int] = field(default_factory=set)  # bases with an offset index
+    indexes: dict[int, list[str]] = field(default_factory=dict)
     snapshots: list[int] = field(default_factory=list)
+    has_swaps: bool = False
 
 
 def load_log(
@@ -60,8 +61,7 @@ def load_log(
     health: Health | None = None,
 ) -> PartitionLog:
     """The log in a directory, fit for use."""
-    finish_swaps(directory, pool)
-    files = _tidy(directory)
+    files = _tidy(directory, pool)
     log = PartitionLog(
         topic_partition,
         directory,
@@ -89,7 +89,7 @@ def load_log(
 def _trust(log: PartitionLog, known: Known, files: _Files) -> None:
     """Take the checkpoints' word."""
     for segment in log.segments.closed:
-        if segment.base_offset not in files.indexed:
+        if segment.base_offset not in files.indexes:
             segment.rebuild_indexes(log.settings.index_interval_bytes)
             segment.seal()
     active = log.segments.active
@@ -175,28 +175,31 @@ def _bound(log: PartitionLog, known: Known) -> None:
     log.high_watermark = min(max(known.high_watermark, start), log.log_end_offset)
 
 
-def _tidy(directory: str) -> _Files:
+def _tidy(directory: str, pool: FilePool) -> _Files:
     """Sort the files of a directory, and remove what an earlier life has left."""
     files = _Files()
-    orphans: dict[int, list[str]] = {}
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.endswith((names.DELETED, ".tmp")):
-                os.unlink(entry.path)
-                continue
             parsed = names.parse_offset_name(entry.name)
-            if parsed is None or parsed[2]:
+            if parsed is None:
+                if entry.name.endswith(".tmp"):
+                    os.unlink(entry.path)
                 continue
-            offset, kind, _ = parsed
-            if kind == names.LOG:
+            offset, kind, suffix = parsed
+            if suffix.endswith((names.DELETED, ".tmp")):
+                os.unlink(entry.path)
+            elif suffix:
+                files.has_swaps = True
+            elif kind == names.LOG:
                 files.sizes[offset] = entry.stat().st_size
             elif kind == names.SNAPSHOT:
                 files.snapshots.append(offset)
             else:
-                orphans.setdefault(offset, []).append(entry.path)
-                if kind == names.OFFSET_INDEX:
-                    files.indexed.add(offset)
-    for offset, paths in orphans.items():
+                files.indexes.setdefault(offset, []).append(entry.path)
+    if files.has_swaps:
+        finish_swaps(directory, pool)
+        return _tidy(directory, pool)
+    for offset, paths in files.indexes.items():
         if offset not in files.sizes:
             remove_files(paths)
     return files

@@ -87,6 +87,7 @@ class PartitionLog:
         self._producers: ProducerStates | None = None
         self._health = health or Health(directory)
         self._names_synced = True  # whether the names of all its files are on the disk
+        self._home_synced = True  # whether the directory's own name is
         self._last_flush_ms = 0
 
     @classmethod
@@ -111,8 +112,9 @@ class PartitionLog:
             health=health,
         )
         if topic_id is not None:
-            write_topic_id(log._metadata_path, topic_id, durable=False)
+            write_topic_id(log._metadata_path, topic_id)
         log._producers = ProducerStates()
+        log._home_synced = False
         log._start_segment(0)
         return log
 
@@ -325,7 +327,7 @@ class PartitionLog:
         segment = Segment(self.directory, base_offset, self.pool, created_ms=now_ms)
         jitter = self.settings.segment_jitter_ms
         segment.jitter_ms = random.randrange(jitter) if jitter else 0
-        segment.create()
+        segment.start(on_disk=base_offset > 0)
         self.segments.add(segment)
         self._names_synced = False
 
@@ -504,12 +506,14 @@ class PartitionLog:
             return
         try:
             for segment in self.segments.from_offset(self.recovery_point):
-                segment.sync(closed=segment is not self.segments.active)
+                segment.sync()
             self._save_epochs()
             if not self._names_synced:
                 self._names_synced = True
                 sync_directory(self.directory)
-                sync_directory(os.path.dirname(self.directory))
+                if not self._home_synced:
+                    self._home_synced = True
+                    sync_directory(os.path.dirname(self.directory))
         except OSError as error:
             raise self._health.failed(error) from error
         # Records that were taken back meanwhile may have been replaced by others since.
@@ -519,14 +523,14 @@ class PartitionLog:
 
     def _save_epochs(self) -> None:
         if self.epochs.is_dirty:
-            self.epochs.is_dirty = False
+            self.epochs.is_dirty = self._names_synced = False
             write_epochs(os.path.join(self.directory, names.EPOCHS), self.epochs.entries)
 
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
         """Write down whose records these are, where that was not known."""
         self._health.check()
         try:
-            write_topic_id(self._metadata_path, topic_id, durable=True)
+            write_topic_id(self._metadata_path, topic_id)
         except OSError as error:
             raise self._health.failed(error) from error
         self.topic_id = topic_id
@@ -548,9 +552,7 @@ class PartitionLog:
             active = self.segments.active
             if active.is_ahead_of_its_indexes:
                 active.seal()
-                active.sync(closed=True)
             self.flush()
-            self._save_epochs()
             states = self._producers
             if states is not None and (states.by_id or self.snapshots):
                 self.snapshots.take(self.log_end_offset, states, durable=True)

@@ -22,6 +22,8 @@ from klamm.protocol.batch import BatchHeader
 
 NO_TIMESTAMP: Final = -1
 _RECENT: Final = 64
+# An index has entries, unless its interval is larger than anyone would set it, or it got lost.
+_UNINDEXED_MAX: Final = 16 << 20
 _POSITION_MAX: Final = (1 << 31) - 1
 
 
@@ -64,10 +66,11 @@ class Segment:
         self.created_ms = created_ms
         self.jitter_ms = 0  # how much earlier than segment.ms this one is rolled
         self._pool = pool
-        self.path = self.file(names.LOG)
-        self.offsets = OffsetIndex(self.file(names.OFFSET_INDEX), base_offset, pool)
-        self.times = TimeIndex(self.file(names.TIME_INDEX), base_offset, pool)
-        self.aborted = TransactionIndex(self.file(names.TRANSACTION_INDEX), pool)
+        stem = f"{directory}{os.sep}{base_offset:020d}"
+        self.path = stem + names.LOG + suffix
+        self.offsets = OffsetIndex(stem + names.OFFSET_INDEX + suffix, base_offset, pool)
+        self.times = TimeIndex(stem + names.TIME_INDEX + suffix, base_offset, pool)
+        self.aborted = TransactionIndex(stem + names.TRANSACTION_INDEX + suffix, pool)
         self._bytes_since_entry = 0
         self._first_timestamp: int | None = None if size else NO_TIMESTAMP
         self._largest: TimeEntry | None = None if size else TimeEntry(NO_TIMESTAMP, base_offset)
@@ -78,22 +81,17 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.size} bytes)"
 
-    def file(self, kind: str) -> str:
-        """The path of this segment's file of one kind."""
-        name = names.offset_name(self.base_offset, kind) + self.suffix
-        return os.path.join(self.directory, name)
-
     @property
-    def files(self) -> list[str]:
+    def files(self) -> tuple[str, ...]:
         """The paths a segment can have; the indexes need not exist."""
-        kinds = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
-        return [self.file(kind) for kind in kinds]
+        return self.path, self.offsets.path, self.times.path, self.aborted.path
 
-    def create(self) -> None:
-        """Make the empty file: the name alone tells where a log goes on."""
-        self._pool.get(self.path, create=True)
+    def start(self, *, on_disk: bool) -> None:
+        """Begin empty. The file's name tells where a log goes on; at 0 that needs no telling."""
         self.offsets.start_empty()
         self.times.start_empty()
+        if on_disk:
+            self._pool.get(self.path, create=True)
 
     def handle(self) -> Handle:
         return self._pool.get(self.path)
@@ -110,7 +108,7 @@ class Segment:
     ) -> None:
         """Write one set of batches at the end; all or nothing as far as readers can see."""
         position = self.size
-        handle = self._pool.get(self.path)
+        handle = self._pool.get(self.path, create=True)
         size = len(data)
         write_at(handle.fileno(), data, position)
         self.size = position + size
@@ -195,17 +193,16 @@ class Segment:
         """Whether the index files do not say yet all that they should."""
         return bool(self._recent_offsets) or self.offsets.is_unsaved or self.times.is_unsaved
 
-    def sync(self, *, closed: bool) -> None:
-        """Bring the files to the disk; one that has left the log meanwhile is nobody's concern.
+    def sync(self) -> None:
+        """Bring the records to the disk; a segment that has left the log is nobody's concern.
 
-        The indexes of a segment that still takes appends are not worth it: recovery rebuilds them.
+        Offset and time index are not worth it: they are rebuilt when they are found wanting.
         """
         with contextlib.suppress(FileNotFoundError):
             handle = self._pool.get(self.path)
             os.fsync(handle.fileno())
-            for path in self.files[1:] if closed else ():
-                if os.path.exists(path):
-                    sync_file(path)
+            if self.aborted.is_on_disk:
+                sync_file(self.aborted.path)
 
     def read(self, position: int, header: BatchHeader) -> bytes:
         """The bytes of one batch."""
@@ -283,6 +280,8 @@ class Segment:
         try:
             self.offsets.check()
             self.times.check()
+            if self.size > _UNINDEXED_MAX and not len(self.offsets):
+                raise IndexCorrupt(f"{self.offsets.path} is empty")
         except IndexCorrupt:
             self.rebuild_indexes()
 

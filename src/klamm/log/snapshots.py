@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
 from klamm.log import names
-from klamm.log.files import remove_files, replace_file
+from klamm.log.files import read_file, remove_files, replace_file
 from klamm.log.producers import ProducerStates
 
 
@@ -43,11 +43,7 @@ class Snapshots:
     def newest(self, upto: int) -> tuple[int, ProducerStates] | None:
         """The newest snapshot not above an offset; broken ones are removed on the way."""
         for offset in reversed(self._offsets[: bisect_right(self._offsets, upto)]):
-            try:
-                with open(self.path(offset), "rb") as file:
-                    states = ProducerStates.decode(file.read())
-            except FileNotFoundError:
-                states = None
+            states = ProducerStates.decode(read_file(self.path(offset)) or b"")
             if states is not None:
                 return offset, states
             self._remove([offset])

@@ -11,7 +11,7 @@ import os
 import struct
 from typing import Final, NamedTuple
 
-from klamm.log.files import FilePool, write_at
+from klamm.log.files import FilePool, read_file, write_at
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
@@ -41,6 +41,11 @@ class TransactionIndex:
             self._entries = self._read()
         return self._entries
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether there is a file, as far as anybody asked."""
+        return bool(self._entries)
+
     def append(self, aborted: Aborted) -> None:
         entries = self.entries()
         handle = self._pool.get(self.path, create=True)
@@ -64,11 +69,7 @@ class TransactionIndex:
         write_at(handle.fileno(), b"".join(map(_encode, entries)), 0)
 
     def _read(self) -> list[Aborted]:
-        try:
-            with open(self.path, "rb") as file:
-                content = file.read()
-        except FileNotFoundError:
-            return []
+        content = read_file(self.path) or b""
         whole = len(content) - len(content) % _ENTRY.size
         return [Aborted(*fields[1:]) for fields in _ENTRY.iter_unpack(content[:whole])]
 
