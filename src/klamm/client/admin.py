@@ -1,0 +1,439 @@
+"""What an operator asks of a cluster, each as one call.
+
+A call returns the parts of the broker's answer that say something, as the protocol's own classes:
+one result a topic, resource or partition, each with its `error_code`. Only a code for the whole
+request is raised, as `RequestRefused`. Groups have their own page, `klamm.client.groups`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from klamm.client.cluster import Client, Picture, code_of
+from klamm.client.connection import Connection
+from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.model.names import ZERO_ID, TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.fetch import READ_UNCOMMITTED
+from klamm.protocol.messages import (
+    alter_configs,
+    alter_partition_reassignments,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    elect_leaders,
+    incremental_alter_configs,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+
+PREFERRED_ELECTION: Final = 0
+UNCLEAN_ELECTION: Final = 1
+
+Config = Mapping[str, str | None]
+
+
+class ResourceType(IntEnum):
+    """What a set of settings belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    GROUP = 32
+
+
+class Resource(NamedTuple):
+    """The owner of settings; an empty broker name means the default of all brokers."""
+
+    type: int
+    name: str
+
+
+class Operation(IntEnum):
+    """What to do to one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One step of an incremental change of settings."""
+
+    operation: Operation
+    name: str
+    value: str | None = None
+
+
+class Admin:
+    """An operator's view of the cluster that a client is connected to."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def cluster(self) -> describe_cluster.Response:
+        """The brokers that are alive, the controller and the cluster's id."""
+        response: describe_cluster.Response = _unless_refused(
+            await self.client.anywhere(ApiKey.DESCRIBE_CLUSTER, describe_cluster.Request())
+        )
+        return response
+
+    async def topics(
+        self, names: Iterable[str] | None = None
+    ) -> dict[str, metadata.MetadataResponseTopic]:
+        """These topics, or all, as the metadata shows them; nothing is created by looking."""
+        names = None if names is None else list(names)
+        picture = await self.client.refresh(names)
+        return dict(picture.topics) if names is None else _of(picture, names)
+
+    async def topic_by_id(self, topic_id: uuid.UUID) -> metadata.MetadataResponseTopic:
+        """The topic with this id, with its error when there is none."""
+        request = metadata.Request(
+            topics=[metadata.MetadataRequestTopic(topic_id=topic_id, name=None)],
+            allow_auto_topic_creation=False,
+        )
+        response: metadata.Response = await self.client.anywhere(ApiKey.METADATA, request)
+        return response.topics[0]
+
+    async def create_topics(
+        self,
+        topics: Sequence[create_topics.CreatableTopic],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> list[create_topics.CreatableTopicResult]:
+        """Creates topics; the answer waits until each has its leaders, or time is over."""
+        deadline = self.client.deadline(timeout_s)
+        request = create_topics.Request(list(topics), deadline.left_ms, validate_only)
+        response: create_topics.Response = await self.client.at_controller(
+            ApiKey.CREATE_TOPICS, request, deadline=deadline
+        )
+        return response.topics
+
+    async def delete_topics(
+        self, topics: Iterable[str | uuid.UUID], *, timeout_s: float | None = None
+    ) -> list[delete_topics.DeletableTopicResult]:
+        """Deletes topics by name or by id."""
+        deadline = self.client.deadline(timeout_s)
+        states = [
+            delete_topics.DeleteTopicState(name=t)
+            if isinstance(t, str)
+            else delete_topics.DeleteTopicState(None, t)
+            for t in topics
+        ]
+        names = [s.name for s in states if s.name is not None and s.topic_id == ZERO_ID]
+        request = delete_topics.Request(states, names, deadline.left_ms)
+        response: delete_topics.Response = await self.client.at_controller(
+            ApiKey.DELETE_TOPICS, request, deadline=deadline
+        )
+        return response.responses
+
+    async def create_partitions(
+        self,
+        topic: str,
+        total: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> create_partitions.CreatePartitionsTopicResult:
+        """Brings a topic up to this number of partitions."""
+        deadline = self.client.deadline(timeout_s)
+        placed = None
+        if assignments is not None:
+            placed = [create_partitions.CreatePartitionsAssignment(list(a)) for a in assignments]
+        wanted = create_partitions.CreatePartitionsTopic(topic, total, placed)
+        request = create_partitions.Request([wanted], deadline.left_ms, validate_only)
+        response: create_partitions.Response = await self.client.at_controller(
+            ApiKey.CREATE_PARTITIONS, request, deadline=deadline
+        )
+        return response.results[0]
+
+    async def describe_configs(
+        self,
+        resources: Iterable[Resource],
+        *,
+        names: Sequence[str] | None = None,
+        synonyms: bool = False,
+        documentation: bool = False,
+    ) -> list[describe_configs.DescribeConfigsResult]:
+        """Settings in force; those of a broker are asked of that broker."""
+        keys = None if names is None else list(names)
+        results: list[describe_configs.DescribeConfigsResult] = []
+        for node_id, group in _by_home(resources).items():
+            wanted = [describe_configs.DescribeConfigsResource(r.type, r.name, keys) for r in group]
+            request = describe_configs.Request(wanted, synonyms, documentation)
+            response = await self._at_home(node_id, ApiKey.DESCRIBE_CONFIGS, request)
+            results += response.results
+        return results
+
+    async def change_configs(
+        self,
+        changes: Mapping[Resource, Sequence[ConfigChange]],
+        *,
+        validate_only: bool = False,
+    ) -> list[incremental_alter_configs.AlterConfigsResourceResponse]:
+        """Changes single settings and leaves the others alone."""
+        results: list[incremental_alter_configs.AlterConfigsResourceResponse] = []
+        for node_id, group in _by_home(changes).items():
+            wanted = [
+                incremental_alter_configs.AlterConfigsResource(
+                    r.type,
+                    r.name,
+                    [
+                        incremental_alter_configs.AlterableConfig(c.name, c.operation, c.value)
+                        for c in changes[r]
+                    ],
+                )
+                for r in group
+            ]
+            request = incremental_alter_configs.Request(wanted, validate_only)
+            response = await self._at_home(node_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+            results += response.responses
+        return results
+
+    async def replace_configs(
+        self, settings: Mapping[Resource, Config], *, validate_only: bool = False
+    ) -> list[alter_configs.AlterConfigsResourceResponse]:
+        """Replaces all settings of a resource: the old way, which forgets what it is not told."""
+        results: list[alter_configs.AlterConfigsResourceResponse] = []
+        for node_id, group in _by_home(settings).items():
+            wanted = [
+                alter_configs.AlterConfigsResource(
+                    r.type,
+                    r.name,
+                    [alter_configs.AlterableConfig(k, v) for k, v in settings[r].items()],
+                )
+                for r in group
+            ]
+            request = alter_configs.Request(wanted, validate_only)
+            response = await self._at_home(node_id, ApiKey.ALTER_CONFIGS, request)
+            results += response.responses
+        return results
+
+    async def _at_home(self, node_id: int | None, key: ApiKey, request: Any) -> Any:
+        if node_id is None:
+            return await self.client.anywhere(key, request)
+        return await self.client.at_node(node_id, key, request)
+
+    async def log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> dict[int, list[describe_log_dirs.DescribeLogDirsResult]]:
+        """What lies on the disks of these brokers, or of all."""
+        ids = list((await self.client.refresh([])).nodes) if brokers is None else list(brokers)
+        wanted = None
+        if partitions is not None:
+            wanted = [
+                describe_log_dirs.DescribableLogDirTopic(topic, numbers)
+                for topic, numbers in by_topic(partitions).items()
+            ]
+        request = describe_log_dirs.Request(wanted)
+        asked = (self.client.at_node(i, ApiKey.DESCRIBE_LOG_DIRS, request) for i in ids)
+        answers = await asyncio.gather(*asked)
+        return {i: _unless_refused(a).results for i, a in zip(ids, answers, strict=True)}
+
+    async def list_offsets(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, list_offsets.ListOffsetsPartitionResponse]:
+        """The offset for a timestamp, or for LATEST, EARLIEST, MAX_TIMESTAMP, a partition."""
+        deadline = self.client.deadline(timeout_s)
+
+        async def ask(
+            connection: Connection, part: Mapping[TopicPartition, int]
+        ) -> dict[TopicPartition, list_offsets.ListOffsetsPartitionResponse]:
+            topics: defaultdict[str, list[list_offsets.ListOffsetsPartition]] = defaultdict(list)
+            for (topic, partition), timestamp in part.items():
+                asked = list_offsets.ListOffsetsPartition(partition, timestamp=timestamp)
+                topics[topic].append(asked)
+            request = list_offsets.Request(
+                -1, isolation_level, [list_offsets.ListOffsetsTopic(*t) for t in topics.items()]
+            )
+            response = await connection.request(
+                ApiKey.LIST_OFFSETS,
+                connection.version_of(ApiKey.LIST_OFFSETS),
+                request,
+                timeout_s=deadline.left_s(),
+            )
+            return _per_partition(response.topics)
+
+        return await self.client.at_leaders(wanted, ask, deadline=deadline)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, delete_records.DeleteRecordsPartitionResult]:
+        """Deletes what stands before these offsets; -1 means all that is committed."""
+        deadline = self.client.deadline(timeout_s)
+
+        async def ask(
+            connection: Connection, part: Mapping[TopicPartition, int]
+        ) -> dict[TopicPartition, delete_records.DeleteRecordsPartitionResult]:
+            topics: defaultdict[str, list[delete_records.DeleteRecordsPartition]] = defaultdict(
+                list
+            )
+            for (topic, partition), offset in part.items():
+                topics[topic].append(delete_records.DeleteRecordsPartition(partition, offset))
+            wanted = [delete_records.DeleteRecordsTopic(*t) for t in topics.items()]
+            response = await connection.request(
+                ApiKey.DELETE_RECORDS,
+                connection.version_of(ApiKey.DELETE_RECORDS),
+                delete_records.Request(wanted, deadline.left_ms),
+                timeout_s=deadline.left_s(),
+            )
+            return _per_partition(response.topics)
+
+        return await self.client.at_leaders(before, ask, deadline=deadline)
+
+    async def producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, describe_producers.PartitionResponse]:
+        """The producers whose state the leaders of these partitions keep."""
+        deadline = self.client.deadline()
+
+        async def ask(
+            connection: Connection, part: Mapping[TopicPartition, None]
+        ) -> dict[TopicPartition, describe_producers.PartitionResponse]:
+            wanted = [describe_producers.TopicRequest(*t) for t in by_topic(part).items()]
+            response = await connection.request(
+                ApiKey.DESCRIBE_PRODUCERS,
+                connection.version_of(ApiKey.DESCRIBE_PRODUCERS),
+                describe_producers.Request(wanted),
+                timeout_s=deadline.left_s(),
+            )
+            return _per_partition(response.topics)
+
+        return await self.client.at_leaders(dict.fromkeys(partitions), ask, deadline=deadline)
+
+    async def elect_leaders(
+        self,
+        kind: int,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, elect_leaders.PartitionResult]:
+        """Has leaders elected, preferred or unclean, for these partitions or wherever needed."""
+        deadline = self.client.deadline(timeout_s)
+        wanted = None
+        if partitions is not None:
+            wanted = [elect_leaders.TopicPartitions(*t) for t in by_topic(partitions).items()]
+        request = elect_leaders.Request(kind, wanted, deadline.left_ms)
+        response: elect_leaders.Response = _unless_refused(
+            await self.client.at_controller(ApiKey.ELECT_LEADERS, request, deadline=deadline)
+        )
+        return {
+            TopicPartition(topic.topic, result.partition_id): result
+            for topic in response.replica_election_results
+            for result in topic.partition_result
+        }
+
+    async def reassign(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, alter_partition_reassignments.ReassignablePartitionResponse]:
+        """Moves partitions to these brokers; None calls a move off."""
+        deadline = self.client.deadline(timeout_s)
+        topics: defaultdict[str, list[alter_partition_reassignments.ReassignablePartition]]
+        topics = defaultdict(list)
+        for (topic, partition), brokers in replicas.items():
+            target = None if brokers is None else list(brokers)
+            moved = alter_partition_reassignments.ReassignablePartition(partition, target)
+            topics[topic].append(moved)
+        request = alter_partition_reassignments.Request(
+            deadline.left_ms,
+            [alter_partition_reassignments.ReassignableTopic(*t) for t in topics.items()],
+        )
+        response = _unless_refused(
+            await self.client.at_controller(
+                ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, deadline=deadline
+            )
+        )
+        return _per_partition(response.responses)
+
+    async def reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, list_partition_reassignments.OngoingPartitionReassignment]:
+        """The moves under way, of these partitions or of all."""
+        wanted = None
+        if partitions is not None:
+            wanted = [
+                list_partition_reassignments.ListPartitionReassignmentsTopics(*t)
+                for t in by_topic(partitions).items()
+            ]
+        deadline = self.client.deadline()
+        request = list_partition_reassignments.Request(deadline.left_ms, wanted)
+        response = _unless_refused(
+            await self.client.at_controller(
+                ApiKey.LIST_PARTITION_REASSIGNMENTS, request, deadline=deadline
+            )
+        )
+        return _per_partition(response.topics)
+
+    async def ask_brokers(
+        self, key: int, body: Mapping[str, Any], brokers: Iterable[int] | None = None
+    ) -> dict[int, dict[str, Any]]:
+        """What these brokers, or all, answer to one of klamm's private requests."""
+        deadline = self.client.deadline()
+        picture = await self.client.refresh([], deadline=deadline)
+        ids = list(picture.nodes) if brokers is None else list(brokers)
+
+        async def one(node_id: int) -> dict[str, Any]:
+            connection = await self.client.to_node(node_id, deadline)
+            return await connection.ask(key, body, timeout_s=deadline.left_s())
+
+        return dict(zip(ids, await asyncio.gather(*map(one, ids)), strict=True))
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers grouped by topic, both in their order."""
+    grouped: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        grouped[topic].append(partition)
+    return dict(grouped)
+
+
+def _of(picture: Picture, names: Iterable[str]) -> dict[str, metadata.MetadataResponseTopic]:
+    return {name: picture.topics[name] for name in names if name in picture.topics}
+
+
+def _per_partition(topics: Iterable[Any]) -> dict[TopicPartition, Any]:
+    return {TopicPartition(t.name, p.partition_index): p for t in topics for p in t.partitions}
+
+
+def _by_home(resources: Iterable[Resource]) -> dict[int | None, list[Resource]]:
+    """The resources by the broker that must be asked about them, None for any."""
+    homes: defaultdict[int | None, list[Resource]] = defaultdict(list)
+    for resource in resources:
+        is_broker = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+        homes[int(resource.name) if is_broker and resource.name else None].append(resource)
+    return dict(homes)
+
+
+def _unless_refused(response: Any) -> Any:
+    """The response, when its own error code says that there is one."""
+    if response.error_code != ErrorCode.NONE:
+        message = getattr(response, "error_message", None)
+        raise RequestRefused(code_of(response.error_code), message)
+    return response

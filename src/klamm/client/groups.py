@@ -1,0 +1,165 @@
+"""What an operator asks about consumer groups and transactions.
+
+Groups live at their coordinators: a list is put together from all brokers, everything else goes to
+the one that coordinates the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from klamm.client.admin import by_topic
+from klamm.client.cluster import TRANSACTION_KEY, Client, code_of
+from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages import (
+    delete_groups,
+    describe_groups,
+    describe_transactions,
+    leave_group,
+    list_groups,
+    list_transactions,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
+
+Committed = offset_fetch.OffsetFetchResponsePartitions | offset_fetch.OffsetFetchResponsePartition
+
+
+class Groups:
+    """An operator's view of the groups of a cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def all(self, states: Sequence[str] = ()) -> list[list_groups.ListedGroup]:
+        """All groups, or those in one of these states, in order of their names."""
+        request = list_groups.Request(states_filter=[*states])
+        answers = await self._everywhere(ApiKey.LIST_GROUPS, request)
+        groups = {g.group_id: g for answer in answers for g in answer.groups}
+        return [groups[name] for name in sorted(groups)]
+
+    async def describe(self, group: str) -> describe_groups.DescribedGroup:
+        """A group and its members; the state of one that nobody knows is Dead."""
+        request = describe_groups.Request(groups=[group])
+        response: describe_groups.Response = await self.client.at_coordinator(
+            group, ApiKey.DESCRIBE_GROUPS, request
+        )
+        return response.groups[0]
+
+    async def delete(self, group: str) -> ErrorCode:
+        """Deletes a group without members, with its offsets."""
+        request = delete_groups.Request(groups_names=[group])
+        response = await self.client.at_coordinator(group, ApiKey.DELETE_GROUPS, request)
+        return code_of(response.results[0].error_code)
+
+    async def offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+        """What the group has committed for these partitions, or for all it has."""
+        grouped = None if partitions is None else by_topic(partitions)
+        request = _offset_fetch(group, grouped)
+        response = await self.client.at_coordinator(group, ApiKey.OFFSET_FETCH, request)
+        answer = response.groups[0] if response.groups else response
+        if answer.error_code:
+            raise RequestRefused(code_of(answer.error_code))
+        return {
+            TopicPartition(topic.name, p.partition_index): p
+            for topic in answer.topics
+            for p in topic.partitions
+        }
+
+    async def set_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Commits offsets for a group that has no members now."""
+        topics: defaultdict[str, list[offset_commit.OffsetCommitRequestPartition]] = defaultdict(
+            list
+        )
+        for (topic, partition), offset in offsets.items():
+            commit = offset_commit.OffsetCommitRequestPartition(
+                partition, offset, committed_metadata=""
+            )
+            topics[topic].append(commit)
+        request = offset_commit.Request(
+            group_id=group,
+            topics=[offset_commit.OffsetCommitRequestTopic(*t) for t in topics.items()],
+        )
+        response = await self.client.at_coordinator(group, ApiKey.OFFSET_COMMIT, request)
+        return _codes(response.topics)
+
+    async def delete_offsets(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Forgets what a group has committed for these partitions."""
+        topics = [
+            offset_delete.OffsetDeleteRequestTopic(
+                topic, [offset_delete.OffsetDeleteRequestPartition(n) for n in numbers]
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ]
+        request = offset_delete.Request(group, topics)
+        response = await self.client.at_coordinator(group, ApiKey.OFFSET_DELETE, request)
+        if response.error_code:
+            raise RequestRefused(code_of(response.error_code))
+        return _codes(response.topics)
+
+    async def remove_members(
+        self, group: str, members: Iterable[leave_group.MemberIdentity]
+    ) -> list[leave_group.MemberResponse]:
+        """Makes members leave; a static one is named by its instance id alone."""
+        request = leave_group.Request(group_id=group, members=[*members])
+        response = await self.client.at_coordinator(group, ApiKey.LEAVE_GROUP, request)
+        if response.error_code:
+            raise RequestRefused(code_of(response.error_code))
+        left: list[leave_group.MemberResponse] = response.members
+        return left
+
+    async def transactions(
+        self, states: Sequence[str] = ()
+    ) -> list[list_transactions.TransactionState]:
+        """All transactional ids, or those in one of these states."""
+        request = list_transactions.Request(state_filters=[*states])
+        answers = await self._everywhere(ApiKey.LIST_TRANSACTIONS, request)
+        return [state for answer in answers for state in answer.transaction_states]
+
+    async def transaction(self, transactional_id: str) -> describe_transactions.TransactionState:
+        """One transactional id: its producer, its state, the partitions in it."""
+        request = describe_transactions.Request(transactional_ids=[transactional_id])
+        response: describe_transactions.Response = await self.client.at_coordinator(
+            transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, request, kind=TRANSACTION_KEY
+        )
+        return response.transaction_states[0]
+
+    async def _everywhere(self, key: ApiKey, request: Any) -> Sequence[Any]:
+        picture = await self.client.refresh([])
+        asked = (self.client.at_node(node_id, key, request) for node_id in picture.nodes)
+        answers = await asyncio.gather(*asked)
+        for answer in answers:
+            if answer.error_code:
+                raise RequestRefused(code_of(answer.error_code))
+        return answers
+
+
+def _offset_fetch(group: str, grouped: Mapping[str, list[int]] | None) -> offset_fetch.Request:
+    """The request in the form of both ages: one group, and a list of one group."""
+    if grouped is None:
+        of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=None)
+        return offset_fetch.Request(groups=[of_group], group_id=group, topics=None)
+    new = [offset_fetch.OffsetFetchRequestTopics(*t) for t in grouped.items()]
+    old = [offset_fetch.OffsetFetchRequestTopic(*t) for t in grouped.items()]
+    of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=new)
+    return offset_fetch.Request(groups=[of_group], group_id=group, topics=old)
+
+
+def _codes(topics: Iterable[Any]) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(t.name, p.partition_index): code_of(p.error_code)
+        for t in topics
+        for p in t.partitions
+    }
