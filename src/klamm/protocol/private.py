@@ -25,6 +25,8 @@ class PrivateKey(IntEnum):
     """The private APIs."""
 
     STORY = 1000  # the state changes that this broker wrote down while it was the controller
+    EXPLAIN = 1001  # what a topic is waiting for
+    FORGET_REPLICA = 1002  # let a deletion end without a broker that stays away
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

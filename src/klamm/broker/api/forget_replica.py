@@ -1,0 +1,25 @@
+"""ForgetReplica (private, key 1002): let a deletion end without a broker that stays away.
+
+Asked with `{"topic": name, "broker": id}`. The topic must be on its way out and the broker must not
+be there; what it has of the topic is written down, and removed when it comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from klamm.controller.events import ReplicaForgotten
+from klamm.model.names import BrokerId
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    ask = ReplicaForgotten(str(request.get("topic", "")), BrokerId(int(request.get("broker", -1))))
+    fault = await broker.controller.submit(ask)
+    return {"error_code": fault.code, "error_message": fault.message}
