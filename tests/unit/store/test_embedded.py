@@ -12,11 +12,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
 from klamm.model.errors import InvariantBroken, StoreUnavailable, UsageError
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Check, Create, Delete, Node, SetData
 from unit.store.contract import Bell, StoreContract, connected
+from unit.store.tiny_model import Comparison, Step, plans, plans_with_restarts
 
 
 class TestInMemory(StoreContract):
@@ -292,3 +294,35 @@ def test_a_file_of_a_newer_klamm_is_refused(path: Path) -> None:
 def test_a_folder_or_a_missing_folder_is_refused(tmp_path: Path) -> None:
     assert "cannot be opened" in _fails_to_open(tmp_path)
     assert "is not a directory" in _fails_to_open(tmp_path / "missing" / "store.db")
+
+
+@given(plans)
+@settings(deadline=None)
+def test_in_memory_it_does_what_the_model_does(plan: list[Step]) -> None:
+    async def scenario() -> None:
+        store = EmbeddedStore.open(None)
+        await Comparison(store).follow(plan)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+@given(plans_with_restarts)
+@settings(deadline=None)
+def test_on_disk_and_over_restarts_it_does_what_the_model_does(plan: list[Step]) -> None:
+    async def scenario(path: Path) -> None:
+        store = EmbeddedStore.open(path, fsync=False)
+
+        async def reopen() -> EmbeddedStore:
+            nonlocal store
+            await store.close()
+            store = EmbeddedStore.open(path, fsync=False)
+            return store
+
+        try:
+            await Comparison(store, reopen).follow(plan)
+        finally:
+            await store.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(scenario(Path(folder) / "store.db"))
