@@ -246,7 +246,6 @@ class EmbeddedSession:
 
     async def kill(self) -> None:
         """As if the process had died: nothing that is queued is done, nobody is told anything."""
-        self._listeners.clear()
         await self._end(dropping=True)
 
     async def _end(self, *, dropping: bool) -> bool:

@@ -277,6 +277,21 @@ class StoreContract(ABC):
             node = await other.get("/e")
             assert node is not None
             assert node.stat.ephemeral_owner == other.id
+            await other.close()
+            async with connected(store) as third:
+                assert await third.get("/e") is None
+
+    async def test_closing_right_behind_writes_does_them_first(self) -> None:
+        async with self.opened() as store, connected(store) as other:
+            one = await store.connect()
+            await one.multi([Create("/e", ephemeral=True)])
+            writing = asyncio.gather(
+                one.multi([Delete("/e")]), one.multi([Create("/f", ephemeral=True), Create("/p")])
+            )
+            await asyncio.sleep(0)
+            await one.close()
+            assert all(r.ok for results in await writing for r in results)
+            assert await other.children("/") == ("p",)
 
     @pytest.mark.parametrize("how", ["close", "expire", "kill"])
     async def test_an_ended_session_answers_nothing(self, how: str) -> None:
@@ -352,6 +367,26 @@ class StoreContract(ABC):
             assert {results[i][1].outcome for i in failed} == {Outcome.ROLLED_BACK}
             assert node is not None
             assert (node.data, node.stat.version) == (b"299", 300 - len(failed))
+
+    async def test_many_multis_see_each_other_in_order(self) -> None:
+        async with self.session() as session:
+            results = await session.multis(
+                [
+                    [Create("/p", b"0")],
+                    [SetData("/p", b"1", 0), SetData("/p", b"2", 1), Create("/p/a")],
+                    [Create("/p/b"), Create("/p/n_", sequential=True), SetData("/p", b"3", 2)],
+                    [Delete("/p/a"), Delete("/p/b"), Check("/p", 3)],
+                    [Delete("/p")],
+                ]
+            )
+            assert [[r.outcome for r in group] for group in results] == [
+                [Outcome.OK],
+                [Outcome.OK] * 3,
+                [Outcome.OK] * 3,
+                [Outcome.OK] * 3,
+                [Outcome.NOT_EMPTY],
+            ]
+            assert await session.children("/p") == ("n_0000000002",)
 
     async def test_of_two_writers_with_one_version_one_wins(self) -> None:
         async with self.two() as (one, other):

@@ -184,6 +184,38 @@ async def test_a_cancelled_write_that_was_still_queued_is_not_done(path: Path) -
     await store.close()
 
 
+async def test_a_killed_session_does_nothing_that_is_still_queued(path: Path) -> None:
+    store = EmbeddedStore.open(path)
+    session = await store.connect()
+    with worker_held(store):
+        first = asyncio.ensure_future(session.multi([Create("/first")]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(session.multi([Create("/second")]))
+        killing = asyncio.ensure_future(session.kill())
+        await asyncio.sleep(0)
+    await first
+    with pytest.raises(StoreUnavailable):
+        await second
+    await killing
+    async with connected(store) as other:
+        assert await other.children("/") == ("first",)
+    await store.close()
+
+
+async def test_a_hint_can_take_off_the_next_one() -> None:
+    store = EmbeddedStore.open(None)
+    async with connected(store) as session:
+        quiet, loud = Bell(), Bell()
+        session.watch_node("/n", lambda: off())
+        off = session.watch_node("/n", quiet)
+        session.watch_node("/n", loud)
+        await session.multi([Create("/n")])
+        await loud.wait()
+        assert quiet.count == 0
+    await store.close()
+
+
 @pytest.mark.parametrize(
     "op",
     [
