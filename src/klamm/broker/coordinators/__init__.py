@@ -1,0 +1,1 @@
+"""The brokers that keep groups and transactions, and the topics behind them."""

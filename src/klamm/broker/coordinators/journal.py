@@ -1,0 +1,72 @@
+"""The internal topics as the coordinators see them: append durably, read back after a failover."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How an append ended; the offset is that of the first record."""
+
+    error: ErrorCode
+    base_offset: int = -1
+
+
+class Journal(Protocol):
+    """What a coordinator needs of the replicas it leads."""
+
+    async def append(self, partition: TopicPartition, batch: bytes) -> Written:
+        """Append one batch and wait until all in-sync replicas have it."""
+        ...
+
+    def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
+        """Everything in the partition, oldest first, batch by batch."""
+        ...
+
+
+_TRY_LATER: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+_MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
+_TOO_LARGE: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_FETCH_SIZE,
+    }
+)
+
+
+def told_to_clients(error: ErrorCode, *, too_large: ErrorCode) -> ErrorCode:
+    """An error of the internal topic in words that a client of the coordinator understands."""
+    if error in _TRY_LATER:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in _MOVED:
+        return ErrorCode.NOT_COORDINATOR
+    if error in _TOO_LARGE:
+        return too_large
+    return error
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Which partition of an internal topic keeps this key: Java's hash of the string."""
+    value = 0
+    for unit in _utf16_units(key):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % partitions
+
+
+def _utf16_units(key: str) -> list[int]:
+    raw = key.encode("utf-16-be")
+    return [raw[i] << 8 | raw[i + 1] for i in range(0, len(raw), 2)]

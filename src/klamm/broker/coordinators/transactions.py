@@ -1,0 +1,346 @@
+"""The transaction coordinator: runs the transactional ids whose state partition this broker leads.
+
+Every move of a transactional id is a record first. When the end of a transaction is written down
+the client is answered; the markers are then sent to every partition until all have them, and the
+transaction is complete. A coordinator that takes over sends the markers of whatever it finds
+prepared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from klamm.broker.coordinators import records
+from klamm.broker.coordinators.journal import Journal, partition_for, told_to_clients
+from klamm.groups.transactions import (
+    Answer,
+    Fence,
+    Move,
+    Transaction,
+    TransactionalId,
+    TxnState,
+    first,
+)
+from klamm.model.errors import ErrorCode, KlammError
+from klamm.model.names import TopicPartition
+from klamm.protocol import internal
+from klamm.protocol.batch import decode_records, parse_header
+
+log = logging.getLogger("klamm.transactions")
+
+_PREPARED: Final = (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now_ms(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """What every partition of an ended transaction must be told."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+SendMarker = Callable[[Marker], Awaitable[None]]
+FreshProducerId = Callable[[], Awaitable[int]]
+
+
+@dataclass(slots=True)
+class Shard:
+    """One partition of the transaction topic, led here."""
+
+    partition: TopicPartition
+    epoch: int
+    is_loading: bool = True
+    ids: dict[str, TransactionalId] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerGranted:
+    """The answer to InitProducerId."""
+
+    error: ErrorCode
+    producer_id: int = -1
+    epoch: int = -1
+
+
+class TransactionCoordinator:
+    """The transactional ids kept by this broker."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        send_marker: SendMarker,
+        fresh_producer_id: FreshProducerId,
+        partition_count: Callable[[], int],
+        timeout_ms_max: int,
+        expiration_ms: int,
+        timeout_check_ms: int,
+        expiration_check_ms: int,
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._send_marker = send_marker
+        self._fresh_producer_id = fresh_producer_id
+        self._partition_count = partition_count
+        self._timeout_ms_max = timeout_ms_max
+        self._expiration_ms = expiration_ms
+        self._timeout_check_ms = timeout_check_ms
+        self._expiration_check_ms = expiration_check_ms
+        self._shards: dict[int, Shard] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Own the coordinator's tasks until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                tasks.create_task(self._expire_regularly())
+                while True:
+                    await asyncio.sleep(self._timeout_check_ms / 1000)
+                    await self.time_out()
+        finally:
+            self._tasks = None
+            self._shards.clear()
+
+    # --- becoming and ceasing to be the coordinator
+    # ------------------------------------------------
+
+    def load(self, partition: TopicPartition, epoch: int) -> None:
+        """This broker leads a partition of the transaction topic from now on."""
+        known = self._shards.get(partition.partition)
+        if known is not None and known.epoch >= epoch:
+            return
+        if known is not None and not known.is_loading:
+            known.epoch = epoch
+            return
+        shard = Shard(partition, epoch)
+        self._shards[partition.partition] = shard
+        if self._tasks is not None:
+            self._tasks.create_task(self._load(shard))
+
+    async def _load(self, shard: Shard) -> None:
+        found: dict[str, Transaction] = {}
+        try:
+            async for batch in self._journal.batches(shard.partition):
+                if parse_header(batch, 0).is_control:
+                    continue
+                for record in decode_records(batch):
+                    name = internal.decode_transaction_key(record.key or b"")
+                    if name is None:
+                        continue
+                    if record.value is None:
+                        found.pop(name, None)
+                    else:
+                        found[name] = records.transaction(name, bytes(record.value))
+        except (KlammError, OSError):
+            log.exception("cannot load a transaction partition", extra={"p": str(shard.partition)})
+            return
+        if self._shards.get(shard.partition.partition) is not shard:
+            return
+        shard.ids = {name: TransactionalId(txn) for name, txn in found.items()}
+        shard.is_loading = False
+        for kept in shard.ids.values():
+            if kept.current.state in _PREPARED:
+                self._finish_later(shard, kept)
+
+    def unload(self, partition: TopicPartition) -> None:
+        """Another broker leads the partition now."""
+        self._shards.pop(partition.partition, None)
+
+    def shard(self, transactional_id: str) -> Shard | ErrorCode:
+        """Where an id is kept here, or why it is not."""
+        found = self._shards.get(partition_for(transactional_id, self._partition_count()))
+        if found is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found.is_loading else found
+
+    # --- requests
+    # ----------------------------------------------------------------------------------
+
+    async def initialise(
+        self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int
+    ) -> ProducerGranted:
+        """Give a producer its id and epoch, and fence whoever had them before."""
+        if not transactional_id:
+            return ProducerGranted(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._timeout_ms_max:
+            return ProducerGranted(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        shard = self.shard(transactional_id)
+        if isinstance(shard, ErrorCode):
+            return ProducerGranted(shard)
+        try:
+            fresh = await self._fresh_producer_id()
+        except KlammError:
+            return ProducerGranted(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        now_ms = self._clock.now_ms()
+        kept = shard.ids.get(transactional_id)
+        if kept is None:
+            if producer_id != -1:
+                # A client that still knows an id we have forgotten starts from the beginning.
+                producer_id, epoch = -1, -1
+            txn = first(transactional_id, producer_id=fresh, timeout_ms=timeout_ms, now_ms=now_ms)
+            kept = shard.ids.setdefault(transactional_id, TransactionalId(txn))
+        planned = kept.initialise(
+            timeout_ms=timeout_ms,
+            producer_id=producer_id,
+            epoch=epoch,
+            fresh_producer_id=fresh,
+            now_ms=now_ms,
+        )
+        match planned:
+            case Answer(error):
+                return ProducerGranted(error)
+            case Fence():
+                await self._write(shard, kept)
+                return ProducerGranted(ErrorCode.CONCURRENT_TRANSACTIONS)
+            case Move(to):
+                error = await self._write(shard, kept)
+                if error is not ErrorCode.NONE:
+                    return ProducerGranted(error)
+                return ProducerGranted(ErrorCode.NONE, to.producer_id, to.epoch)
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
+    ) -> ErrorCode:
+        """Remember where a transaction writes, before it does."""
+        kept = self._kept(transactional_id)
+        if isinstance(kept, ErrorCode):
+            return kept
+        shard, txn = kept
+        planned = txn.add_partitions(
+            producer_id=producer_id,
+            epoch=epoch,
+            partitions=partitions,
+            now_ms=self._clock.now_ms(),
+        )
+        return planned.error if isinstance(planned, Answer) else await self._write(shard, txn)
+
+    async def end(
+        self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool
+    ) -> ErrorCode:
+        """Answered as soon as the decision is durable; the markers follow."""
+        kept = self._kept(transactional_id)
+        if isinstance(kept, ErrorCode):
+            return kept
+        shard, txn = kept
+        planned = txn.end(
+            producer_id=producer_id, epoch=epoch, commit=commit, now_ms=self._clock.now_ms()
+        )
+        return planned.error if isinstance(planned, Answer) else await self._write(shard, txn)
+
+    def _kept(self, transactional_id: str) -> tuple[Shard, TransactionalId] | ErrorCode:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        shard = self.shard(transactional_id)
+        if isinstance(shard, ErrorCode):
+            return shard
+        kept = shard.ids.get(transactional_id)
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if kept is None else (shard, kept)
+
+    # --- moves
+    # -------------------------------------------------------------------------------------
+
+    async def _write(self, shard: Shard, kept: TransactionalId) -> ErrorCode:
+        """Write the move that was just planned; send markers if it was the end of a transaction."""
+        planned = kept.pending
+        assert planned is not None, kept.current
+        batch = records.batch_of([records.transaction_pair(planned)], now_ms=self._clock.now_ms())
+        # Once it is on its way the record counts, even if the client has gone: the append is
+        # shielded so that memory never falls behind the log.
+        return await asyncio.shield(self._spawn(self._append(shard, kept, batch)))
+
+    async def _append(self, shard: Shard, kept: TransactionalId, batch: bytes) -> ErrorCode:
+        written = await self._journal.append(shard.partition, batch)
+        current = kept.settle(durable=written.error is ErrorCode.NONE)
+        if written.error is ErrorCode.NONE and current.state in _PREPARED:
+            self._finish_later(shard, kept)
+        return told_to_clients(written.error, too_large=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _spawn(self, work: Awaitable[ErrorCode]) -> asyncio.Future[ErrorCode]:
+        if self._tasks is None:
+            return asyncio.ensure_future(work)
+
+        async def run() -> ErrorCode:
+            return await work
+
+        return self._tasks.create_task(run())
+
+    def _finish_later(self, shard: Shard, kept: TransactionalId) -> None:
+        if self._tasks is not None:
+            self._tasks.create_task(self._finish(shard, kept))
+
+    async def _finish(self, shard: Shard, kept: TransactionalId) -> None:
+        """Tell every partition, then write that the transaction is complete."""
+        txn = kept.current
+        await self._send_marker(
+            Marker(
+                producer_id=txn.producer_id,
+                producer_epoch=txn.epoch,
+                commit=txn.state is TxnState.PREPARE_COMMIT,
+                coordinator_epoch=shard.epoch,
+                partitions=txn.partitions,
+            )
+        )
+        while self._shards.get(shard.partition.partition) is shard:
+            kept.complete(self._clock.now_ms())
+            if await self._write(shard, kept) is ErrorCode.NONE:
+                return
+            await asyncio.sleep(0.1)  # the state topic itself is not writable for now
+
+    async def time_out(self) -> None:
+        """Abort the transactions of producers that went silent."""
+        now_ms = self._clock.now_ms()
+        for shard in list(self._shards.values()):
+            for kept in list(shard.ids.values()):
+                if kept.time_out(now_ms) is not None:
+                    log.info("timed out", extra={"transactional_id": kept.current.id})
+                    await self._write(shard, kept)
+
+    async def _expire_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._expiration_check_ms / 1000)
+            await self.expire_ids()
+
+    async def expire_ids(self) -> None:
+        """Forget the ids that nobody has used for a long time."""
+        now_ms = self._clock.now_ms()
+        for shard in list(self._shards.values()):
+            names = [
+                name
+                for name, kept in shard.ids.items()
+                if kept.is_expired(now_ms, self._expiration_ms)
+            ]
+            if not names:
+                continue
+            batch = records.batch_of(map(records.transaction_tombstone, names), now_ms=now_ms)
+            written = await self._journal.append(shard.partition, batch)
+            for name in names if written.error is ErrorCode.NONE else ():
+                kept = shard.ids.get(name)
+                if kept is not None and kept.is_expired(now_ms, self._expiration_ms):
+                    del shard.ids[name]
+
+    def transactions(self) -> list[Transaction]:
+        """Every transactional id kept here."""
+        return [kept.current for shard in self._shards.values() for kept in shard.ids.values()]
+
+    @property
+    def is_loading(self) -> bool:
+        return any(shard.is_loading for shard in self._shards.values())
