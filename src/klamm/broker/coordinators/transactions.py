@@ -233,6 +233,29 @@ class TransactionCoordinator:
         )
         return planned.error if isinstance(planned, Answer) else await self._write(shard, txn)
 
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each of these partitions is part of the open transaction."""
+        wanted = list(partitions)
+        kept = self._kept(transactional_id)
+        if isinstance(kept, ErrorCode):
+            return dict.fromkeys(wanted, kept)
+        _, txn = kept
+        fault = txn.fault(producer_id, epoch)
+        if fault is not None:
+            return dict.fromkeys(wanted, fault)
+        if txn.pending is not None:
+            return dict.fromkeys(wanted, ErrorCode.CONCURRENT_TRANSACTIONS)
+        return {
+            at: ErrorCode.NONE if at in txn.current.partitions else ErrorCode.INVALID_TXN_STATE
+            for at in wanted
+        }
+
     async def end(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool
     ) -> ErrorCode:

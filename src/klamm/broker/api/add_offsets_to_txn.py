@@ -1,0 +1,26 @@
+"""AddOffsetsToTxn (key 25), versions 0-4: a transaction is about to commit a group's offsets."""
+
+from __future__ import annotations
+
+from klamm.broker.context import RequestContext
+from klamm.broker.coordinators.journal import partition_for
+from klamm.broker.server import Broker
+from klamm.model.errors import ErrorCode
+from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
+from klamm.protocol.messages import add_offsets_to_txn as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    count = broker.metadata.partition_count(CONSUMER_OFFSETS)
+    if count == 0:
+        await broker.admin.create_internal_topic(CONSUMER_OFFSETS)
+        return messages.Response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    at = TopicPartition(CONSUMER_OFFSETS, partition_for(request.group_id, count))
+    error = await broker.transactions.add_partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, [at]
+    )
+    if error is ErrorCode.PRODUCER_FENCED and context.header.api_version < 2:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return messages.Response(error_code=error)

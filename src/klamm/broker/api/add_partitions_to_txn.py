@@ -1,0 +1,87 @@
+"""AddPartitionsToTxn (key 24), versions 0-5: a transaction is about to write to these partitions.
+
+If one of them does not exist none is added: the others are told that they were not attempted.
+Versions 4 and 5 carry several transactions at once and belong to brokers; `verify_only` asks
+without adding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages import add_partitions_to_txn as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    version = context.header.api_version
+    if version >= 4:
+        return messages.Response(
+            results_by_transaction=[
+                messages.AddPartitionsToTxnResult(
+                    transactional_id=txn.transactional_id,
+                    topic_results=await _add(
+                        broker,
+                        txn.transactional_id,
+                        (txn.producer_id, txn.producer_epoch),
+                        txn.topics,
+                        verify_only=txn.verify_only,
+                    ),
+                )
+                for txn in request.transactions
+            ]
+        )
+    results = await _add(
+        broker,
+        request.v3_and_below_transactional_id,
+        (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+        request.v3_and_below_topics,
+        fenced=ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH,
+    )
+    return messages.Response(results_by_topic_v3_and_below=results)
+
+
+async def _add(
+    broker: Broker,
+    transactional_id: str,
+    producer: tuple[int, int],
+    topics: Sequence[messages.AddPartitionsToTxnTopic],
+    *,
+    verify_only: bool = False,
+    fenced: ErrorCode = ErrorCode.PRODUCER_FENCED,
+) -> list[messages.AddPartitionsToTxnTopicResult]:
+    wanted = [TopicPartition(t.name, p) for t in topics for p in t.partitions]
+    unknown = {at for at in wanted if not broker.metadata.has_partition(at)}
+    errors: dict[TopicPartition, ErrorCode]
+    if unknown:
+        errors = {
+            at: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if at in unknown
+            else ErrorCode.OPERATION_NOT_ATTEMPTED
+            for at in wanted
+        }
+    elif verify_only:
+        errors = broker.transactions.verify(transactional_id, *producer, wanted)
+    else:
+        error = await broker.transactions.add_partitions(transactional_id, *producer, wanted)
+        if error is ErrorCode.PRODUCER_FENCED:
+            error = fenced
+        errors = dict.fromkeys(wanted, error)
+    return [
+        messages.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                messages.AddPartitionsToTxnPartitionResult(
+                    partition_index=number,
+                    partition_error_code=errors[TopicPartition(topic.name, number)],
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,63 @@
+"""DescribeGroups (key 15), versions 0-5: who is in a group and what each member got.
+
+A group that nobody knows is `Dead`, without an error.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.groups.group import Group, GroupState
+from klamm.model.errors import ErrorCode
+from klamm.protocol.messages import describe_groups as messages
+
+_NOT_ASKED: Final = -(2**31)
+_ALL_OPERATIONS: Final = 0x148
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    allowed = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    return messages.Response(
+        groups=[_describe(broker, group_id, allowed) for group_id in request.groups]
+    )
+
+
+def _describe(broker: Broker, group_id: str, allowed: int) -> messages.DescribedGroup:
+    shard = broker.groups.shard(group_id)
+    if isinstance(shard, ErrorCode):
+        return messages.DescribedGroup(group_id=group_id, error_code=shard)
+    group = shard.groups.get(group_id)
+    if group is None:
+        offsets = shard.offsets.get(group_id)
+        known = offsets is not None and not offsets.is_empty
+        state = GroupState.EMPTY if known else GroupState.DEAD
+        return messages.DescribedGroup(
+            group_id=group_id, group_state=state.value, authorized_operations=allowed
+        )
+    return messages.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=_protocol(group),
+        authorized_operations=allowed,
+        members=[
+            messages.DescribedGroupMember(
+                member_id=member.id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(_protocol(group)),
+                member_assignment=(member.assignment if group.state is GroupState.STABLE else b""),
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def _protocol(group: Group) -> str:
+    # Between two generations the old choice says nothing about the members of the next one.
+    return group.protocol or "" if group.state is GroupState.STABLE else ""

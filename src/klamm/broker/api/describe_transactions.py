@@ -1,0 +1,40 @@
+"""DescribeTransactions (key 65), version 0: transactional ids kept by this broker."""
+
+from __future__ import annotations
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.groups.transactions import TxnState
+from klamm.model.errors import ErrorCode
+from klamm.protocol.messages import describe_transactions as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    return messages.Response(
+        transaction_states=[_describe(broker, name) for name in request.transactional_ids]
+    )
+
+
+def _describe(broker: Broker, name: str) -> messages.TransactionState:
+    shard = broker.transactions.shard(name)
+    if isinstance(shard, ErrorCode):
+        return messages.TransactionState(transactional_id=name, error_code=shard)
+    kept = shard.ids.get(name)
+    if kept is None:
+        missing = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return messages.TransactionState(transactional_id=name, error_code=missing)
+    txn = kept.current
+    topics: dict[str, list[int]] = {}
+    for at in sorted(txn.partitions):
+        topics.setdefault(at.topic, []).append(at.partition)
+    return messages.TransactionState(
+        transactional_id=name,
+        transaction_state=txn.state.text,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_start_time_ms=txn.started_ms if txn.state is TxnState.ONGOING else -1,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
+        topics=[messages.TopicData(topic=t, partitions=p) for t, p in topics.items()],
+    )

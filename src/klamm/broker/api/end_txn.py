@@ -1,0 +1,22 @@
+"""EndTxn (key 26), versions 0-4: commit or abort. Answered when the decision is durable."""
+
+from __future__ import annotations
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.model.errors import ErrorCode
+from klamm.protocol.messages import end_txn as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    error = await broker.transactions.end(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        commit=request.committed,
+    )
+    if error is ErrorCode.PRODUCER_FENCED and context.header.api_version < 2:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return messages.Response(error_code=error)

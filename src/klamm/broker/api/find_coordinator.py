@@ -1,0 +1,69 @@
+"""FindCoordinator (key 10), versions 0-6: who keeps this group or this transactional id.
+
+The first question creates the internal topic. From version 4 on several keys at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.broker.context import RequestContext
+from klamm.broker.coordinators.journal import partition_for
+from klamm.broker.server import Broker
+from klamm.model.errors import ErrorCode
+from klamm.model.names import CONSUMER_OFFSETS, NO_LEADER, TRANSACTION_STATE, TopicPartition
+from klamm.protocol.messages import find_coordinator as messages
+
+_TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    if context.header.api_version >= 4:
+        return messages.Response(
+            coordinators=[
+                await _find(broker, context, key, request.key_type)
+                for key in request.coordinator_keys
+            ]
+        )
+    found = await _find(broker, context, request.key, request.key_type)
+    return messages.Response(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def _find(
+    broker: Broker, context: RequestContext, key: str, key_type: int
+) -> messages.Coordinator:
+    topic = _TOPICS.get(key_type)
+    if topic is None:
+        return _nobody(
+            key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}"
+        )
+    if not key and key_type == 0:
+        return _nobody(key, ErrorCode.INVALID_GROUP_ID, None)
+    count = broker.metadata.partition_count(topic)
+    if count == 0:
+        fault = await broker.admin.create_internal_topic(topic)
+        count = broker.metadata.partition_count(topic)
+        if count == 0:
+            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, fault)
+    at = TopicPartition(topic, partition_for(key, count))
+    leader = broker.metadata.leader(at)
+    endpoint = broker.metadata.endpoint(leader, context.listener) if leader != NO_LEADER else None
+    if endpoint is None:
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+    return messages.Coordinator(
+        key=key, node_id=leader, host=endpoint.host, port=endpoint.port, error_code=0
+    )
+
+
+def _nobody(key: str, error: ErrorCode, why: str | None) -> messages.Coordinator:
+    return messages.Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=why
+    )

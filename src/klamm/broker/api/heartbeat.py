@@ -1,0 +1,16 @@
+"""Heartbeat (key 12), versions 0-4: a member lives, and hears whether it must join again."""
+
+from __future__ import annotations
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.protocol.messages import heartbeat as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    error = broker.groups.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return messages.Response(error_code=error)

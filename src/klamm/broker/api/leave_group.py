@@ -1,0 +1,30 @@
+"""LeaveGroup (key 13), versions 0-5: members go. From version 3 on several at once, by instance too."""
+
+from __future__ import annotations
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.model.errors import ErrorCode
+from klamm.protocol.messages import leave_group as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    if context.header.api_version < 3:
+        error, errors = broker.groups.leave(request.group_id, [(request.member_id, None)])
+        first = errors[0] if errors else ErrorCode.NONE
+        return messages.Response(error_code=error if error is not ErrorCode.NONE else first)
+    leaving = [(m.member_id, m.group_instance_id) for m in request.members]
+    error, errors = broker.groups.leave(request.group_id, leaving)
+    return messages.Response(
+        error_code=error,
+        members=[
+            messages.MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=each,
+            )
+            for member, each in zip(request.members, errors, strict=False)
+        ],
+    )

@@ -1,0 +1,30 @@
+"""ListGroups (key 16), versions 0-5: the groups this broker keeps (clients ask every broker)."""
+
+from __future__ import annotations
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.model.errors import ErrorCode
+from klamm.protocol.messages import list_groups as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    if broker.groups.is_loading:
+        return messages.Response(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    states = {state.casefold() for state in request.states_filter}
+    types = {kind.casefold() for kind in request.types_filter}
+    return messages.Response(
+        groups=[
+            messages.ListedGroup(
+                group_id=group.id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type="classic",
+            )
+            for group, _ in broker.groups.groups()
+            if (not states or group.state.value.casefold() in states)
+            and (not types or "classic" in types)
+        ]
+    )

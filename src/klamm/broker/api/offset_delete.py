@@ -1,0 +1,63 @@
+"""OffsetDelete (key 47), version 0: drop single offsets of a group that does not read them now."""
+
+from __future__ import annotations
+
+from klamm.broker.context import RequestContext
+from klamm.broker.coordinators.groups import Shard, subscription_of
+from klamm.broker.server import Broker
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages import offset_delete as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    shard = broker.groups.shard(request.group_id)
+    if isinstance(shard, ErrorCode):
+        return messages.Response(error_code=shard)
+    fault, read = _what_is_read(shard, request.group_id)
+    if fault is not None:
+        return messages.Response(error_code=fault)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            at = TopicPartition(topic.name, partition.partition_index)
+            if topic.name in read:
+                errors[at] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            elif not broker.metadata.has_partition(at):
+                errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                errors[at] = ErrorCode.NONE
+    kept = shard.offsets_of(request.group_id).committed
+    dropped = [at for at, error in errors.items() if error is ErrorCode.NONE and at in kept]
+    outcome = await broker.groups.delete_offsets(shard, request.group_id, dropped)
+    errors |= dict.fromkeys(dropped, outcome)
+    return messages.Response(
+        topics=[
+            messages.OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    messages.OffsetDeleteResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=errors[TopicPartition(topic.name, p.partition_index)],
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _what_is_read(shard: Shard, group_id: str) -> tuple[ErrorCode | None, frozenset[str]]:
+    group = shard.groups.get(group_id)
+    if group is None:
+        offsets = shard.offsets.get(group_id)
+        if offsets is None or offsets.is_empty:
+            return ErrorCode.GROUP_ID_NOT_FOUND, frozenset()
+        return None, frozenset()
+    if not group.members:
+        return None, frozenset()
+    read = subscription_of(group)
+    return (ErrorCode.NON_EMPTY_GROUP, frozenset()) if read is None else (None, read)

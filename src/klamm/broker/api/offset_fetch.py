@@ -1,0 +1,130 @@
+"""OffsetFetch (key 9), versions 1-9: how far groups have read.
+
+No list of topics (version 2 on) asks for everything a group has. A partition without an offset is
+answered with -1 and no error. `require_stable` (version 7 on) refuses offsets that an open
+transaction may still change. Versions below 8 name one group, later ones several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.groups.offsets import CommittedOffset, GroupOffsets
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages import offset_fetch as messages
+
+_NOTHING = CommittedOffset(offset=-1)
+Wanted = list[tuple[str, list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    error: ErrorCode
+    topics: list[tuple[str, list[tuple[int, CommittedOffset, ErrorCode]]]]
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    stable = request.require_stable
+    if context.header.api_version >= 8:
+        return messages.Response(
+            groups=[
+                _group_answer(
+                    group.group_id,
+                    _look_up(broker, group.group_id, _wanted(group.topics), stable=stable),
+                )
+                for group in request.groups
+            ]
+        )
+    found = _look_up(broker, request.group_id, _wanted(request.topics), stable=stable)
+    return messages.Response(
+        error_code=found.error,
+        topics=[
+            messages.OffsetFetchResponseTopic(
+                name=topic,
+                partitions=[
+                    messages.OffsetFetchResponsePartition(
+                        partition_index=number,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        # Version 1 has no room for an error of the whole request.
+                        error_code=found.error or error,
+                    )
+                    for number, offset, error in partitions
+                ],
+            )
+            for topic, partitions in found.topics
+        ],
+    )
+
+
+def _wanted(
+    topics: Iterable[messages.OffsetFetchRequestTopics | messages.OffsetFetchRequestTopic] | None,
+) -> Wanted | None:
+    if topics is None:
+        return None
+    return [(topic.name, topic.partition_indexes) for topic in topics]
+
+
+def _group_answer(group_id: str, found: _Found) -> messages.OffsetFetchResponseGroup:
+    return messages.OffsetFetchResponseGroup(
+        group_id=group_id,
+        error_code=found.error,
+        topics=[
+            messages.OffsetFetchResponseTopics(
+                name=topic,
+                partitions=[
+                    messages.OffsetFetchResponsePartitions(
+                        partition_index=number,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        error_code=error,
+                    )
+                    for number, offset, error in partitions
+                ],
+            )
+            for topic, partitions in found.topics
+        ],
+    )
+
+
+def _look_up(broker: Broker, group_id: str, wanted: Wanted | None, *, stable: bool) -> _Found:
+    shard = broker.groups.shard(group_id)
+    if isinstance(shard, ErrorCode):
+        nothing = [
+            (topic, [(n, _NOTHING, ErrorCode.NONE) for n in numbers])
+            for topic, numbers in wanted or ()
+        ]
+        return _Found(shard, nothing)
+    offsets = shard.offsets.get(group_id) or GroupOffsets()
+    if wanted is None:
+        wanted = _everything(offsets)
+    return _Found(
+        ErrorCode.NONE,
+        [
+            (topic, [_one(offsets, TopicPartition(topic, n), stable=stable) for n in numbers])
+            for topic, numbers in wanted
+        ],
+    )
+
+
+def _everything(offsets: GroupOffsets) -> Wanted:
+    topics: dict[str, list[int]] = {}
+    for at in sorted(offsets.committed):
+        topics.setdefault(at.topic, []).append(at.partition)
+    return list(topics.items())
+
+
+def _one(
+    offsets: GroupOffsets, at: TopicPartition, *, stable: bool
+) -> tuple[int, CommittedOffset, ErrorCode]:
+    if stable and offsets.is_unstable(at):
+        return at.partition, _NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return at.partition, offsets.committed.get(at, _NOTHING), ErrorCode.NONE

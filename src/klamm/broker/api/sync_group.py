@@ -1,0 +1,34 @@
+"""SyncGroup (key 14), versions 0-5: the leader brings the assignment, everybody gets a share of it.
+
+Waits until the assignment is durable.
+"""
+
+from __future__ import annotations
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.groups.group import Sync
+from klamm.protocol.messages import sync_group as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    answer = await broker.groups.sync(
+        request.group_id,
+        Sync(
+            token=broker.groups.next_token(),
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            protocol_type=request.protocol_type,
+            protocol=request.protocol_name,
+            assignments={a.member_id: bytes(a.assignment) for a in request.assignments},
+        ),
+    )
+    return messages.Response(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol,
+        assignment=answer.assignment,
+    )

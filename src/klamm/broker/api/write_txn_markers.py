@@ -1,0 +1,60 @@
+"""WriteTxnMarkers (key 27), version 1: the end of a transaction, for each partition it wrote to.
+
+Sent by the transaction's coordinator (or by an operator who ends one that hangs). The marker is
+appended to each partition led here; in the offsets topic it also lets go the offsets that waited
+for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from klamm.broker.context import RequestContext
+from klamm.broker.server import Broker
+from klamm.model.errors import ErrorCode
+from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
+from klamm.protocol.batch import encode_control_batch
+from klamm.protocol.messages import write_txn_markers as messages
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    return messages.Response(
+        markers=[
+            messages.WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    messages.WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=await asyncio.gather(
+                            *(
+                                _write(broker, marker, TopicPartition(topic.name, number))
+                                for number in topic.partition_indexes
+                            )
+                        ),
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+async def _write(
+    broker: Broker, marker: messages.WritableTxnMarker, at: TopicPartition
+) -> messages.WritableTxnMarkerPartitionResult:
+    batch = encode_control_batch(
+        commit=marker.transaction_result,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        timestamp=broker.clock.now_ms(),
+    )
+    written = await broker.journal.append(at, batch)
+    if written.error is ErrorCode.NONE and at.topic == CONSUMER_OFFSETS:
+        broker.groups.finish_transaction(at, marker.producer_id, commit=marker.transaction_result)
+    return messages.WritableTxnMarkerPartitionResult(
+        partition_index=at.partition, error_code=written.error
+    )
