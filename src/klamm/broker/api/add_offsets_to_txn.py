@@ -13,7 +13,7 @@ from klamm.protocol.messages import add_offsets_to_txn as messages
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    count = broker.metadata.partition_count(CONSUMER_OFFSETS)
+    count = len(broker.metadata.snapshot.topics.get(CONSUMER_OFFSETS, ()))
     if count == 0:
         await broker.admin.create_internal_topic(CONSUMER_OFFSETS)
         return messages.Response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -21,6 +21,6 @@ async def handle(
     error = await broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [at]
     )
-    if error is ErrorCode.PRODUCER_FENCED and context.header.api_version < 2:
+    if error is ErrorCode.PRODUCER_FENCED and context.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return messages.Response(error_code=error)

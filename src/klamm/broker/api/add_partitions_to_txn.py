@@ -19,7 +19,7 @@ from klamm.protocol.messages import add_partitions_to_txn as messages
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    version = context.header.api_version
+    version = context.version
     if version >= 4:
         return messages.Response(
             results_by_transaction=[
@@ -56,7 +56,7 @@ async def _add(
     fenced: ErrorCode = ErrorCode.PRODUCER_FENCED,
 ) -> list[messages.AddPartitionsToTxnTopicResult]:
     wanted = [TopicPartition(t.name, p) for t in topics for p in t.partitions]
-    unknown = {at for at in wanted if not broker.metadata.has_partition(at)}
+    unknown = {at for at in wanted if broker.metadata.snapshot.partition(at) is None}
     errors: dict[TopicPartition, ErrorCode]
     if unknown:
         errors = {

@@ -17,6 +17,6 @@ async def handle(
         request.producer_epoch,
         commit=request.committed,
     )
-    if error is ErrorCode.PRODUCER_FENCED and context.header.api_version < 2:
+    if error is ErrorCode.PRODUCER_FENCED and context.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return messages.Response(error_code=error)

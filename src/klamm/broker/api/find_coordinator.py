@@ -20,7 +20,7 @@ _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    if context.header.api_version >= 4:
+    if context.version >= 4:
         return messages.Response(
             coordinators=[
                 await _find(broker, context, key, request.key_type)
@@ -47,15 +47,17 @@ async def _find(
         )
     if not key and key_type == 0:
         return _nobody(key, ErrorCode.INVALID_GROUP_ID, None)
-    count = broker.metadata.partition_count(topic)
+    count = len(broker.metadata.snapshot.topics.get(topic, ()))
     if count == 0:
         fault = await broker.admin.create_internal_topic(topic)
-        count = broker.metadata.partition_count(topic)
+        count = len(broker.metadata.snapshot.topics.get(topic, ()))
         if count == 0:
             return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, fault)
     at = TopicPartition(topic, partition_for(key, count))
-    leader = broker.metadata.leader(at)
-    endpoint = broker.metadata.endpoint(leader, context.listener) if leader != NO_LEADER else None
+    snapshot = broker.metadata.snapshot
+    found = snapshot.partition(at)
+    leader = NO_LEADER if found is None else found.leader
+    endpoint = snapshot.endpoint(leader, context.listener)
     if endpoint is None:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     return messages.Coordinator(

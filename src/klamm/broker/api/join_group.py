@@ -16,9 +16,9 @@ from klamm.protocol.messages import join_group as messages
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    version = context.header.api_version
+    version = context.version
     groups = broker.groups
-    client_id = context.header.client_id or ""
+    client_id = context.client_id or ""
     answer = await groups.join(
         request.group_id,
         Join(

@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13), versions 0-5: members go. From version 3 on several at once, by instance too."""
+"""LeaveGroup (key 13), versions 0-5: members go; from version 3 on several at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm.protocol.messages import leave_group as messages
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    if context.header.api_version < 3:
+    if context.version < 3:
         error, errors = broker.groups.leave(request.group_id, [(request.member_id, None)])
         first = errors[0] if errors else ErrorCode.NONE
         return messages.Response(error_code=error if error is not ErrorCode.NONE else first)

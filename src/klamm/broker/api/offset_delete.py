@@ -25,7 +25,7 @@ async def handle(
             at = TopicPartition(topic.name, partition.partition_index)
             if topic.name in read:
                 errors[at] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif not broker.metadata.has_partition(at):
+            elif broker.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 errors[at] = ErrorCode.NONE

@@ -31,7 +31,7 @@ async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     stable = request.require_stable
-    if context.header.api_version >= 8:
+    if context.version >= 8:
         return messages.Response(
             groups=[
                 _group_answer(

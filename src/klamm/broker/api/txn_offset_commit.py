@@ -30,7 +30,7 @@ async def handle(
             metadata = partition.committed_metadata or ""
             if fault is not None:
                 errors[at] = fault
-            elif not broker.metadata.has_partition(at):
+            elif broker.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > METADATA_LENGTH_MAX:
                 errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
