@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from klamm.protocol.batch import crc_ok, decode_records, iter_batches, parse_header
+from klamm.protocol.batch import crc_ok, decode_records, iter_batches
 
 Partition = tuple[str, int]
 
@@ -125,9 +125,9 @@ def read_replicas(
 def _read_directory(directory: Path) -> list[Stored]:
     records: list[Stored] = []
     for segment in sorted(directory.glob("*.log")):
-        for batch in iter_batches(segment.read_bytes()):
+        for header, batch in iter_batches(segment.read_bytes()):
             assert crc_ok(batch), f"a batch of {segment} has a wrong checksum"
-            if parse_header(batch, 0).is_control:
+            if header.is_control:
                 continue
             records += (Stored(r.offset, bytes(r.value or b"")) for r in decode_records(batch))
     return records

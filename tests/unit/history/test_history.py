@@ -43,8 +43,16 @@ def test_planted_duplicate_is_found() -> None:
 
 def test_planted_reorder_is_found() -> None:
     acked, logs = history()
-    swapped = [Acked("p", 3 if a.sequence == 2 else 2 if a.sequence == 3 else a.sequence,
-                     a.partition, a.offset, a.value) for a in acked]
+    swapped = [
+        Acked(
+            "p",
+            3 if a.sequence == 2 else 2 if a.sequence == 3 else a.sequence,
+            a.partition,
+            a.offset,
+            a.value,
+        )
+        for a in acked
+    ]
     assert check(swapped, logs) == [
         f"t-0 on broker {broker}: b'3' stands behind a later one of p" for broker in (0, 1)
     ]

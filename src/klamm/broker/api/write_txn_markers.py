@@ -13,7 +13,7 @@ from klamm.broker.context import RequestContext
 from klamm.broker.server import Broker
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
-from klamm.protocol.batch import encode_control_batch
+from klamm.protocol.batch import ControlKind, encode_control_batch
 from klamm.protocol.messages import write_txn_markers as messages
 
 
@@ -46,7 +46,7 @@ async def _write(
     broker: Broker, marker: messages.WritableTxnMarker, at: TopicPartition
 ) -> messages.WritableTxnMarkerPartitionResult:
     batch = encode_control_batch(
-        commit=marker.transaction_result,
+        ControlKind.COMMIT if marker.transaction_result else ControlKind.ABORT,
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
         coordinator_epoch=marker.coordinator_epoch,

@@ -23,7 +23,7 @@ from klamm.groups.offsets import CommittedOffset, GroupOffsets, expired
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 from klamm.protocol import internal
-from klamm.protocol.batch import control_kind, decode_records, parse_header
+from klamm.protocol.batch import ControlKind, control_kind, decode_records, parse_header
 
 log = logging.getLogger("klamm.groups")
 
@@ -131,7 +131,7 @@ class GroupCoordinator:
     ) -> None:
         header = parse_header(batch, 0)
         if header.is_control:
-            commit = control_kind(batch) == "commit"
+            commit = control_kind(batch) is ControlKind.COMMIT
             for offsets in shard.offsets.values():
                 offsets.finish(header.producer_id, commit=commit)
             return
