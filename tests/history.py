@@ -1,8 +1,8 @@
 """Checks what producers were promised against what the replicas hold.
 
-A producer notes each record that was acknowledged, with its partition and offset. Afterwards the segment
-files of every replica are read, and the checker says what is wrong: a loss, a duplicate, a reordering, or
-replicas that differ. It knows nothing of klamm but the format of the files.
+A producer notes each record that was acknowledged, with its partition and offset. Afterwards the
+segment files of every replica are read, and the checker says what is wrong: a loss, a duplicate, a
+reordering, or replicas that differ. It knows nothing of klamm but the format of the files.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from klamm.protocol.batch import crc_ok, decode_records, iter_batches
@@ -80,7 +81,7 @@ def _duplicates(where: str, records: Sequence[Stored]) -> list[str]:
 def _reorders(where: str, acked: Sequence[Acked], records: Sequence[Stored]) -> list[str]:
     faults = [
         f"{where}: offset {after.offset} stands behind {before.offset}"
-        for before, after in zip(records, records[1:], strict=False)
+        for before, after in pairwise(records)
         if after.offset <= before.offset
     ]
     origin = {a.value: (a.producer, a.sequence) for a in acked}
@@ -100,12 +101,11 @@ def _divergence(partition: Partition, replicas: Replicas) -> list[str]:
     faults = []
     first, *others = held or [-1]
     for other in others:
-        for offset in held[first].keys() & held[other].keys():
-            if held[first][offset] != held[other][offset]:
-                faults.append(
-                    f"{partition[0]}-{partition[1]}: brokers {first} and {other} "
-                    f"differ at offset {offset}"
-                )
+        faults += [
+            f"{partition[0]}-{partition[1]}: brokers {first} and {other} differ at offset {offset}"
+            for offset in sorted(held[first].keys() & held[other].keys())
+            if held[first][offset] != held[other][offset]
+        ]
     return faults
 
 
