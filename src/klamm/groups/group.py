@@ -10,7 +10,6 @@ Deadlines are data: `deadline_ms` says when the group wants to hear `tick` next.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +27,7 @@ from klamm.groups.members import (
     SyncAnswer,
     Token,
 )
+from klamm.groups.roster import Roster
 from klamm.model.errors import ErrorCode
 
 
@@ -92,15 +92,12 @@ class Group:
         "_sync_deadline_ms",
         "generation",
         "id",
-        "leader",
         "limits",
         "members",
-        "pending",
         "protocol",
         "protocol_type",
         "state",
         "state_time_ms",
-        "static",
         "unsynced",
     )
 
@@ -112,10 +109,7 @@ class Group:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.leader: str | None = None
-        self.members: dict[str, Member] = {}  # in the order of joining
-        self.static: dict[str, str] = {}  # instance id -> member id
-        self.pending: dict[str, int] = {}  # ids given out, not yet joined -> when they lapse
+        self.members = Roster()
         self.unsynced: set[str] = set()  # members of this generation that have not synced yet
         self._join_deadline_ms: int | None = None
         self._sync_deadline_ms: int | None = None
@@ -147,9 +141,9 @@ class Group:
             <= limits.session_timeout_ms_max
         ):
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if request.member_id == "" or request.member_id in self.pending:
-            known = request.instance_id in self.static if request.instance_id else False
-            size = len(self.members) + len(self.pending.keys() - {request.member_id})
+        if request.member_id == "" or request.member_id in self.members.pending:
+            known = request.instance_id in self.members.static if request.instance_id else False
+            size = len(self.members) + len(self.members.pending.keys() - {request.member_id})
             if not known and size >= limits.size_max:
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not self._understands(request):
@@ -163,32 +157,33 @@ class Group:
             return True
         if self.protocol_type is not None and request.protocol_type != self.protocol_type:
             return False
-        others = [m for m in self.members.values() if m.id != request.member_id]
-        common = {name for name, _ in request.protocols}
-        return bool(common.intersection(*(m.protocol_names for m in others)))
+        return self.members.understands(request.member_id, request.protocols)
 
     def _join_new(self, request: Join, now_ms: int, notes: Notes) -> None:
         if request.instance_id is not None:
-            if request.instance_id in self.static:
+            if request.instance_id in self.members.static:
                 self._replace_static(request, now_ms, notes)
             else:
                 self._add(request, request.fresh_id, now_ms, notes)
         elif request.requires_known_id:
-            self.pending[request.fresh_id] = now_ms + request.session_timeout_ms
+            self.members.pending[request.fresh_id] = now_ms + request.session_timeout_ms
             answer = JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=request.fresh_id)
             notes.reply(request.token, answer)
         else:
             self._add(request, request.fresh_id, now_ms, notes)
 
     def _join_known(self, request: Join, now_ms: int, notes: Notes) -> None:
-        if request.instance_id is None and self.pending.pop(request.member_id, None) is not None:
+        if (
+            request.instance_id is None
+            and self.members.pending.pop(request.member_id, None) is not None
+        ):
             self._add(request, request.member_id, now_ms, notes)
             return
-        fault = self._member_fault(request.member_id, request.instance_id)
+        fault = self.members.fault(request.member_id, request.instance_id)
         if fault is not None:
             notes.reply(request.token, JoinAnswer(error=fault, member_id=request.member_id))
             return
-        member = self.members[request.member_id]
+        member = self.members.by_id[request.member_id]
         changed = member.protocols != request.protocols
         match self.state:
             case GroupState.PREPARING:
@@ -196,7 +191,7 @@ class Group:
             case GroupState.COMPLETING if not changed:
                 member.heard(now_ms)
                 notes.reply(request.token, self._join_answer(member))
-            case GroupState.STABLE if not changed and member.id != self.leader:
+            case GroupState.STABLE if not changed and member.id != self.members.leader:
                 member.heard(now_ms)
                 notes.reply(request.token, self._join_answer(member))
             case GroupState.COMPLETING | GroupState.STABLE:
@@ -220,12 +215,7 @@ class Group:
         member.heard(now_ms)
         if not self.members:
             self.protocol_type = request.protocol_type
-        if self.leader is None:
-            self.leader = member_id
-        self.members[member_id] = member
-        if request.instance_id is not None:
-            self.static[request.instance_id] = member_id
-        self.pending.pop(member_id, None)
+        self.members.add(member)
         self._grew = True
         self._prepare(now_ms, notes)
 
@@ -243,29 +233,25 @@ class Group:
     def _replace_static(self, request: Join, now_ms: int, notes: Notes) -> None:
         """A static member came back without its id: the old id is fenced, the place is kept."""
         assert request.instance_id is not None
-        member = self.members.pop(self.static[request.instance_id])
+        member = self.members.by_id[self.members.static[request.instance_id]]
         old_id, old_protocols = member.id, member.protocols
+        was_leader = self.members.leader == old_id
         fenced = ErrorCode.FENCED_INSTANCE_ID
         notes.reply(member.awaits_join, JoinAnswer(error=fenced, member_id=old_id))
         notes.reply(member.awaits_sync, SyncAnswer(error=fenced))
         member.awaits_join = member.awaits_sync = None
-        member.id = request.fresh_id
         member.protocols = request.protocols
         member.client_id, member.client_host = request.client_id, request.client_host
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         member.heard(now_ms)
-        self.members[member.id] = member
-        self.static[request.instance_id] = member.id
+        self.members.rename(member, request.fresh_id)
         if old_id in self.unsynced:
             self.unsynced.remove(old_id)
             self.unsynced.add(member.id)
-        was_leader = self.leader == old_id
-        if was_leader:
-            self.leader = member.id
         keeps_place = (
             self.state is GroupState.STABLE
-            and self._choose_protocol() == self.protocol
+            and self.members.chosen_protocol() == self.protocol
             and (
                 member.metadata(self.protocol or "")
                 == dict(old_protocols).get(self.protocol or "", b"")
@@ -301,7 +287,7 @@ class Group:
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol=self.protocol,
-            leader=old_id if was_leader else (self.leader or ""),
+            leader=old_id if was_leader else (self.members.leader or ""),
             member_id=member.id,
         )
 
@@ -314,14 +300,14 @@ class Group:
                 self._join_deadline_ms = self._latest_join(now_ms)
             return
         again = SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
-        for member in self.members.values():
+        for member in self.members:
             notes.reply(member.awaits_sync, again)
             member.awaits_sync = None
         self.unsynced.clear()
         self._sync_deadline_ms = None
         was_empty = self.state is GroupState.EMPTY
         self._enter(GroupState.PREPARING, now_ms)
-        timeout_ms = max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        timeout_ms = self.members.rebalance_timeout_ms
         if was_empty and self.limits.initial_delay_ms > 0:
             # The first members come one after the other: waiting a little saves rebalances.
             self._initial_until_ms = now_ms + timeout_ms
@@ -334,38 +320,37 @@ class Group:
     def _latest_join(self, now_ms: int) -> int:
         # The clock of a running rebalance is not set back by those who join; it only grows longer
         # for a member that allows itself more time.
-        longest = max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        longest = self.members.rebalance_timeout_ms
         return max(self._join_deadline_ms or 0, self.state_time_ms + longest, now_ms)
 
     def _maybe_complete_join(self, now_ms: int, notes: Notes) -> None:
         if self.state is not GroupState.PREPARING or self._initial_until_ms is not None:
             return
-        everybody = all(m.awaits_join is not None for m in self.members.values())
-        if everybody and not self.pending:
+        if self.members.all_joined:
             self._complete_join(now_ms, notes)
 
     def _complete_join(self, now_ms: int, notes: Notes) -> None:
         """Begin the next generation with those who came."""
-        for member in [m for m in self.members.values() if m.awaits_join is None]:
+        for member in [m for m in self.members if m.awaits_join is None]:
             if not member.is_static:
                 self._forget(member)
         self._initial_until_ms = self._join_deadline_ms = None
         if not self.members:
             self._become_empty(now_ms, notes)
             return
-        if not self._leader_has_joined():
+        if not self.members.elect_joined():
             # Only static members are left and none of them came: they keep their places until
             # their sessions end.
-            longest = max(m.rebalance_timeout_ms for m in self.members.values())
+            longest = self.members.rebalance_timeout_ms
             self._join_deadline_ms = now_ms + longest
             return
         self.generation += 1
-        self.protocol = self._choose_protocol()
+        self.protocol = self.members.chosen_protocol()
         self._enter(GroupState.COMPLETING, now_ms)
         # A static member that did not come keeps its place, on the time its session has left.
-        came = [m for m in self.members.values() if m.awaits_join is not None]
+        came = [m for m in self.members if m.awaits_join is not None]
         self.unsynced = {m.id for m in came}
-        longest = max(m.rebalance_timeout_ms for m in self.members.values())
+        longest = self.members.rebalance_timeout_ms
         self._sync_deadline_ms = now_ms + longest
         for member in came:
             member.is_new = False
@@ -373,40 +358,19 @@ class Group:
             notes.reply(member.awaits_join, self._join_answer(member))
             member.awaits_join = None
 
-    def _leader_has_joined(self) -> bool:
-        leader = self.members.get(self.leader or "")
-        if leader is not None and leader.awaits_join is not None:
-            return True
-        for member in self.members.values():
-            if member.awaits_join is not None:
-                self.leader = member.id
-                return True
-        return False
-
-    def _choose_protocol(self) -> str | None:
-        """Each member votes for the first of its protocols that all understand; most votes win."""
-        members = list(self.members.values())
-        common = set(members[0].protocol_names).intersection(*(m.protocol_names for m in members))
-        votes = Counter(
-            next(name for name in member.protocol_names if name in common)
-            for member in members
-            if common
-        )
-        return votes.most_common(1)[0][0] if votes else None
-
     def _join_answer(self, member: Member) -> JoinAnswer:
-        leads = member.id == self.leader
+        leads = member.id == self.members.leader
         protocol = self.protocol or ""
         told = tuple(
             JoinedMember(id=m.id, instance_id=m.instance_id, metadata=m.metadata(protocol))
-            for m in self.members.values()
+            for m in self.members
             if leads
         )
         return JoinAnswer(
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol=self.protocol,
-            leader=self.leader or "",
+            leader=self.members.leader or "",
             member_id=member.id,
             members=told,
         )
@@ -420,7 +384,7 @@ class Group:
         if fault is not None:
             notes.reply(request.token, SyncAnswer(error=fault))
             return notes.decision()
-        member = self.members[request.member_id]
+        member = self.members.by_id[request.member_id]
         member.heard(now_ms)
         self.unsynced.discard(member.id)
         if self.state is GroupState.STABLE:
@@ -429,8 +393,8 @@ class Group:
         again = SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
         notes.reply(member.awaits_sync, again)
         member.awaits_sync = request.token
-        if member.id == self.leader:
-            for each in self.members.values():
+        if member.id == self.members.leader:
+            for each in self.members:
                 each.assignment = request.assignments.get(each.id, b"")
             notes.persist = Persist(self.record(now_ms))
         return notes.decision()
@@ -438,7 +402,7 @@ class Group:
     def _sync_fault(self, request: Sync) -> ErrorCode | None:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        fault = self._member_fault(request.member_id, request.instance_id)
+        fault = self.members.fault(request.member_id, request.instance_id)
         if fault is not None:
             return fault
         if request.generation != self.generation:
@@ -464,14 +428,14 @@ class Group:
         if generation != self.generation or self.state is not GroupState.COMPLETING:
             return notes.decision()
         if error is not ErrorCode.NONE:
-            for member in self.members.values():
+            for member in self.members:
                 member.assignment = b""
                 notes.reply(member.awaits_sync, SyncAnswer(error=error))
                 member.awaits_sync = None
             self._prepare(now_ms, notes)
             return notes.decision()
         self._enter(GroupState.STABLE, now_ms)
-        for member in self.members.values():
+        for member in self.members:
             if member.awaits_sync is not None:
                 member.heard(now_ms)
                 notes.reply(member.awaits_sync, self._sync_answer(member))
@@ -486,14 +450,14 @@ class Group:
         """A member says that it lives and hears whether it must join again."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        fault = self._member_fault(member_id, instance_id)
+        fault = self.members.fault(member_id, instance_id)
         if fault is not None:
             return fault
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         if self.state is GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        self.members[member_id].heard(now_ms)
+        self.members.by_id[member_id].heard(now_ms)
         if self.state is GroupState.PREPARING:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -506,24 +470,24 @@ class Group:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, notes.decision()
         if instance_id is not None and member_id == "":
-            member_id = self.static.get(instance_id, "")
-        elif instance_id is None and self.pending.pop(member_id, None) is not None:
+            member_id = self.members.static.get(instance_id, "")
+        elif instance_id is None and self.members.pending.pop(member_id, None) is not None:
             self._maybe_complete_join(now_ms, notes)
             return ErrorCode.NONE, notes.decision()
-        fault = self._member_fault(member_id, instance_id)
+        fault = self.members.fault(member_id, instance_id)
         if fault is not None:
             return fault, notes.decision()
-        self._remove(self.members[member_id], now_ms, notes)
+        self._remove(self.members.by_id[member_id], now_ms, notes)
         return ErrorCode.NONE, notes.decision()
 
     def tick(self, now_ms: int) -> Decision:
         """Time has passed: sessions end, waits are over."""
         notes = Notes()
-        for member_id, lapses in list(self.pending.items()):
+        for member_id, lapses in list(self.members.pending.items()):
             if lapses <= now_ms:
-                del self.pending[member_id]
+                del self.members.pending[member_id]
                 self._maybe_complete_join(now_ms, notes)
-        for member in list(self.members.values()):
+        for member in list(self.members):
             alive = member.deadline_ms > now_ms or (member.is_waiting and not member.is_new)
             if not alive and member.id in self.members:
                 self._remove(member, now_ms, notes)
@@ -533,7 +497,7 @@ class Group:
             self._sync_deadline_ms = None
             for member_id in list(self.unsynced):
                 if member_id in self.members:
-                    self._remove(self.members[member_id], now_ms, notes)
+                    self._remove(self.members.by_id[member_id], now_ms, notes)
         return notes.decision()
 
     def _end_of_wait(self, now_ms: int, notes: Notes) -> None:
@@ -551,8 +515,8 @@ class Group:
     def deadline_ms(self) -> int | None:
         """When the group next wants to hear of the time."""
         waits = [t for t in (self._join_deadline_ms, self._sync_deadline_ms) if t is not None]
-        waits += self.pending.values()
-        waits += (m.deadline_ms for m in self.members.values() if not m.is_waiting or m.is_new)
+        waits += self.members.pending.values()
+        waits += (m.deadline_ms for m in self.members if not m.is_waiting or m.is_new)
         return min(waits, default=None)
 
     def _remove(self, member: Member, now_ms: int, notes: Notes) -> None:
@@ -568,16 +532,12 @@ class Group:
                 self._maybe_complete_join(now_ms, notes)
 
     def _forget(self, member: Member) -> None:
-        self.members.pop(member.id, None)
+        self.members.remove(member)
         self.unsynced.discard(member.id)
-        if member.instance_id is not None and self.static.get(member.instance_id) == member.id:
-            del self.static[member.instance_id]
-        if self.leader == member.id:
-            self.leader = next(iter(self.members), None)
 
     def _become_empty(self, now_ms: int, notes: Notes) -> None:
         self.generation += 1
-        self.protocol = self.leader = None
+        self.protocol = self.members.leader = None
         self.unsynced.clear()
         self._sync_deadline_ms = None
         self._enter(GroupState.EMPTY, now_ms)
@@ -597,14 +557,14 @@ class Group:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and not self.members:
             return None  # a consumer that assigns itself and only keeps its offsets here
-        fault = self._member_fault(member_id, instance_id)
+        fault = self.members.fault(member_id, instance_id)
         if fault is not None:
             return fault
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         if self.state is GroupState.COMPLETING:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        self.members[member_id].heard(now_ms)
+        self.members.by_id[member_id].heard(now_ms)
         return None
 
     def txn_commit_fault(
@@ -615,18 +575,9 @@ class Group:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and member_id == "":
             return None
-        if (fault := self._member_fault(member_id, instance_id)) is not None:
+        if (fault := self.members.fault(member_id, instance_id)) is not None:
             return fault
         return ErrorCode.ILLEGAL_GENERATION if generation != self.generation else None
-
-    def _member_fault(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        if instance_id is not None:
-            owner = self.static.get(instance_id)
-            if owner is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if owner != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return None if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def record(self, now_ms: int) -> GroupRecord:
         """The group as it is written down."""
@@ -636,7 +587,7 @@ class Group:
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
-            leader=self.leader,
+            leader=self.members.leader,
             state_time_ms=now_ms,
             members=tuple(
                 MemberRecord(
@@ -649,7 +600,7 @@ class Group:
                     subscription=m.metadata(protocol),
                     assignment=m.assignment,
                 )
-                for m in self.members.values()
+                for m in self.members
             ),
         )
 
@@ -660,7 +611,6 @@ class Group:
         group.generation = record.generation
         group.protocol_type = record.protocol_type or None
         group.protocol = record.protocol
-        group.leader = record.leader
         group.state = GroupState.STABLE if record.members else GroupState.EMPTY
         group.state_time_ms = record.state_time_ms if record.state_time_ms >= 0 else now_ms
         for each in record.members:
@@ -675,7 +625,6 @@ class Group:
                 assignment=each.assignment,
             )
             member.heard(now_ms)
-            group.members[member.id] = member
-            if member.instance_id is not None:
-                group.static[member.instance_id] = member.id
+            group.members.add(member)
+        group.members.leader = record.leader
         return group

@@ -70,7 +70,10 @@ def stable_group(members: int = 1, **changes: object) -> tuple[Group, list[str]]
             first = last
         assert first.replies, "the rebalance should be complete"
     group.sync(
-        sync(group.leader or "", group.generation, assignments={i: i.encode() for i in ids}), 0
+        sync(
+            group.members.leader or "", group.generation, assignments={i: i.encode() for i in ids}
+        ),
+        0,
     )
     group.persisted(group.generation, ErrorCode.NONE, 0)
     assert group.state is GroupState.STABLE
@@ -178,7 +181,7 @@ def test_protocol_with_most_votes_wins() -> None:
 
 def test_unchanged_follower_that_joins_again_keeps_its_generation() -> None:
     group, ids = stable_group(2)
-    follower = next(i for i in ids if i != group.leader)
+    follower = next(i for i in ids if i != group.members.leader)
     answer = joined(group.join(join(follower), 5))
     assert (answer.error, answer.generation) == (ErrorCode.NONE, group.generation)
     assert group.state is GroupState.STABLE
@@ -186,26 +189,26 @@ def test_unchanged_follower_that_joins_again_keeps_its_generation() -> None:
 
 def test_leader_that_joins_again_starts_a_rebalance() -> None:
     group, _ = stable_group(2)
-    group.join(join(group.leader or ""), 5)
+    group.join(join(group.members.leader or ""), 5)
     assert group.state is GroupState.PREPARING
 
 
 def test_member_that_does_not_join_again_in_time_is_left_out() -> None:
     group, ids = stable_group(2)
-    group.join(join(group.leader or ""), 5)
+    group.join(join(group.members.leader or ""), 5)
     for late in ids:
         group.heartbeat(late, None, group.generation, 55_000)
     decision = group.tick(60_005)
     assert len(decision.replies) == 1
-    assert list(group.members) == [group.leader]
+    assert list(group.members.by_id) == [group.members.leader]
 
 
 def test_assignments_are_answered_only_when_they_are_durable() -> None:
     group, ids = stable_group(2)
-    group.join(join(group.leader or ""), 5)
-    follower = next(i for i in ids if i != group.leader)
+    group.join(join(group.members.leader or ""), 5)
+    follower = next(i for i in ids if i != group.members.leader)
     group.join(join(follower), 5)
-    generation, leader = group.generation, group.leader or ""
+    generation, leader = group.generation, group.members.leader or ""
     assert group.sync(sync(follower, generation), 6).replies == ()
     decision = group.sync(sync(leader, generation, assignments={follower: b"half"}), 6)
     assert decision.replies == ()
@@ -268,17 +271,17 @@ def test_stable_group_answers_a_sync_at_once() -> None:
 
 def test_member_that_never_syncs_is_removed_and_the_rest_goes_on() -> None:
     group, ids = stable_group(2)
-    group.join(join(group.leader or ""), 5)
-    follower = next(i for i in ids if i != group.leader)
+    group.join(join(group.members.leader or ""), 5)
+    follower = next(i for i in ids if i != group.members.leader)
     group.join(join(follower), 5)
-    generation, leader = group.generation, group.leader or ""
+    generation, leader = group.generation, group.members.leader or ""
     group.sync(sync(leader, generation), 6)
     group.persisted(generation, ErrorCode.NONE, 7)
     for now in range(5_000, 60_000, 5_000):
         for member in ids:
             group.heartbeat(member, None, generation, now)
     group.tick(60_005)
-    assert list(group.members) == [leader]
+    assert list(group.members.by_id) == [leader]
     assert group.state is GroupState.PREPARING
 
 
@@ -287,7 +290,7 @@ def test_silent_member_is_removed_when_its_session_ends() -> None:
     group.heartbeat(ids[0], None, group.generation, 9_000)
     assert group.deadline_ms == 10_000
     group.tick(10_000)
-    assert list(group.members) == [ids[0]]
+    assert list(group.members.by_id) == [ids[0]]
     assert group.state is GroupState.PREPARING
 
 

@@ -53,7 +53,7 @@ def _describe(broker: Broker, group_id: str, allowed: int) -> messages.Described
                 member_metadata=member.metadata(_protocol(group)),
                 member_assignment=(member.assignment if group.state is GroupState.STABLE else b""),
             )
-            for member in group.members.values()
+            for member in group.members
         ],
     )
 

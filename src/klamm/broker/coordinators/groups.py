@@ -166,7 +166,7 @@ class GroupCoordinator:
         for group in shard.groups.values():
             if (timer := self._timers.pop(group.id, None)) is not None:
                 timer.cancel()
-            for member in group.members.values():
+            for member in group.members:
                 self._answer(member.awaits_join, JoinAnswer(error=moved, member_id=member.id))
                 self._answer(member.awaits_sync, SyncAnswer(error=moved))
 
@@ -480,7 +480,7 @@ def subscription_of(group: Group) -> frozenset[str] | None:
     if group.protocol_type != "consumer" or group.protocol is None:
         return None
     topics: set[str] = set()
-    for member in group.members.values():
+    for member in group.members:
         read = internal.subscribed_topics(member.metadata(group.protocol))
         if read is None:
             return None
