@@ -20,9 +20,11 @@ from typing import Final, TypeVar
 
 from klamm.broker import registration
 from klamm.broker.clock import Clock, SystemClock
-from klamm.broker.context import RequestContext
 from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
 from klamm.broker.controlling import ControllerShell
+from klamm.broker.coordinators.groups import GroupCoordinator
+from klamm.broker.coordinators.replicated import Coordinators
+from klamm.broker.coordinators.transactions import TransactionCoordinator
 from klamm.broker.fetch_sessions import FetchSessions
 from klamm.broker.fetcher import Fetchers
 from klamm.broker.housekeeping import Housekeeping
@@ -43,7 +45,7 @@ from klamm.model.errors import ErrorCode, StoreUnavailable
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.model.settings import BrokerSettings, TopicSettings
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.messages import controlled_shutdown, init_producer_id
+from klamm.protocol.messages import controlled_shutdown
 from klamm.replication.selection import SELECTORS, Selector
 from klamm.store import layout
 from klamm.store.port import Create, Session, SessionState, Store, Unwatch
@@ -52,9 +54,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-InitTransactional = Callable[
-    [RequestContext, init_producer_id.Request], Awaitable[init_producer_id.Response]
-]
 
 _CONTROLLED_SHUTDOWN_VERSION: Final = 3
 _RECONNECT_S: Final = 0.5
@@ -96,10 +95,10 @@ class Broker:
         self.housekeeping = Housekeeping(self)
         self.controller = ControllerShell(self)
         self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix=f"klamm-{id}-worker")
-        self.init_transactional: InitTransactional | None = None  # the transaction coordinator's
         self.on_partitions_removed: list[Callable[[frozenset[TopicPartition]], None]] = []
         self.stopped = asyncio.Event()
         self._settings = settings
+        self.coordinators = Coordinators(self)
         self._store = store
         self._host = host
         self._port = port
@@ -124,6 +123,14 @@ class Broker:
     @property
     def is_controller(self) -> bool:
         return self.controller.is_active
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self.coordinators.transactions
 
     def now_ms(self) -> int:
         return self.clock.now_ms()
@@ -179,6 +186,7 @@ class Broker:
         self._is_up = True
         self._tasks.start(self.proposals.run(), f"broker-{self.id}-proposals")
         self._tasks.start(self.housekeeping.run(), f"broker-{self.id}-housekeeping")
+        self._tasks.start(self.coordinators.run(), f"broker-{self.id}-coordinators")
         await self.controller.start()
         await self.metadata.wait_for(lambda snapshot: self.id in snapshot.brokers)
 

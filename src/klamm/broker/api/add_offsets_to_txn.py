@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.journal import partition_for
-from klamm.broker.server import Broker
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 from klamm.protocol.messages import add_offsets_to_txn as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 
 async def handle(
@@ -15,7 +19,7 @@ async def handle(
 ) -> messages.Response:
     count = len(broker.metadata.snapshot.topics.get(CONSUMER_OFFSETS, ()))
     if count == 0:
-        await broker.admin.create_internal_topic(CONSUMER_OFFSETS)
+        await broker.auto_create([CONSUMER_OFFSETS])
         return messages.Response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     at = TopicPartition(CONSUMER_OFFSETS, partition_for(request.group_id, count))
     error = await broker.transactions.add_partitions(

@@ -5,13 +5,15 @@ A group that nobody knows is `Dead`, without an error.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.groups.group import Group, GroupState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import describe_groups as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 _NOT_ASKED: Final = -(2**31)
 _ALL_OPERATIONS: Final = 0x148

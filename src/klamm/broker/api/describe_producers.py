@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import describe_producers as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 
 async def handle(

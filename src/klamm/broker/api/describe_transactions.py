@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.groups.transactions import TxnState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import describe_transactions as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 
 async def handle(

@@ -5,15 +5,18 @@ The first question creates the internal topic. From version 4 on several keys at
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.journal import partition_for
-from klamm.broker.server import Broker
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, NO_LEADER, TRANSACTION_STATE, TopicPartition
 from klamm.protocol.messages import find_coordinator as messages
 
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_PATIENCE_MS: Final = 1_000
 _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 
 
@@ -49,10 +52,13 @@ async def _find(
         return _nobody(key, ErrorCode.INVALID_GROUP_ID, None)
     count = len(broker.metadata.snapshot.topics.get(topic, ()))
     if count == 0:
-        fault = await broker.admin.create_internal_topic(topic)
+        codes = await broker.auto_create([topic])
+        await broker.metadata.wait_for(lambda now: topic in now.topics, _PATIENCE_MS)
         count = len(broker.metadata.snapshot.topics.get(topic, ()))
         if count == 0:
-            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, fault)
+            why = codes.get(topic, ErrorCode.NONE)
+            text = f"{topic} cannot be created: {why.name}" if why else None
+            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
     at = TopicPartition(topic, partition_for(key, count))
     snapshot = broker.metadata.snapshot
     found = snapshot.partition(at)

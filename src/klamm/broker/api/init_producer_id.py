@@ -22,8 +22,13 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
         if isinstance(taken, ErrorCode):
             return Response(error_code=taken, producer_epoch=-1)
         return Response(producer_id=taken, producer_epoch=0)
-    if not request.transactional_id:
-        return Response(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-    if broker.init_transactional is None:
-        return Response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)
-    return await broker.init_transactional(context, request)
+    granted = await broker.transactions.initialise(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+    )
+    error = granted.error
+    if error is ErrorCode.PRODUCER_FENCED and context.version < 4:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return Response(error_code=error, producer_id=granted.producer_id, producer_epoch=granted.epoch)

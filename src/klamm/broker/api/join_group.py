@@ -7,10 +7,14 @@ leader that returns is told that it need not assign (KIP-814).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.groups.group import Join
 from klamm.protocol.messages import join_group as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 
 async def handle(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import list_groups as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 
 async def handle(

@@ -6,11 +6,15 @@ running longer than a while.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.groups.transactions import Transaction, TxnState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import list_transactions as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 _STATES = {state.text for state in TxnState}
 

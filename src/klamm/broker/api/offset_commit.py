@@ -6,13 +6,17 @@ offsets live by the broker's rule. A partition that does not exist spoils only i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.groups import METADATA_LENGTH_MAX
-from klamm.broker.server import Broker
 from klamm.groups.offsets import CommittedOffset
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_commit as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 
 async def handle(

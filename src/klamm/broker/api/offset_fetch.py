@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.groups.offsets import CommittedOffset, GroupOffsets
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_fetch as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 _NOTHING = CommittedOffset(offset=-1)
 Wanted = list[tuple[str, list[int]]]

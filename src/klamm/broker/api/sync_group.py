@@ -5,10 +5,14 @@ Waits until the assignment is durable.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.groups.group import Sync
 from klamm.protocol.messages import sync_group as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 
 async def handle(

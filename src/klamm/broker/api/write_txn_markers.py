@@ -8,13 +8,16 @@ for it.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
-from klamm.broker.server import Broker
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 from klamm.protocol.batch import ControlKind, encode_control_batch
 from klamm.protocol.messages import write_txn_markers as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
 
 
 async def handle(
@@ -52,7 +55,7 @@ async def _write(
         coordinator_epoch=marker.coordinator_epoch,
         timestamp=broker.clock.now_ms(),
     )
-    written = await broker.journal.append(at, batch)
+    written = await broker.coordinators.journal.append(at, batch)
     if written.error is ErrorCode.NONE and at.topic == CONSUMER_OFFSETS:
         broker.groups.finish_transaction(at, marker.producer_id, commit=marker.transaction_result)
     return messages.WritableTxnMarkerPartitionResult(

@@ -1,0 +1,216 @@
+"""The journal of the coordinators on this broker's replicas, and how they hear of leaderships."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.coordinators.groups import GroupCoordinator
+from klamm.broker.coordinators.journal import Written
+from klamm.broker.coordinators.markers import MarkerSender
+from klamm.broker.coordinators.transactions import TransactionCoordinator
+from klamm.broker.partition import Partition
+from klamm.client.connection import Connection
+from klamm.groups.group import Limits
+from klamm.log.append import Appended, AppendRefused
+from klamm.log.partition import LogDirectoryFailed
+from klamm.model.brokers import PLAINTEXT, Endpoint
+from klamm.model.errors import ErrorCode, KlammError, ProtocolError
+from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.batch import iter_batches
+from klamm.protocol.messages import write_txn_markers
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_LOAD_BYTES: Final = 1 << 20
+_PRODUCE_VERSION: Final = 11
+_MARKERS_VERSION: Final = 1
+
+
+class ReplicaJournal:
+    """Appends to and reads from the partitions led here."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def append(self, partition: TopicPartition, batch: bytes) -> Written:
+        """Append and wait for all replicas in sync, for as long as offset commits may take."""
+        led = self._broker.replicas.find_leader(partition)
+        if isinstance(led, ErrorCode):
+            return Written(led)
+        try:
+            outcome = led.append(
+                memoryview(bytearray(batch)), acks=-1, version=_PRODUCE_VERSION, from_client=False
+            )
+        except LogDirectoryFailed as failure:
+            self._broker.directory_failed(failure)
+            return Written(ErrorCode.KAFKA_STORAGE_ERROR)
+        if isinstance(outcome, AppendRefused):
+            return Written(outcome.code)
+        if not isinstance(outcome, Appended):
+            return Written(outcome)
+        waiter = _Acknowledged()
+        led.await_acks(outcome.last_offset + 1, waiter)
+        try:
+            async with asyncio.timeout(
+                self._broker.settings.int("offsets.commit.timeout.ms") / 1000
+            ):
+                code = await waiter.future
+        except TimeoutError:
+            return Written(ErrorCode.REQUEST_TIMED_OUT)
+        return Written(code, outcome.base_offset)
+
+    async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
+        """Everything up to the log's end, in pieces, so that others have their turn in between."""
+        led = self._broker.replicas.find_leader(partition)
+        if isinstance(led, ErrorCode) or led.log is None:
+            raise ProtocolError(f"{partition} is not led here")
+        local = led.log
+        at = local.log_start_offset
+        while at < local.log_end_offset:
+            found = local.read(
+                at, max_bytes=_LOAD_BYTES, upto=local.log_end_offset, at_least_one=True
+            )
+            if isinstance(found, ErrorCode):
+                raise ProtocolError(f"{partition} cannot be read at {at}: {found.name}")
+            came = at
+            for header, batch in iter_batches(found.read()):
+                if header.last_offset >= at:
+                    yield batch
+                came = max(came, header.last_offset + 1)
+            if came == at:
+                return
+            at = came
+            await asyncio.sleep(0)
+
+
+class _Acknowledged:
+    """An append that waits for all replicas in sync (an `AckWaiter`)."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_over(self) -> bool:
+        return self.future.done()
+
+    def settled(self, partition: Partition, code: ErrorCode) -> None:
+        if not self.future.done():
+            self.future.set_result(code)
+
+
+class Coordinators:
+    """Both coordinators of one broker, and what connects them with it."""
+
+    def __init__(self, broker: Broker) -> None:
+        settings = broker.settings
+        self._broker = broker
+        self._connections: dict[BrokerId, tuple[Endpoint, Connection]] = {}
+        self._locks: dict[BrokerId, asyncio.Lock] = {}
+        self.journal = ReplicaJournal(broker)
+        self.groups = GroupCoordinator(
+            self.journal,
+            broker.clock,
+            limits=Limits(
+                session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
+                session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
+                size_max=settings.int("group.max.size"),
+                initial_delay_ms=settings.int("group.initial.rebalance.delay.ms"),
+            ),
+            retention_ms=settings.int("offsets.retention.minutes") * 60_000,
+            retention_check_ms=settings.int("offsets.retention.check.interval.ms"),
+            partition_count=lambda: self._partitions(CONSUMER_OFFSETS),
+        )
+        self.transactions = TransactionCoordinator(
+            self.journal,
+            broker.clock,
+            send_marker=MarkerSender(broker.metadata, self._send_markers).send,
+            fresh_producer_id=self._fresh_producer_id,
+            partition_count=lambda: self._partitions(TRANSACTION_STATE),
+            timeout_ms_max=settings.int("transaction.max.timeout.ms"),
+            expiration_ms=settings.int("transactional.id.expiration.ms"),
+            timeout_check_ms=settings.int(
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+            ),
+            expiration_check_ms=settings.int(
+                "transaction.remove.expired.transaction.cleanup.interval.ms"
+            ),
+        )
+        broker.replicas.on_leader.append(self._leads)
+        broker.replicas.on_follower.append(lambda at, _: self._lost(at))
+        broker.replicas.on_removed.append(self._lost)
+        broker.on_partitions_removed.append(self._gone)
+        self._gone_partitions: asyncio.Queue[frozenset[TopicPartition]] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Own the coordinators' tasks until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.groups.run())
+                tasks.create_task(self.transactions.run())
+                while True:
+                    await self.groups.forget_partitions(await self._gone_partitions.get())
+        finally:
+            for _, connection in self._connections.values():
+                await connection.close()
+            self._connections.clear()
+
+    def _partitions(self, topic: str) -> int:
+        # A coordinator leads a partition of the topic, so that the topic is known here or soon will
+        # be; until then every key is another's.
+        return len(self._broker.metadata.snapshot.topics.get(topic, ())) or 1
+
+    def _leads(self, partition: TopicPartition, epoch: int) -> None:
+        if partition.topic == CONSUMER_OFFSETS:
+            self.groups.load(partition, epoch)
+        elif partition.topic == TRANSACTION_STATE:
+            self.transactions.load(partition, epoch)
+
+    def _lost(self, partition: TopicPartition) -> None:
+        if partition.topic == CONSUMER_OFFSETS:
+            self.groups.unload(partition)
+        elif partition.topic == TRANSACTION_STATE:
+            self.transactions.unload(partition)
+
+    def _gone(self, partitions: frozenset[TopicPartition]) -> None:
+        self._gone_partitions.put_nowait(partitions)
+
+    async def _fresh_producer_id(self) -> int:
+        taken = await self._broker.producer_ids.take()
+        if isinstance(taken, ErrorCode):
+            raise KlammError(f"no producer id can be had: {taken.name}")
+        return taken
+
+    async def _send_markers(
+        self, to: BrokerId, request: write_txn_markers.Request
+    ) -> write_txn_markers.Response:
+        lock = self._locks.setdefault(to, asyncio.Lock())
+        async with lock:
+            connection = await self._connect(to)
+            try:
+                answer = await connection.request(
+                    ApiKey.WRITE_TXN_MARKERS, _MARKERS_VERSION, request
+                )
+            except BaseException:
+                self._connections.pop(to, None)
+                await connection.close()
+                raise
+        assert isinstance(answer, write_txn_markers.Response), answer
+        return answer
+
+    async def _connect(self, to: BrokerId) -> Connection:
+        endpoint = self._broker.metadata.snapshot.endpoint(to, PLAINTEXT)
+        if endpoint is None:
+            raise KlammError(f"broker {to} is not alive")
+        known = self._connections.get(to)
+        if known is not None and known[0] == endpoint and not known[1].is_closed:
+            return known[1]
+        name = f"broker-{self._broker.id}-markers"
+        connection = await Connection.open(endpoint.host, endpoint.port, name)
+        self._connections[to] = (endpoint, connection)
+        return connection
