@@ -18,10 +18,11 @@ import time
 from pathlib import Path
 
 import cluster_life
+import codec
 import throughput
 from measure import Measure
 
-MEASURES: tuple[Measure, ...] = (*cluster_life.MEASURES, *throughput.MEASURES)
+MEASURES: tuple[Measure, ...] = (*cluster_life.MEASURES, *throughput.MEASURES, *codec.MEASURES)
 RESULTS = Path(__file__).parent / "results"
 
 

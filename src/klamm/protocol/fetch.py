@@ -38,6 +38,10 @@ _LIMITS: Final = struct.Struct(">iiib")
 _REPLICA_STATE: Final = struct.Struct(">iq")
 _EPOCH_END: Final = struct.Struct(">iq")
 _ABORTED: Final = struct.Struct(">qq")
+# All of a partition that has nothing to give, in the flexible versions: the numbers, no aborted
+# transactions, the preferred replica, no records, no tags. Most partitions of most answers.
+_NOTHING: Final = struct.Struct(">ihqqqBiBB")
+_new: Final = tuple.__new__  # what `_make` does, without asking how many values there are
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -125,6 +129,9 @@ class PartitionData(NamedTuple):
     current_leader: CurrentLeader | None = None
 
 
+_NO_TAGS: Final = (None, None)
+
+
 class TopicData(NamedTuple):
     """What one topic has to give."""
 
@@ -154,8 +161,6 @@ def _wanted_form(version: int) -> struct.Struct:
 
 
 def _wanted_of(version: int, values: tuple[int, ...]) -> FetchPartition:
-    if version >= _LAST_EPOCH_SINCE:
-        return FetchPartition._make(values)
     partition, *middle, max_bytes = values
     epoch = middle.pop(0) if version >= _EPOCH_SINCE else -1
     offset = middle.pop(0)
@@ -228,10 +233,13 @@ def _parse_wanted(
         partition_count, at = wire.read_count(body, at, flexible)
         partitions = []
         for _ in range(partition_count):
-            partitions.append(_wanted_of(version, unpack(body, at)))
+            values = unpack(body, at)
             at += size
             if flexible:
-                at = _past_tags(body, at)
+                partitions.append(_new(FetchPartition, values))
+                at = at + 1 if body[at] == 0 else _past_tags(body, at)
+            else:
+                partitions.append(_wanted_of(version, values))
         topics.append(FetchTopic(name, topic_id, partitions))
         if flexible:
             at = _past_tags(body, at)
@@ -334,6 +342,9 @@ def encode_response(
         for data in topic.partitions:
             records = data.records
             size = len(records) if isinstance(records, bytes | memoryview) else records.size
+            if flexible and not size and data[8:] == _NO_TAGS and data.aborted is None:
+                out += _NOTHING.pack(*data[:5], 0, data.preferred_read_replica, 1, 0)
+                continue
             _encode_data(out, version, flexible, data, size)
             if size:
                 parts += (bytes(out), records)
@@ -402,6 +413,13 @@ def _parse_response(version: int, body: memoryview, flexible: bool) -> FetchResp
         partition_count, at = wire.read_count(body, at, flexible)
         partitions = []
         for _ in range(partition_count):
+            if flexible and len(body) - at >= _NOTHING.size:
+                *numbers, aborted, preferred, size, tags = _NOTHING.unpack_from(body, at)
+                if aborted == 0 and size == 1 and tags == 0:
+                    rest = (None, preferred, b"", None, None)
+                    partitions.append(_new(PartitionData, (*numbers, *rest)))
+                    at += _NOTHING.size
+                    continue
             data, at = _parse_data(version, body, at, flexible)
             partitions.append(data)
         response.topics.append(TopicData(name, topic_id, partitions))

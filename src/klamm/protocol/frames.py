@@ -11,7 +11,8 @@ import struct
 from typing import Final, NamedTuple
 
 from klamm.model.errors import ProtocolError
-from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol import private
+from klamm.protocol.apis import APIS
 from klamm.protocol.compiler import skip_tags
 
 # socket.request.max.bytes: what claims to be longer is not a request.
@@ -22,6 +23,13 @@ _CLIENT_ID: Final = struct.Struct(">h")
 _REQUEST: Final = struct.Struct(">ihhih")
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_ID: Final = struct.Struct(">ii")
+
+# One look-up for every request that comes in.
+_REQUEST_LAYOUTS: Final = {
+    (int(api.key), version): api.request_header_version(version)
+    for api in APIS.values()
+    for version in range(api.served.low, api.served.high + 1)
+} | {(key, private.VERSION): 1 for key in private.KEYS}
 
 
 class RequestHeader(NamedTuple):
@@ -42,15 +50,18 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
     """
     try:
         key, version, correlation_id = _HEADER.unpack_from(frame)
-        api = APIS.get(key)
-        if (api is None or version not in api.served) and not is_private(key):
+        layout = _REQUEST_LAYOUTS.get((key, version))
+        if layout is None:
             return RequestHeader(key, version, correlation_id, None, len(frame))
-        if key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
-            return RequestHeader(key, version, correlation_id, None, 8)
+        if layout == 0:
+            return RequestHeader(key, version, correlation_id, None, _HEADER.size)
         (size,) = _CLIENT_ID.unpack_from(frame, 8)
-        at = 10 + max(size, 0)
-        client_id = None if size < 0 else str(frame[10:at], "utf-8")
-        if api is not None and version >= api.flexible_from:
+        at = 10
+        client_id = None
+        if size >= 0:
+            at += size
+            client_id = str(frame[10:at], "utf-8")
+        if layout == 2:
             at = at + 1 if frame[at] == 0 else skip_tags(frame, at)
     except (struct.error, IndexError, UnicodeDecodeError) as fault:
         raise ProtocolError(f"not a request header: {fault}") from fault
@@ -63,8 +74,9 @@ def encode_request_frame(
     key: int, version: int, correlation_id: int, client_id: str | None, body: bytes
 ) -> bytes:
     """A whole request, with its size in front."""
-    api = APIS.get(key)
-    layout = 1 if api is None else api.request_header_version(version)
+    layout = _REQUEST_LAYOUTS.get((key, version))
+    if layout is None:
+        raise ProtocolError(f"nobody serves version {version} of api {key}")
     if layout == 0:
         return _SIZE.pack(8 + len(body)) + _HEADER.pack(key, version, correlation_id) + body
     name = b"" if client_id is None else client_id.encode()
@@ -101,7 +113,7 @@ def parse_response_header(
 
 def is_private(key: int) -> bool:
     """Whether an API is klamm's own; see `klamm.protocol.private`."""
-    return 1000 <= key < 1100
+    return key in private.KEYS
 
 
 def _response_layout(key: int, version: int) -> int:

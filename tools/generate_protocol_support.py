@@ -1,0 +1,84 @@
+"""Writes `docs/protocol-support.md` from the table of APIs.
+
+Which clients have used an API, and in which versions, comes from `docs/protocol-clients.json`,
+where the interop tests put what they saw: `{"Metadata": {"aiokafka": [5], "librdkafka": [12]}}`.
+
+    python tools/generate_protocol_support.py            writes the page
+    python tools/generate_protocol_support.py --check    says whether it is stale
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from klamm.protocol.apis import APIS, Api
+from klamm.protocol.private import KEYS, PrivateKey
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = DOCS / "protocol-support.md"
+SEEN = DOCS / "protocol-clients.json"
+
+HEAD = """# Protocol support
+
+Generated from `src/klamm/protocol/apis.py`; a test fails when this page is stale.
+
+*Served* are the versions klamm reads and writes, *advertised* those that ApiVersions lists for an
+API that has a handler; a dash means that only brokers use it among themselves. From the *flexible*
+version on, an API has compact types and tagged fields. The last column names the clients that have
+used the API against klamm in `tests/interop`, with the versions they chose.
+
+| Key | API | Served | Advertised | Flexible | Used by |
+|---|---|---|---|---|---|
+"""
+
+TAIL = """
+Produce is advertised from version 0 because librdkafka before 2.11.1 looks for that version before
+it compresses; versions below 3 are refused.
+
+Not served: the group protocol of KIP-848 (68, 69), telemetry (71, 72), share and streams groups
+(76-79, 83-92), KRaft (52-55, 59, 62-64, 70, 73, 80-82), DescribeTopicPartitions (75), delegation
+tokens (38-41), UpdateFeatures (57). Every client falls back or never asks.
+
+## Private APIs
+
+Keys {low}-{high}, version 0, with a JSON object as body. They are listed only for a client that
+calls itself `klamm`.
+
+| Key | API |
+|---|---|
+"""
+
+
+def row(api: Api, seen: dict[str, list[int]]) -> str:
+    flexible = str(api.flexible_from) if api.flexible_from <= api.served.high else "-"
+    clients = ", ".join(
+        f"{client} ({', '.join(map(str, sorted(versions)))})"
+        for client, versions in sorted(seen.items())
+    )
+    cells = (int(api.key), api.title, api.served, api.advertised or "-", flexible, clients)
+    return "| " + " | ".join(str(cell) for cell in cells).rstrip() + " |\n"
+
+
+def page() -> str:
+    seen = json.loads(SEEN.read_text()) if SEEN.exists() else {}
+    rows = "".join(row(api, seen.get(api.title, {})) for api in APIS.values())
+    private = "".join(f"| {int(key)} | {key.name.title()} |\n" for key in PrivateKey)
+    return HEAD + rows + TAIL.format(low=KEYS[0], high=KEYS[-1]) + private
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write docs/protocol-support.md.")
+    parser.add_argument("--check", action="store_true", help="write nothing, say if it is stale")
+    if parser.parse_args().check:
+        fresh = PAGE.exists() and PAGE.read_text() == page()
+        sys.stdout.write("" if fresh else "stale: protocol-support.md\n")
+        return 0 if fresh else 1
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
