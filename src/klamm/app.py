@@ -1,0 +1,326 @@
+"""A whole cluster in one process: the only place that knows all the parts.
+
+`ClusterApp` turns a `Plan` into a store, N brokers and a data directory, and owns them: what it
+started it stops. Brokers share the process and the loop but nothing else; they meet in the store
+and talk through TCP, as they would on N machines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.server import Broker
+from klamm.client.admin import Admin
+from klamm.client.cluster import Client, code_of
+from klamm.datadir import DataDirectory
+from klamm.model.errors import RequestRefused, UsageError
+from klamm.model.names import BrokerId
+from klamm.model.settings import BrokerSettings
+from klamm.protocol.messages import create_topics
+from klamm.store.embedded import EmbeddedStore
+from klamm.store.port import Store
+from klamm.view import BrokerView, ClusterView, Predicate
+
+Progress = Callable[[str], None]
+PORT_MAX = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is asked of a cluster."""
+
+    brokers: int = 3
+    host: str = "127.0.0.1"
+    port: int = 0  # broker i listens on port + i; 0 lets the system choose
+    data: Path | None = None  # None: a temporary directory, and a store in memory
+    settings: Mapping[str, str] = field(default_factory=dict)
+    racks: Sequence[str] = ()  # one a broker, or none at all
+    zookeeper: str | None = None  # host:port,... of a ZooKeeper to use as the store
+
+    def fault(self) -> str | None:
+        """Why no cluster can be made of this, or None."""
+        if self.brokers < 1:
+            return f"a cluster needs at least one broker, not {self.brokers}"
+        if not 0 <= self.port <= PORT_MAX - self.brokers + 1:
+            return f"port {self.port} leaves no room for {self.brokers} brokers below {PORT_MAX}"
+        if self.racks and len(self.racks) != self.brokers:
+            return f"{len(self.racks)} racks were named for {self.brokers} brokers: one each"
+        return None
+
+    def broker_settings(self) -> BrokerSettings:
+        """The user's settings over the few defaults that suit one machine."""
+        return BrokerSettings.parse({**_fitting(self.brokers), **self.settings})
+
+
+def _fitting(brokers: int) -> dict[str, str]:
+    """What Kafka's own development configuration changes: a small cluster must still do all."""
+    copies = str(min(3, brokers))
+    return {
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+class ClusterApp:
+    """The running parts of one cluster, all on the loop that called `start`."""
+
+    def __init__(self, plan: Plan, progress: Progress | None = None) -> None:
+        fault = plan.fault()
+        if fault is not None:
+            raise UsageError(fault)
+        self.plan = plan
+        self.settings = plan.broker_settings()
+        self.brokers: dict[int, Broker] = {}  # those that run
+        self._progress = progress or _quiet
+        self._ports: dict[int, int] = {}  # kept over a broker's restart, for its clients
+        self._directory: DataDirectory | None = None
+        self._store: Store | None = None
+        self._membership = asyncio.Event()  # set and cleared at once: wakes those who wait
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, "the cluster has not been started"
+        return self._store
+
+    @property
+    def data(self) -> Path:
+        assert self._directory is not None, "the cluster has not been started"
+        return self._directory.path
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every broker's address, also of those that are down for now."""
+        return ",".join(f"{self.plan.host}:{self._ports[at]}" for at in sorted(self._ports))
+
+    async def start(self) -> None:
+        """Return when every broker serves and knows all the others; undo all on failure."""
+        raise_file_limit()
+        self._check_ports()
+        self._directory = DataDirectory.claim(self.plan.data)
+        try:
+            self._store = await self._open_store()
+            async with asyncio.TaskGroup() as starting:
+                for at in range(self.plan.brokers):
+                    starting.create_task(self._start(at))
+            await self._wait_for_all()
+        except BaseException as error:
+            await self.kill()
+            raise _plain(error) from error
+
+    async def stop(self) -> None:
+        """Controlled: every log is flushed and marked clean. The controller goes last."""
+        order = sorted(self.brokers, key=lambda at: self.brokers[at].is_controller)
+        for at in order:
+            self._progress(f"stopping broker {at}")
+            await self.stop_broker(at)
+        await self._release()
+
+    async def kill(self) -> None:
+        """As a crash: nothing is flushed, nobody is told. For data that nobody will read again."""
+        brokers, self.brokers = self.brokers, {}
+        await asyncio.gather(*(broker.kill() for broker in brokers.values()))
+        await self._release()
+
+    async def start_broker(self, at: int) -> None:
+        """Bring back one broker, on the port and the data it had."""
+        self._check_id(at)
+        if at in self.brokers:
+            raise UsageError(f"broker {at} already runs")
+        await self._start(at)
+        await self._wait_for_all()
+
+    async def stop_broker(self, at: int) -> None:
+        """Stop one broker in a controlled way: its leaderships move first."""
+        await self._take(at).stop()
+
+    async def kill_broker(self, at: int) -> None:
+        """Let one broker crash."""
+        await self._take(at).kill()
+
+    @property
+    def controller_id(self) -> int | None:
+        """The broker that is the active controller, None while there is none."""
+        return next((at for at, broker in self.brokers.items() if broker.is_controller), None)
+
+    def view(self) -> ClusterView:
+        """What each running broker believes right now."""
+        controller = self.controller_id
+        return ClusterView(
+            {at: BrokerView(broker.metadata.snapshot) for at, broker in self.brokers.items()},
+            -1 if controller is None else controller,
+        )
+
+    async def wait_until(self, predicate: Predicate, timeout_s: float) -> ClusterView:
+        """Ask `predicate` now and at every change of a broker's metadata until it says yes."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not predicate(view := self.view()):
+                    await self._next_change()
+                return view
+        except TimeoutError:
+            what = getattr(predicate, "__qualname__", repr(predicate))
+            raise TimeoutError(f"{what} did not hold within {timeout_s} s") from None
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+    ) -> None:
+        """Create a topic, as a client would; -1 leaves a number to the brokers' settings."""
+        topic = create_topics.CreatableTopic(
+            name,
+            partitions,
+            replication_factor,
+            configs=[create_topics.CreatableTopicConfig(k, v) for k, v in configs.items()],
+        )
+        async with Client(self.bootstrap_servers) as client:
+            (result,) = await Admin(client).create_topics([topic])
+        if result.error_code:
+            raise RequestRefused(code_of(result.error_code), result.error_message)
+
+    async def store_paths(self) -> list[str]:
+        """Every path in the store, parents first."""
+        session = await self.store.connect()
+        try:
+            paths = ["/"]
+            for path in paths:  # grows while we walk it
+                names = await session.children(path) or ()
+                paths += [f"{path.rstrip('/')}/{name}" for name in names]
+            return paths
+        finally:
+            await session.close()
+
+    async def _next_change(self) -> None:
+        """Until some broker has new metadata, or brokers have come or gone."""
+        waits = [asyncio.ensure_future(_newer(b.metadata)) for b in self.brokers.values()]
+        waits.append(asyncio.ensure_future(self._membership.wait()))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _start(self, at: int) -> None:
+        assert self._directory is not None, "the cluster has no data directory yet"
+        port = self._ports.get(at) or (self.plan.port and self.plan.port + at)
+        broker = Broker(
+            BrokerId(at),
+            store=self.store,
+            settings=self.settings,
+            data_dir=self._directory.broker(at),
+            host=self.plan.host,
+            port=port,
+            rack=self.plan.racks[at] if self.plan.racks else None,
+            progress=lambda done, total: self._progress(f"broker {at}: log {done} of {total}"),
+        )
+        await broker.start()
+        self.brokers[at] = broker
+        self._ports[at] = broker.endpoint.port
+        self._wake()
+
+    def _take(self, at: int) -> Broker:
+        self._check_id(at)
+        if at not in self.brokers:
+            raise UsageError(f"broker {at} does not run")
+        broker = self.brokers.pop(at)
+        self._wake()
+        return broker
+
+    def _wake(self) -> None:
+        self._membership.set()
+        self._membership.clear()
+
+    def _check_id(self, at: int) -> None:
+        if not 0 <= at < self.plan.brokers:
+            raise UsageError(f"there is no broker {at} in a cluster of {self.plan.brokers}")
+
+    def _check_ports(self) -> None:
+        """Say no before anything is touched, rather than after recovering a thousand logs."""
+        if self.plan.port == 0:
+            return
+        for port in range(self.plan.port, self.plan.port + self.plan.brokers):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((self.plan.host, port))
+                except OSError as error:
+                    raise UsageError(_port_fault(self.plan.host, port, error)) from error
+
+    async def _open_store(self) -> Store:
+        assert self._directory is not None, "the cluster has no data directory yet"
+        if self.plan.zookeeper is not None:
+            # Imported by name, for its client library is an extra that most do without.
+            zookeeper = import_module("klamm.store.zookeeper")
+            return cast(Store, zookeeper.ZooKeeperStore(self.plan.zookeeper))
+        if self.plan.data is None:
+            return EmbeddedStore.open(None)
+        return EmbeddedStore.open(self._directory.store)
+
+    async def _wait_for_all(self) -> None:
+        """Until each running broker has heard of every other."""
+        everyone = frozenset(self.brokers)
+        for broker in self.brokers.values():
+            await broker.metadata.wait_for(
+                lambda snapshot: everyone <= snapshot.brokers.keys(), timeout_ms=30_000
+            )
+
+    async def _release(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+            self._store = None
+        if self._directory is not None:
+            await asyncio.to_thread(self._directory.release)
+
+
+def raise_file_limit() -> int:
+    """As many open files as the system lets us have; how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            return soft  # a sandbox may forbid it; what is open at once is bounded anyway
+    return hard
+
+
+async def _newer(cache: MetadataCache) -> bool:
+    old = cache.snapshot
+    return await cache.wait_for(lambda snapshot: snapshot is not old)
+
+
+def _quiet(_line: str) -> None:
+    pass
+
+
+def _port_fault(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken; choose another with --port, or --port 0 for free ones"
+    return f"cannot listen on {host}:{port}: {error.strerror}"
+
+
+def _plain(error: BaseException) -> BaseException:
+    """The one error that a group of failed starts is about, in words for the user."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, OSError) and error.errno in _USERS_FAULT:
+        about = f" ({error.filename})" if error.filename else ""
+        return UsageError(f"cannot start: {error.strerror}{about}")
+    return error
+
+
+_USERS_FAULT = frozenset(
+    {errno.EADDRINUSE, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+)

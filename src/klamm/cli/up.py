@@ -1,0 +1,135 @@
+"""`klamm up`: run a cluster until it is told to stop.
+
+The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it;
+progress and warnings go to stderr. The first SIGINT or SIGTERM asks for a controlled shutdown, a
+second one no longer waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klamm.cli.options import new_app, parse_pairs
+from klamm.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from klamm.app import Plan
+
+app = new_app("Run a cluster until Ctrl-C.")
+
+
+@app.command()
+def up(
+    brokers: Annotated[int, typer.Option(help="how many brokers")] = 3,
+    port: Annotated[int, typer.Option(help="broker i listens on port + i; 0 = free ports")] = 9092,
+    host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
+    data: Annotated[
+        Path | None, typer.Option(help="where the cluster lives [$XDG_STATE_HOME/klamm]")
+    ] = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="live in a temporary directory, leave nothing")
+    ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("-X", metavar="NAME=VALUE", help="a broker or topic default setting of Kafka"),
+    ] = None,
+    rack: Annotated[
+        str, typer.Option(metavar="R,R,...", help="the rack of each broker, in order")
+    ] = "",
+    zookeeper: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT,...", help="keep the metadata in a ZooKeeper")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log what happens")] = False,
+) -> None:
+    """Run a cluster until Ctrl-C."""
+    from klamm.app import Plan
+    from klamm.datadir import default_data
+
+    if ephemeral and data is not None:
+        raise UsageError("--ephemeral and --data exclude each other")
+    plan = Plan(
+        brokers=brokers,
+        host=host,
+        port=port,
+        data=None if ephemeral else data or default_data(),
+        settings=parse_pairs(setting or (), option="-X"),
+        racks=tuple(rack.split(",")) if rack else (),
+        zookeeper=zookeeper,
+    )
+    _log_to_stderr(verbose)
+    code = asyncio.run(_serve(plan))
+    raise typer.Exit(code)
+
+
+async def _serve(plan: Plan) -> int:
+    from klamm.app import ClusterApp
+
+    progress = _Progress()
+    cluster = ClusterApp(plan, progress.show)
+    told = _Signals()
+    starting = asyncio.create_task(cluster.start())
+    hearing = asyncio.create_task(told.wait())
+    try:
+        await asyncio.wait({starting, hearing}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+            return 0
+        await starting
+        progress.clear()
+        print(f"ready bootstrap={cluster.bootstrap_servers}", flush=True)
+        await hearing
+        stopping = asyncio.create_task(cluster.stop())
+        again = asyncio.create_task(told.wait())
+        await asyncio.wait({stopping, again}, return_when=asyncio.FIRST_COMPLETED)
+        again.cancel()
+        if stopping.done():
+            await stopping
+            return 0
+        stopping.cancel()
+        return 130
+    finally:
+        progress.clear()
+        hearing.cancel()
+
+
+class _Signals:
+    """SIGINT and SIGTERM as something to wait for, once each."""
+
+    def __init__(self) -> None:
+        self._heard = asyncio.Semaphore(0)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._heard.release)
+
+    async def wait(self) -> None:
+        await self._heard.acquire()
+
+
+class _Progress:
+    """One line on a terminal that each report overwrites; silence elsewhere."""
+
+    def __init__(self) -> None:
+        self._on_terminal = sys.stderr.isatty()
+
+    def show(self, line: str) -> None:
+        if self._on_terminal:
+            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        self.show("")
+
+
+def _log_to_stderr(verbose: bool) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )

@@ -1,0 +1,110 @@
+"""What the brokers of a running cluster believe, and predicates to wait for.
+
+A predicate looks at one `ClusterView` and says yes or no; `Cluster.wait_until` asks it again
+whenever a broker's metadata changed. Views are read from the brokers' own caches: what a client
+that asked that broker would be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from klamm.broker.metadata_cache import PartitionInfo, Snapshot
+
+Predicate = Callable[["ClusterView"], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """What one broker would tell a client."""
+
+    _snapshot: Snapshot
+
+    @property
+    def controller_id(self) -> int:
+        return self._snapshot.controller_id
+
+    @property
+    def live(self) -> frozenset[int]:
+        """The brokers it holds to be alive."""
+        return frozenset(self._snapshot.brokers)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(self._snapshot.topics)
+
+    def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
+        """The partitions of one topic; none where the broker does not know it."""
+        return self._snapshot.topics.get(topic, {})
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What every running broker believes, at one moment."""
+
+    brokers: Mapping[int, BrokerView]
+    controller_id: int  # the broker that acts as the controller; -1: none
+
+    def partition(self, topic: str, partition: int) -> PartitionInfo | None:
+        """One partition as the controller's broker sees it, or any broker while there is none."""
+        broker = self.brokers.get(self.controller_id) or next(iter(self.brokers.values()), None)
+        return broker.partitions(topic).get(partition) if broker else None
+
+
+def topic_is_led(topic: str, partitions: int | None = None) -> Predicate:
+    """Every broker knows the topic, and each of its partitions has a live leader."""
+
+    def holds(view: ClusterView) -> bool:
+        for broker in view.brokers.values():
+            found = broker.partitions(topic)
+            if not found or (partitions is not None and len(found) != partitions):
+                return False
+            if not all(p.leader in view.brokers for p in found.values()):
+                return False
+        return True
+
+    return holds
+
+
+def topic_is_gone(topic: str) -> Predicate:
+    """No broker knows the topic."""
+    return lambda view: not any(topic in broker.topics for broker in view.brokers.values())
+
+
+def isr_has(topic: str, partition: int | None = None, size: int | None = None) -> Predicate:
+    """Every broker sees `size` (None: all) replicas in sync, of one partition or of each."""
+
+    def enough(seen: PartitionInfo) -> bool:
+        return len(seen.isr) == (len(seen.replicas) if size is None else size)
+
+    def holds(view: ClusterView) -> bool:
+        for broker in view.brokers.values():
+            found = broker.partitions(topic)
+            chosen = found.values() if partition is None else [found.get(partition)]
+            if not found or not all(seen is not None and enough(seen) for seen in chosen):
+                return False
+        return True
+
+    return holds
+
+
+def leader_is_agreed(topic: str, partition: int, other_than: int | None = None) -> Predicate:
+    """Every broker names the same live leader, and it is not the one excluded."""
+
+    def holds(view: ClusterView) -> bool:
+        seen = [broker.partitions(topic).get(partition) for broker in view.brokers.values()]
+        leaders = {p.leader if p else -1 for p in seen}
+        return len(leaders) == 1 and leaders <= view.brokers.keys() and other_than not in leaders
+
+    return holds
+
+
+def controller_is_agreed(other_than: int | None = None) -> Predicate:
+    """Every broker names the broker that acts as the controller, and it is not the excluded one."""
+
+    def holds(view: ClusterView) -> bool:
+        named = {broker.controller_id for broker in view.brokers.values()}
+        return named == {view.controller_id} and view.controller_id not in (-1, other_than)
+
+    return holds

@@ -1,0 +1,176 @@
+"""kill -9 at bad moments: what was begun is finished or undone, what was acknowledged is there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from interop.process import Up, data_args, up
+from klamm.protocol import batch as batches
+
+PARTITIONS = 500
+QUICK_DELETE = ("-X", "log.segment.delete.delay.ms=100")
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_a_crash_while_500_partitions_are_created(tmp_path: Path) -> None:
+    with up(*data_args(tmp_path)) as first:
+        _admin(first).create_topics([NewTopic("wide", PARTITIONS, 3)])
+        _await(lambda: 50 < len(_directories(tmp_path, "wide")) < 3 * PARTITIONS - 50)
+        first.crash()
+    assert len(_directories(tmp_path, "wide")) < 3 * PARTITIONS, "the crash came too late"
+    with up(*data_args(tmp_path)) as second:
+        # The topic was stored before any replica was told, so it must be finished, not undone.
+        _await(lambda: _led_partitions(second, "wide") == PARTITIONS)
+        _produce_one_each(second, "wide")
+        assert len(_directories(tmp_path, "wide")) == 3 * PARTITIONS
+        assert second.stop() == 0
+
+
+def test_a_crash_while_500_partitions_are_deleted(tmp_path: Path) -> None:
+    with up(*data_args(tmp_path), *QUICK_DELETE) as first:
+        admin = _admin(first)
+        admin.create_topics([NewTopic("wide", PARTITIONS, 3)])["wide"].result(timeout=60)
+        _await(lambda: _led_partitions(first, "wide") == PARTITIONS)
+        _await(lambda: len(_directories(tmp_path, "wide")) == 3 * PARTITIONS)
+        admin.delete_topics(["wide"])
+        _await(lambda: len(_directories(tmp_path, "wide")) < 3 * PARTITIONS - 20)
+        first.crash()
+    assert _directories(tmp_path, "wide"), "the crash came too late"
+    with up(*data_args(tmp_path), *QUICK_DELETE) as second:
+        _await(lambda: "wide" not in _admin(second).list_topics(timeout=10).topics)
+        _await(lambda: not _directories(tmp_path, "wide"))
+        # The name is free again, and nothing of the old topic shines through.
+        _admin(second).create_topics([NewTopic("wide", 1, 3)])["wide"].result(timeout=30)
+        assert _read_all(second, "wide", 1) == []
+        assert second.stop() == 0
+
+
+def test_crashes_while_producing_lose_nothing_acknowledged(tmp_path: Path) -> None:
+    acknowledged: set[bytes] = set()
+    for round_ in range(3):
+        with up(*data_args(tmp_path)) as running:
+            if round_ == 0:
+                new = NewTopic("stream", 6, 3)
+                _admin(running).create_topics([new])["stream"].result(timeout=30)
+            acknowledged |= _produce_until_killed(running, round_)
+    with up(*data_args(tmp_path)) as last:
+        read = _read_all(last, "stream", 6)
+        assert acknowledged - set(read) == set()
+        assert len(read) == len(set(read)), "an idempotent producer's records are there once"
+        assert last.stop() == 0
+    assert _check_every_batch(tmp_path, "stream") > 0
+
+
+def _produce_until_killed(running: Up, round_: int) -> set[bytes]:
+    """Produce at full speed with acks=all; kill the cluster in the middle; what was acked."""
+    acked: set[bytes] = set()
+    enough = threading.Event()
+
+    def settled(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            acked.add(message.value())
+            if len(acked) > 5_000:
+                enough.set()
+
+    producer = Producer(
+        {
+            "bootstrap.servers": running.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "log_level": 0,
+            "message.timeout.ms": 60_000,
+        }
+    )
+    at = 0
+    while not enough.is_set():
+        try:
+            producer.produce("stream", f"{round_}-{at}".encode(), partition=at % 6)
+        except BufferError:
+            producer.poll(0.01)
+            continue
+        producer.poll(0)
+        at += 1
+    running.crash()
+    assert len(acked) < at, "something must be under way when the cluster dies"
+    producer.purge()
+    producer.flush(5)
+    return acked
+
+
+def _check_every_batch(data: Path, topic: str) -> int:
+    """Every batch in every replica's files has a valid CRC; how many there were."""
+    count = 0
+    for segment in data.glob(f"broker-*/{topic}-*/*.log"):
+        content = memoryview(segment.read_bytes())
+        for header, batch in batches.iter_batches(content):
+            assert batches.crc_ok(batch), f"{segment} at offset {header.base_offset}"
+            count += 1
+    return count
+
+
+def _produce_one_each(running: Up, topic: str) -> None:
+    failures: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": running.bootstrap, "acks": "all"})
+    for partition in range(PARTITIONS):
+        producer.produce(
+            topic,
+            b"x",
+            partition=partition,
+            on_delivery=lambda error, _message: failures.append(error) if error else None,
+        )
+    assert producer.flush(60) == 0
+    assert failures == []
+
+
+def _read_all(running: Up, topic: str, partitions: int) -> list[bytes]:
+    """Everything up to the end offsets of this moment."""
+    consumer = Consumer(
+        {"bootstrap.servers": running.bootstrap, "group.id": "reader", "check.crcs": True}
+    )
+    try:
+        ends = {
+            at: consumer.get_watermark_offsets(TopicPartition(topic, at), timeout=30)[1]
+            for at in range(partitions)
+        }
+        consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
+        values: list[bytes] = []
+        left = {at for at, end in ends.items() if end > 0}
+        while left:
+            messages = consumer.consume(10_000, timeout=10)
+            assert messages, f"nothing more, but {left} were not read to the end"
+            for message in messages:
+                assert message.error() is None, message.error()
+                values.append(message.value())
+                if message.offset() + 1 >= ends[message.partition()]:
+                    left.discard(message.partition())
+        return values
+    finally:
+        consumer.close()
+
+
+def _admin(running: Up) -> AdminClient:
+    return AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+
+
+def _led_partitions(running: Up, topic: str) -> int:
+    found = _admin(running).list_topics(timeout=10).topics.get(topic)
+    return 0 if found is None else sum(p.leader >= 0 for p in found.partitions.values())
+
+
+def _directories(data: Path, topic: str) -> list[Path]:
+    return list(data.glob(f"broker-*/{topic}-*"))
+
+
+def _await(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    """Look again until it holds; files and a foreign process tell us of no event."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to hold in time"
+        time.sleep(0.005)
