@@ -27,10 +27,26 @@ class App(Protocol):
 
 SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Run": {
-        "doctor": Command(
-            "doctor", "say whether this machine is fit for a cluster, and what to do"
-        ),
+        "up": Command("up", "run a cluster until Ctrl-C"),
+        "doctor": Command("doctor", "whether this machine is fit for a cluster, and what to do"),
         "version": Command("version", "the version of klamm, Python and the wire"),
+    },
+    "Topics and records": {
+        "topics": Command("topics", "create, list, describe, alter and delete topics"),
+        "produce": Command("produce", "write lines of standard input to a topic"),
+        "consume": Command("consume", "print the records of a topic"),
+        "story": Command("story", "what became of a topic, and why"),
+    },
+    "Operate": {
+        "configs": Command("configs", "read and change the settings of topics and brokers"),
+        "brokers": Command("brokers", "who is there, what they hold, and how to empty one"),
+        "elect": Command("elect", "elect leaders: the preferred ones, or any that live"),
+        "reassign": Command("reassign", "plan, apply, watch and cancel moves of replicas"),
+        "groups": Command("groups", "consumer groups, where they stand, set them elsewhere"),
+    },
+    "With the flags of Kafka's own tools": {
+        "kafka-topics": Command("kafka_topics", "as kafka-topics.sh"),
+        "kafka-configs": Command("kafka_configs", "as kafka-configs.sh"),
     },
 }
 COMMANDS: Final = {name: command for part in SECTIONS.values() for name, command in part.items()}

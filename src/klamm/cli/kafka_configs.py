@@ -1,7 +1,8 @@
 """`klamm kafka-configs`: the flags, refusals, output and exit codes of Kafka's tool of that name.
 
 Left out: `--zookeeper` and `--bootstrap-controller`, which speak to something that is not a broker,
-are refused with a sentence; `--command-config` is accepted and read for nothing.
+and the entities that only quotas and credentials concern, are refused with a sentence;
+`--command-config` is accepted and read for nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,21 @@ from pathlib import Path
 from typing import Final
 
 from klamm import __version__
+from klamm.cli.asking import run
+from klamm.cli.facts import (
+    BUILT_IN,
+    SOURCES,
+    STATIC,
+    TOPIC_OVERRIDE,
+    Setting,
+    describe_settings,
+    list_topics,
+    live_brokers,
+)
 from klamm.cli.kafka_options import Option, Options
+from klamm.cli.topic_changes import alter_settings
+from klamm.client.admin import Admin, Resource, ResourceType
+from klamm.model.errors import KlammError
 
 OPTIONS: Final = (
     Option("add-config", "k1=v1,k2=[v1,v2]", "Settings to add or change."),
@@ -204,3 +219,82 @@ def _properties(options: Options, path: Path) -> dict[str, str]:
 def _check_key(options: Options, name: str) -> None:
     if not _KEY.match(name):
         options.fail(f"Invalid config name {name!r}: only letters, digits, '.', '_' and '-'")
+
+
+_KINDS: Final = {
+    "topics": ResourceType.TOPIC,
+    "brokers": ResourceType.BROKER,
+    "broker-loggers": ResourceType.BROKER_LOGGER,
+}
+_SINGULAR: Final = {"topics": "topic", "brokers": "broker", "broker-loggers": "broker-logger"}
+
+
+def app(*, args: Sequence[str], prog_name: str) -> None:
+    """One run of the tool."""
+    options, (entity, *_) = parse(args)
+    if entity.type not in _KINDS:
+        options.fail(f"klamm keeps no settings of {entity.type}")
+    doing = _alter if "alter" in options else _describe
+    try:
+        run(options.one("bootstrap-server") or "", lambda admin: doing(admin, options, entity))
+    except (KlammError, ValueError, OSError) as error:
+        options.fail(f"Error while executing config command with args '{' '.join(args)}'\n{error}")
+
+
+async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
+    additions, removals = parse_additions(options), parse_removals(options)
+    kind, name = _KINDS[entity.type], entity.name or ""
+    if entity.type == "topics":
+        known = await _own(admin, kind, name)
+        unknown = [name for name in removals if name not in known]
+        if unknown:
+            raise ValueError(f"Invalid config(s): {','.join(unknown)}")
+    await alter_settings(admin, Resource(kind, name), additions, removals)
+    if name:
+        print(f"Completed updating config for {_SINGULAR[entity.type]} {name}.")
+    else:
+        print(f"Completed updating default config for {entity.type} in the cluster.")
+
+
+async def _own(admin: Admin, kind: ResourceType, name: str) -> set[str]:
+    found = await describe_settings(admin, kind, [name])
+    return {entry.name for entry in found[name] if entry.config_source == TOPIC_OVERRIDE}
+
+
+async def _describe(admin: Admin, options: Options, entity: Entity) -> None:
+    everything = "all" in options
+    for name in await _names(admin, entity):
+        found = await describe_settings(admin, _KINDS[entity.type], [name], synonyms=True)
+        if not name:
+            print(f"Default configs for {entity.type} in the cluster are:")
+        else:
+            extent = "All" if everything else "Dynamic"
+            print(f"{extent} configs for {_SINGULAR[entity.type]} {name} are:")
+        for entry in found[name]:
+            if everything or _is_own(entity, entry):
+                print(_line(entry))
+
+
+async def _names(admin: Admin, entity: Entity) -> list[str]:
+    if entity.name is not None:
+        return [entity.name]
+    if entity.type == "topics":
+        return [topic.name for topic in await list_topics(admin)]
+    return [*map(str, sorted(await live_brokers(admin))), ""]
+
+
+def _is_own(entity: Entity, entry: Setting) -> bool:
+    """A topic shows its overrides; a broker everything that was set at run time."""
+    if entity.type == "topics":
+        return entry.config_source == TOPIC_OVERRIDE
+    return entry.config_source not in (BUILT_IN, STATIC)
+
+
+def _line(entry: Setting) -> str:
+    value = "null" if entry.value is None else entry.value
+    synonyms = ", ".join(
+        f"{SOURCES.get(synonym.source, 'UNKNOWN')}:{synonym.name}={synonym.value}"
+        for synonym in entry.synonyms
+    )
+    sensitive = str(entry.is_sensitive).lower()
+    return f"  {entry.name}={value} sensitive={sensitive} synonyms={{{synonyms}}}"

@@ -7,11 +7,18 @@ accepted but read for nothing, since every setting klamm's client has is an opti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from klamm import __version__
+from klamm.cli import kafka_reports, topic_changes
+from klamm.cli.asking import run
+from klamm.cli.facts import TopicFacts, describe_topics, list_topics, live_brokers
 from klamm.cli.kafka_options import Option, Options
+from klamm.client.admin import Admin
+from klamm.model.errors import ErrorCode, KlammError, RequestRefused
+from klamm.model.names import id_text
 
 OPTIONS: Final = (
     Option("alter", "", "Alter the number of partitions and replica assignment of a topic."),
@@ -110,3 +117,151 @@ def _check(options: Options) -> None:
         options.exclude("replica-assignment", ("partitions", "replication-factor"))
     for option, others in _EXCLUDED.items():
         options.exclude(option, sorted(others))
+
+
+def app(*, args: Sequence[str], prog_name: str) -> None:
+    """One run of the tool."""
+    options = parse(args)
+    (action,) = options.given(ACTIONS)
+    try:
+        run(options.one("bootstrap-server") or "", lambda admin: _DO[action](admin, options))
+    except (KlammError, ValueError, OSError) as error:
+        print(f"Error while executing topic command : {error}")
+        raise SystemExit(1) from None
+
+
+async def _create(admin: Admin, options: Options) -> None:
+    name = options.one("topic") or ""
+    if "." in name or "_" in name:
+        print(
+            "WARNING: in metric names '.' and '_' are the same, so topics whose names have them "
+            "could collide. Best use one of the two, not both."
+        )
+    assignment = options.one("replica-assignment")
+    partitions, copies = options.integer("partitions"), options.integer("replication-factor")
+    if partitions is not None and partitions < 1:
+        raise ValueError("The partitions must be greater than 0")
+    if copies is not None and not 1 <= copies <= 32767:
+        raise ValueError("The replication factor must be between 1 and 32767 inclusive")
+    new = topic_changes.NewTopic(
+        name,
+        -1 if partitions is None else partitions,
+        -1 if copies is None else copies,
+        _configs(options.all("config")),
+        _assignment(assignment) if assignment is not None else None,
+    )
+    try:
+        await topic_changes.create(admin, new, dry_run=False)
+    except RequestRefused as refusal:
+        if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in options:
+            return
+        raise
+    print(f"Created topic {name}.")
+
+
+async def _list(admin: Admin, options: Options) -> None:
+    print("\n".join(topic.name for topic in await _chosen(admin, options)))
+
+
+async def _alter(admin: Admin, options: Options) -> None:
+    chosen = _existing(await _chosen(admin, options), options)
+    total = options.integer("partitions") or 0
+    text = options.one("replica-assignment")
+    for topic in chosen:
+        # The list names all partitions; those that exist stay where they are.
+        assignment = _assignment(text)[len(topic.partitions) :] if text is not None else None
+        await topic_changes.add_partitions(admin, topic.name, total, assignment)
+
+
+async def _describe(admin: Admin, options: Options) -> None:
+    if options.one("topic-id") is not None:
+        chosen = _by_id(await list_topics(admin), options)
+    else:
+        chosen = _existing(await _chosen(admin, options), options)
+    live = await live_brokers(admin)
+    for topic in await describe_topics(admin, [topic.name for topic in chosen]):
+        for line in kafka_reports.lines(topic, live, frozenset(options.given(OPTION_NAMES))):
+            print(line)
+
+
+async def _delete(admin: Admin, options: Options) -> None:
+    chosen = _existing(await _chosen(admin, options), options)
+    await topic_changes.delete(admin, [topic.name for topic in chosen], True, dry_run=False)
+
+
+async def _chosen(admin: Admin, options: Options) -> list[TopicFacts]:
+    """The topics that --topic, a regular expression for the whole name, and the flags leave."""
+    text = options.one("topic")
+    hidden = "exclude-internal" in options
+    wanted = _expression(text) if text is not None else None
+    return [
+        topic
+        for topic in await list_topics(admin)
+        if (wanted is None or wanted.fullmatch(topic.name)) and not (hidden and topic.is_internal)
+    ]
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    bare = re.sub(r"\s", "", text.strip().replace(",", "|")).strip("\"'")
+    try:
+        return re.compile(bare)
+    except re.error:
+        raise ValueError(f"{bare} is an invalid regex") from None
+
+
+def _existing(chosen: list[TopicFacts], options: Options) -> list[TopicFacts]:
+    if not chosen and "topic" in options and "if-exists" not in options:
+        raise ValueError(f"Topic '{options.one('topic')}' does not exist as expected")
+    return chosen
+
+
+def _by_id(topics: list[TopicFacts], options: Options) -> list[TopicFacts]:
+    wanted = options.one("topic-id")
+    found = [topic for topic in topics if id_text(topic.id) == wanted]
+    if not found and "if-exists" not in options:
+        raise ValueError(f"TopicId '{wanted}' does not exist as expected")
+    return found
+
+
+def _configs(texts: Sequence[str]) -> dict[str, str]:
+    """Split on every '=': this tool knows neither empty values nor such with '=' in them."""
+    found: dict[str, str] = {}
+    for text in texts:
+        parts = [part.strip() for part in text.split("=")]
+        if len(parts) != 2 or not all(parts):
+            raise ValueError(
+                "Invalid topic config: all configs to be added must be in the format key=val"
+            )
+        found[parts[0]] = parts[1]
+    return found
+
+
+def _assignment(text: str) -> list[tuple[int, ...]]:
+    try:
+        lists = [
+            tuple(int(broker.strip()) for broker in part.split(":")) for part in text.split(",")
+        ]
+    except ValueError:
+        raise ValueError(f"{text!r} is not an assignment of brokers to partitions") from None
+    for replicas in lists:
+        if len(set(replicas)) != len(replicas):
+            twice = sorted({broker for broker in replicas if replicas.count(broker) > 1})
+            raise ValueError(
+                f"Partition replica lists may not contain duplicate entries: "
+                f"{','.join(map(str, twice))}"
+            )
+        if len(replicas) != len(lists[0]):
+            raise ValueError(
+                f"Partition {lists.index(replicas)} has a different number of replicas"
+            )
+    return lists
+
+
+OPTION_NAMES: Final = tuple(option.name for option in OPTIONS)
+_DO: Final = {
+    "create": _create,
+    "list": _list,
+    "alter": _alter,
+    "describe": _describe,
+    "delete": _delete,
+}

@@ -41,6 +41,9 @@ BootstrapOption = Annotated[
     ),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text, or one JSON value")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="let the cluster check everything and change nothing")
+]
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
@@ -67,3 +70,19 @@ def parse_assignment(text: str) -> list[tuple[int, ...]]:
         if len(set(replicas)) != len(replicas):
             raise UsageError(f"partition {at} names a broker twice in {text!r}")
     return partitions
+
+
+def parse_partition(text: str) -> tuple[str, int]:
+    """`orders-0` as a topic and a partition; the topic's name may itself have dashes."""
+    topic, dash, index = text.rpartition("-")
+    if not dash or not topic or not index.isdigit():
+        raise UsageError(f"a partition is written like orders-0, not {text!r}")
+    return topic, int(index)
+
+
+def parse_ids(text: str) -> tuple[int, ...]:
+    """`0,1,2` as broker ids."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"broker ids are written like 0,1,2, not {text!r}") from None

@@ -1,0 +1,122 @@
+"""`klamm brokers`: who is there, what they hold, and how to empty one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from klamm.cli import moves
+from klamm.cli.asking import run
+from klamm.cli.facts import BUILT_IN, describe_settings, list_topics, live_brokers
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    DryRunOption,
+    Output,
+    OutputOption,
+    new_app,
+)
+from klamm.cli.output import print_json, table
+from klamm.cli.reassign import request_moves
+from klamm.client.admin import Admin, ResourceType
+from klamm.model.errors import UsageError
+
+app = new_app("Who is there, what they hold, and how to empty one.")
+
+Row = dict[str, object]
+
+
+@app.command("list")
+def list_(
+    output: OutputOption = Output.TEXT, bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP
+) -> None:
+    """List the brokers that are up."""
+    rows = run(bootstrap_server, _list)
+    if output is Output.JSON:
+        print_json(rows)
+    else:
+        headers = ("id", "address", "rack", "controller", "leads", "replicas")
+        print(table(headers, [[_cell(row[h]) for h in headers] for row in rows]))
+
+
+@app.command()
+def describe(
+    broker: int,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Say what one broker holds and how it is set up."""
+    found = run(bootstrap_server, lambda admin: _describe(admin, broker))
+    if output is Output.JSON:
+        print_json(found)
+        return
+    for name, value in found.items():
+        if name != "settings":
+            print(f"{name}: {_cell(value)}")
+    settings = found["settings"]
+    assert isinstance(settings, dict), "a mapping was made below"
+    for name, value in settings.items():
+        print(f"{name} = {value}")
+
+
+@app.command()
+def drain(
+    broker: int,
+    dry_run: DryRunOption = False,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Move every replica off a broker; --dry-run prints the plan instead."""
+
+    async def work(admin: Admin) -> moves.Plan:
+        staying = await live_brokers(admin)
+        plan = moves.drain(await list_topics(admin), broker, staying)
+        if not dry_run:
+            await request_moves(admin, plan)
+        return plan
+
+    plan = run(bootstrap_server, work)
+    if dry_run:
+        print(moves.to_json(plan))
+    else:
+        print(f"started {len(plan)} moves; klamm reassign status says how they fare")
+
+
+async def _list(admin: Admin) -> list[Row]:
+    cluster = await admin.cluster()
+    topics = await list_topics(admin)
+    partitions = [p for topic in topics for p in topic.partitions]
+    leads = Counter(p.leader for p in partitions)
+    holds = Counter(b for p in partitions for b in p.replicas)
+    return [
+        {
+            "id": broker.broker_id,
+            "address": f"{broker.host}:{broker.port}",
+            "rack": broker.rack,
+            "controller": broker.broker_id == cluster.controller_id,
+            "leads": leads[broker.broker_id],
+            "replicas": holds[broker.broker_id],
+        }
+        for broker in sorted(cluster.brokers, key=lambda b: b.broker_id)
+    ]
+
+
+async def _describe(admin: Admin, broker: int) -> Row:
+    rows = {row["id"]: row for row in await _list(admin)}
+    if broker not in rows:
+        raise UsageError(f"there is no broker {broker} among {sorted(map(str, rows))}")
+    dirs = (await admin.log_dirs([broker]))[broker]
+    sizes = {
+        found.log_dir: sum(p.partition_size for t in found.topics for p in t.partitions)
+        for found in dirs
+    }
+    settings = (await describe_settings(admin, ResourceType.BROKER, [str(broker)]))[str(broker)]
+    changed = {s.name: s.value for s in settings if s.config_source != BUILT_IN}
+    return {**rows[broker], "log_dirs": sizes, "settings": changed}
+
+
+def _cell(value: object) -> object:
+    """A cell as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} ({size:,} bytes)" for name, size in value.items())
+    return "-" if value is None else value

@@ -1,0 +1,94 @@
+"""Where replicas should go: plans for `klamm reassign` and `klamm brokers drain`.
+
+A plan is a mapping from partitions to replicas, and is written in the JSON of Kafka's own
+reassignment tool, so that plans travel between the two. Planning is plain: it looks at where
+replicas are and moves as few as it can; the cluster does the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from klamm.cli.facts import TopicFacts
+from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition
+
+Plan = dict[TopicPartition, tuple[int, ...]]
+
+
+def drain(topics: Iterable[TopicFacts], leaving: int, staying: Iterable[int]) -> Plan:
+    """Replace one broker in every assignment by the least burdened of those that stay."""
+    topics = list(topics)
+    burden = _burden(topics)
+    candidates = sorted(set(staying) - {leaving})
+    plan: Plan = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            if leaving not in partition.replicas:
+                continue
+            free = [broker for broker in candidates if broker not in partition.replicas]
+            if not free:
+                raise UsageError(
+                    f"{topic.name}-{partition.index} has {len(partition.replicas)} replicas: "
+                    f"without broker {leaving} there is no broker left for one of them"
+                )
+            heir = min(free, key=lambda broker: (burden[broker], broker))
+            burden[heir] += 1
+            plan[TopicPartition(topic.name, partition.index)] = tuple(
+                heir if broker == leaving else broker for broker in partition.replicas
+            )
+    return plan
+
+
+def spread(topics: Iterable[TopicFacts], brokers: Sequence[int], copies: int | None) -> Plan:
+    """Let these topics live on these brokers alone, evenly, moving only what must move.
+
+    Replicas that already are on a chosen broker stay, in their order; missing ones go to the least
+    burdened. `copies` changes the replication factor.
+    """
+    topics = list(topics)
+    chosen = set(brokers)
+    burden: Counter[int] = Counter(dict.fromkeys(brokers, 0))
+    plan: Plan = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            wanted = copies if copies is not None else partition.replication_factor
+            if wanted > len(chosen):
+                raise UsageError(f"{wanted} replicas do not fit on {len(chosen)} brokers")
+            kept = [broker for broker in partition.replicas if broker in chosen][:wanted]
+            while len(kept) < wanted:
+                free = chosen.difference(kept)
+                kept.append(min(free, key=lambda broker: (burden[broker], broker)))
+            burden.update(kept)
+            if tuple(kept) != partition.replicas:
+                plan[TopicPartition(topic.name, partition.index)] = tuple(kept)
+    return plan
+
+
+def _burden(topics: Iterable[TopicFacts]) -> Counter[int]:
+    return Counter(b for topic in topics for p in topic.partitions for b in p.replicas)
+
+
+def to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
+    """The plan as Kafka's reassignment tool writes it."""
+    partitions = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in sorted(plan.items())
+    ]
+    return json.dumps({"version": 1, "partitions": partitions})
+
+
+def from_json(text: str) -> Plan:
+    """The inverse of `to_json`; `log_dirs`, which Kafka's tool adds, are not looked at."""
+    try:
+        entries = json.loads(text)["partitions"]
+        return {
+            TopicPartition(str(e["topic"]), int(e["partition"])): tuple(
+                int(b) for b in e["replicas"]
+            )
+            for e in entries
+        }
+    except (ValueError, KeyError, TypeError) as fault:
+        raise UsageError(f"this is not a reassignment plan: {fault}") from None

@@ -1,0 +1,215 @@
+"""`klamm topics`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klamm.cli import topic_changes
+from klamm.cli.asking import run
+from klamm.cli.facts import TopicFacts, list_topics
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    DryRunOption,
+    Output,
+    OutputOption,
+    new_app,
+    parse_assignment,
+    parse_pairs,
+)
+from klamm.cli.output import print_json, table
+from klamm.model.errors import UsageError
+from klamm.model.names import id_text
+
+app = new_app("Create, list, describe, alter and delete topics.")
+
+ConfigOption = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="K=V", help="a setting; repeatable")
+]
+AssignmentOption = Annotated[
+    str | None,
+    typer.Option(metavar="0:1,1:2", help="the replicas of each partition, preferred leader first"),
+]
+
+
+@app.command()
+def create(
+    name: str,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="-1: the cluster's default")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: the cluster's default")
+    ] = -1,
+    config: ConfigOption = None,
+    assignment: AssignmentOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Create a topic."""
+    if assignment is not None and (partitions != -1 or replication_factor != -1):
+        raise UsageError("--assignment already says how many partitions and replicas there are")
+    wanted = topic_changes.NewTopic(
+        name,
+        partitions,
+        replication_factor,
+        parse_pairs(config or (), option="--config"),
+        parse_assignment(assignment) if assignment is not None else None,
+    )
+    made = run(bootstrap_server, lambda admin: topic_changes.create(admin, wanted, dry_run))
+    if output is Output.JSON:
+        print_json(made)
+    else:
+        verb = "would create" if dry_run else "created"
+        print(
+            f"{verb} topic {name}: {made['partitions']} partitions, "
+            f"replication factor {made['replication_factor']}"
+        )
+
+
+@app.command("list")
+def list_(
+    internal: Annotated[bool, typer.Option("--internal", help="internal topics too")] = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List the topics."""
+    found = run(bootstrap_server, list_topics)
+    shown = [topic for topic in found if internal or not topic.is_internal]
+    if output is Output.JSON:
+        print_json([_summary(topic) for topic in shown])
+    elif shown:
+        rows = [(t.name, len(t.partitions), t.replication_factor) for t in shown]
+        print(table(("topic", "partitions", "replicas"), rows))
+
+
+@app.command()
+def describe(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="default: all but internal")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Say all about topics: leaders, replicas, settings, moves."""
+    found = run(bootstrap_server, lambda admin: topic_changes.describe(admin, names))
+    if output is Output.JSON:
+        print_json([_details(topic) for topic in found])
+    else:
+        print("\n\n".join(_picture(topic) for topic in found))
+
+
+@app.command()
+def alter(
+    name: str,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="the new total")
+    ] = None,
+    assignment: AssignmentOption = None,
+    config: ConfigOption = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="K", help="a setting to remove; repeatable")
+    ] = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Add partitions, or change settings."""
+    changes = topic_changes.Changes(
+        partitions,
+        parse_assignment(assignment) if assignment is not None else None,
+        parse_pairs(config or (), option="--config"),
+        tuple(unset or ()),
+    )
+    if changes.nothing:
+        raise UsageError("say what to alter: --partitions, --config or --unset")
+    if assignment is not None and partitions is None:
+        raise UsageError("--assignment is for new partitions: say with -p how many there will be")
+    run(bootstrap_server, lambda admin: topic_changes.alter(admin, name, changes, dry_run))
+    if output is Output.JSON:
+        print_json({"name": name, "dry_run": dry_run})
+    else:
+        print(f"{'would alter' if dry_run else 'altered'} topic {name}")
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="a topic that is not there is no failure")
+    ] = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete topics and all that is in them."""
+    gone = run(
+        bootstrap_server, lambda admin: topic_changes.delete(admin, names, if_exists, dry_run)
+    )
+    if output is Output.JSON:
+        print_json(gone)
+    else:
+        for name in gone:
+            print(f"{'would delete' if dry_run else 'deleted'} topic {name}")
+
+
+def _summary(topic: TopicFacts) -> dict[str, object]:
+    return {
+        "name": topic.name,
+        "id": id_text(topic.id),
+        "internal": topic.is_internal,
+        "partitions": len(topic.partitions),
+        "replication_factor": topic.replication_factor,
+    }
+
+
+def _details(topic: TopicFacts) -> dict[str, object]:
+    partitions = [
+        {
+            "partition": p.index,
+            "leader": p.leader,
+            "leader_epoch": p.leader_epoch,
+            "replicas": p.replicas,
+            "isr": p.isr,
+            "adding": p.adding,
+            "removing": p.removing,
+        }
+        for p in topic.partitions
+    ]
+    return {**_summary(topic), "configs": topic.overrides, "partitions": partitions}
+
+
+def _picture(topic: TopicFacts) -> str:
+    lines = [
+        f"{topic.name}  (id {id_text(topic.id)})",
+        f"{len(topic.partitions)} partitions, replication factor {topic.replication_factor}",
+    ]
+    lines += [f"{name} = {value}" for name, value in topic.overrides.items()]
+    rows = [
+        (
+            p.index,
+            p.leader if p.leader >= 0 else "none",
+            p.leader_epoch,
+            _ids(p.replicas),
+            _ids(p.isr),
+            _state(p.replicas, p.isr, p.leader, moving=bool(p.adding or p.removing)),
+        )
+        for p in topic.partitions
+    ]
+    headers = ("partition", "leader", "epoch", "replicas", "in sync", "state")
+    return "\n".join([*lines, table(headers, rows)])
+
+
+def _state(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, *, moving: bool) -> str:
+    if leader < 0:
+        return "offline"
+    if moving:
+        return "moving"
+    return "ok" if len(isr) == len(replicas) else "under-replicated"
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers)) or "-"

@@ -1,0 +1,41 @@
+"""Records survive the way through a pipe."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm.cli import records
+from klamm.cli.records import NewRecord
+from klamm.client.consumer import Consumed
+from klamm.model.errors import UsageError
+
+octets = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(str.encode)
+
+
+@given(octets, octets, st.lists(st.tuples(st.text(max_size=5), octets), max_size=3))
+def test_what_consume_prints_produce_takes(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+) -> None:
+    record = Consumed("t", 3, 17, 5, key, value, tuple(headers))
+    line = json.dumps(records.to_json(record)).encode()
+    assert records.from_json(line) == NewRecord(key, value, tuple(headers), 3)
+
+
+def test_text_is_the_value_or_key_and_value() -> None:
+    assert records.from_text(b"a:b", None) == NewRecord(None, b"a:b")
+    assert records.from_text(b"a:b:c", b":") == NewRecord(b"a", b"b:c")
+    with pytest.raises(UsageError, match="no key separator"):
+        records.from_text(b"a", b":")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"[]", b"7", b'{"partition": "x"}', b'{"value_base64": "?"}', b'{"headers": [{}]}'],
+)
+def test_what_is_no_record_is_refused(line: bytes) -> None:
+    with pytest.raises(UsageError, match="not a record in JSON"):
+        records.from_json(line)
