@@ -19,20 +19,25 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from klamm.broker import registration
+from klamm.broker.admin import Admin
+from klamm.broker.auto_creation import AutoCreation
 from klamm.broker.clock import Clock, SystemClock
 from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
 from klamm.broker.controlling import ControllerShell
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.replicated import Coordinators
 from klamm.broker.coordinators.transactions import TransactionCoordinator
+from klamm.broker.dynamic_config import DynamicConfig
 from klamm.broker.fetch_sessions import FetchSessions
 from klamm.broker.fetcher import Fetchers
 from klamm.broker.housekeeping import Housekeeping
 from klamm.broker.listener import Listener
 from klamm.broker.logs import Logs
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.policies import Policies
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.proposals import Proposals
+from klamm.broker.quotas import Client, Quotas
 from klamm.broker.replicas import ReplicaManager
 from klamm.broker.router import Router
 from klamm.broker.tasks import Tasks
@@ -94,6 +99,11 @@ class Broker:
         self.replicas = ReplicaManager(self)
         self.housekeeping = Housekeeping(self)
         self.controller = ControllerShell(self)
+        self.policies = Policies.of(settings)
+        self.quotas = Quotas(self.clock.elapsed_ms)
+        self.dynamic_config = DynamicConfig(self, settings)
+        self.admin = Admin(self, self.policies)
+        self.auto_creation = AutoCreation(self)
         self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix=f"klamm-{id}-worker")
         self.on_partitions_removed: list[Callable[[frozenset[TopicPartition]], None]] = []
         self.stopped = asyncio.Event()
@@ -154,17 +164,12 @@ class Broker:
     async def topic_settings(self, topics: Iterable[str]) -> Mapping[str, TopicSettings]:
         """The settings of topics whose logs are about to be made here."""
         names = list(topics)
-        nodes = await self.session.get_many([layout.topic_config_path(name) for name in names])
-        return {
-            name: self.settings.for_topic(
-                (layout.decode_config(node.data) if node is not None else None) or {}
-            )
-            for name, node in zip(names, nodes, strict=True)
-        }
+        await self.dynamic_config.learn(names)
+        return {name: self.dynamic_config.topic(name) for name in names}
 
-    async def auto_create(self, topics: Iterable[str]) -> Mapping[str, ErrorCode]:
+    async def auto_create(self, topics: Iterable[str], client: Client) -> Mapping[str, ErrorCode]:
         """Create topics that somebody asked for; what to say of each."""
-        return {}
+        return await self.auto_creation.create(topics, client)
 
     # Up
 
@@ -179,10 +184,12 @@ class Broker:
     async def _come_up(self) -> None:
         self.session = await self._store.connect()
         self.cluster_id = await registration.prepare(self.session)
+        await self.dynamic_config.load()
         self.logs = await self._open_logs()
         self.fetchers = Fetchers(self)
         self.endpoint = await self.listener.start(self._host, self._port)
         await self._register()
+        self.dynamic_config.follow()
         self._is_up = True
         self._tasks.start(self.proposals.run(), f"broker-{self.id}-proposals")
         self._tasks.start(self.housekeeping.run(), f"broker-{self.id}-housekeeping")
@@ -251,6 +258,8 @@ class Broker:
                 self.session = await self._store.connect()
                 await self.controller.stop(resign=False)
                 await self._register()
+                await self.dynamic_config.load()
+                self.dynamic_config.follow()
                 await self.controller.start()
             except StoreUnavailable as fault:
                 log.warning("cannot register", extra={"why": str(fault)})
@@ -293,6 +302,8 @@ class Broker:
             await self.fetchers.stop()
         self.replicas.abandon()
         await end_listening()
+        await self.auto_creation.close()
+        await self.dynamic_config.stop()
         await self._tasks.cancel()
         await self.channel.close()
         self.sessions.close()
@@ -330,8 +341,24 @@ class Broker:
         """The controller has told something new of the cluster."""
         self.sessions.keep_only(self.metadata.snapshot.brokers.keys())
         if removed:
+            gone = {partition.topic for partition in removed} - self.metadata.snapshot.topics.keys()
+            self.auto_creation.topics_removed(gone)
+            for topic in gone:
+                self.dynamic_config.forget(topic)
             for hook in self.on_partitions_removed:
                 hook(removed)
+
+    def topic_settings_changed(self, topic: str, settings: TopicSettings) -> None:
+        """A topic's own settings were altered."""
+        self.replicas.reconfigure(topic, settings)
+        self.controller.topic_settings_changed(topic, settings.overrides)
+
+    def broker_settings_changed(self, settings: BrokerSettings) -> None:
+        """This broker's settings were altered, and with them the defaults of all topics."""
+        self._settings = settings
+        for topic in {topic_partition.topic for topic_partition in self.replicas.partitions}:
+            self.replicas.reconfigure(topic, self.dynamic_config.topic(topic))
+        self.controller.broker_settings_changed()
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
         """A disk cannot be trusted any more: what is on it is offline until a restart."""

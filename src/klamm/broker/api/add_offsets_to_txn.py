@@ -19,7 +19,7 @@ async def handle(
 ) -> messages.Response:
     count = len(broker.metadata.snapshot.topics.get(CONSUMER_OFFSETS, ()))
     if count == 0:
-        await broker.auto_create([CONSUMER_OFFSETS])
+        await broker.auto_creation.create_internal_topic(CONSUMER_OFFSETS)
         return messages.Response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     at = TopicPartition(CONSUMER_OFFSETS, partition_for(request.group_id, count))
     error = await broker.transactions.add_partitions(

@@ -16,7 +16,6 @@ from klamm.protocol.messages import find_coordinator as messages
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
-_PATIENCE_MS: Final = 1_000
 _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 
 
@@ -52,13 +51,10 @@ async def _find(
         return _nobody(key, ErrorCode.INVALID_GROUP_ID, None)
     count = len(broker.metadata.snapshot.topics.get(topic, ()))
     if count == 0:
-        codes = await broker.auto_create([topic])
-        await broker.metadata.wait_for(lambda now: topic in now.topics, _PATIENCE_MS)
+        fault = await broker.auto_creation.create_internal_topic(topic)
         count = len(broker.metadata.snapshot.topics.get(topic, ()))
         if count == 0:
-            why = codes.get(topic, ErrorCode.NONE)
-            text = f"{topic} cannot be created: {why.name}" if why else None
-            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, fault)
     at = TopicPartition(topic, partition_for(key, count))
     snapshot = broker.metadata.snapshot
     found = snapshot.partition(at)

@@ -16,6 +16,7 @@ from klamm.broker import authorization
 from klamm.broker.connection import Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
+from klamm.broker.quotas import Client
 from klamm.model.errors import ErrorCode
 from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
 from klamm.protocol import codec
@@ -73,7 +74,8 @@ def _to_create(broker: Broker, context: RequestContext, request: Request) -> lis
 async def _create_and_answer(
     broker: Broker, context: RequestContext, request: Request, names: Sequence[str]
 ) -> Reply:
-    faults = await broker.auto_create(names)
+    client = Client.of(context.principal, context.client_id)
+    faults = await broker.auto_create(names, client)
     return Reply(
         (encode_response_frame(context.header, _encode(broker, context, request, faults)),)
     )

@@ -1,0 +1,68 @@
+"""CreatePartitions (37), versions 0-3: more partitions for topics that are there.
+
+Only the controller answers, once every partition of the topics has a leader. `count` is the new
+total. From version 3 on quotas are strict.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.context import RequestContext
+from klamm.broker.quotas import Client
+from klamm.controller.admission import Growth
+from klamm.model.errors import ErrorCode, Refused
+from klamm.model.names import BrokerId
+from klamm.protocol.messages.create_partitions import (
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_STRICT_FROM: Final = 3
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if not broker.is_controller:
+        return failure(request, ErrorCode.NOT_CONTROLLER, None)
+    client = Client.of(context.principal, context.client_id)
+    quota = broker.quotas.mutations(client, broker.settings, strict=context.version >= _STRICT_FROM)
+    outcomes = await broker.admin.create_partitions(
+        [_ask(topic) for topic in request.topics],
+        quota,
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    return Response(
+        throttle_time_ms=quota.throttle_ms,
+        results=[
+            _result(topic.name, outcome)
+            for topic, outcome in zip(request.topics, outcomes, strict=True)
+        ],
+    )
+
+
+def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
+    """The same refusal for every topic."""
+    return Response(
+        results=[CreatePartitionsTopicResult(topic.name, code, message) for topic in request.topics]
+    )
+
+
+def _ask(topic: CreatePartitionsTopic) -> Growth:
+    chosen = topic.assignments
+    return Growth(
+        topic.name,
+        topic.count,
+        None if chosen is None else tuple(tuple(map(BrokerId, c.broker_ids)) for c in chosen),
+    )
+
+
+def _result(name: str, outcome: Refused | None) -> CreatePartitionsTopicResult:
+    if outcome is None:
+        return CreatePartitionsTopicResult(name)
+    return CreatePartitionsTopicResult(name, outcome.code, outcome.why or None)

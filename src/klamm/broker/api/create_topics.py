@@ -1,0 +1,94 @@
+"""CreateTopics (19), versions 2-7: new topics, by counts or with an assignment of their own.
+
+Only the controller answers, once its own metadata shows a leader for every partition. From version
+5 on it tells what was created, from version 6 on quotas are strict.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker import configs
+from klamm.broker.admin import Created
+from klamm.broker.context import RequestContext
+from klamm.broker.quotas import Client
+from klamm.controller.admission import NewTopic
+from klamm.model.errors import ErrorCode, Refused
+from klamm.model.names import BrokerId
+from klamm.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_STRICT_FROM: Final = 6
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if not broker.is_controller:
+        return failure(request, ErrorCode.NOT_CONTROLLER, None)
+    client = Client.of(context.principal, context.client_id)
+    quota = broker.quotas.mutations(client, broker.settings, strict=context.version >= _STRICT_FROM)
+    outcomes = await broker.admin.create_topics(
+        [_ask(topic) for topic in request.topics],
+        quota,
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    results = [
+        _result(broker, topic.name, outcome)
+        for topic, outcome in zip(request.topics, outcomes, strict=True)
+    ]
+    return Response(throttle_time_ms=quota.throttle_ms, topics=results)
+
+
+def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
+    """The same refusal for every topic."""
+    return Response(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=code, error_message=message)
+            for topic in request.topics
+        ]
+    )
+
+
+def _ask(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        factor=topic.replication_factor,
+        assignment=tuple(
+            (each.partition_index, tuple(map(BrokerId, each.broker_ids)))
+            for each in topic.assignments
+        ),
+        configs=tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+def _result(broker: Broker, name: str, outcome: Created | Refused) -> CreatableTopicResult:
+    if isinstance(outcome, Refused):
+        return CreatableTopicResult(
+            name=name, error_code=outcome.code, error_message=outcome.why or None
+        )
+    creation = outcome.creation
+    return CreatableTopicResult(
+        name=name,
+        topic_id=outcome.topic_id,
+        num_partitions=len(creation.placement),
+        replication_factor=creation.factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.definition.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.definition.is_sensitive,
+            )
+            for entry in configs.topic_entries(broker.settings, creation.configs)
+        ],
+    )

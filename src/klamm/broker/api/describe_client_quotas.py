@@ -1,0 +1,37 @@
+"""DescribeClientQuotas (48), versions 0-1: the quotas of users, client ids and addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.broker.client_quotas import Component, entity_of, filter_fault, matches
+from klamm.broker.context import RequestContext
+from klamm.protocol.messages.describe_client_quotas import (
+    EntityData,
+    EntryData,
+    Request,
+    Response,
+    ValueData,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    components = [Component(c.entity_type, c.match_type, c.match) for c in request.components]
+    fault = filter_fault(components)
+    if fault is not None:
+        return Response(error_code=fault.code, error_message=fault.why, entries=None)
+    limits = await broker.dynamic_config.stored_quotas()
+    found = ((entity_of(stored), values) for stored, values in limits.items())
+    return Response(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type, name) for entity_type, name in entity.items()],
+                values=[ValueData(key, value) for key, value in values.items()],
+            )
+            for entity, values in found
+            if matches(components, request.strict, entity)
+        ]
+    )

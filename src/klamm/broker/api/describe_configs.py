@@ -1,0 +1,79 @@
+"""DescribeConfigs (32), versions 1-4: the settings of topics and brokers, and where they come from.
+
+Any broker answers for topics; a broker answers only for itself, and under an empty name for what is
+set for all brokers. Left out: the levels of loggers (BROKER_LOGGER) and client metrics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.broker import configs
+from klamm.broker.configs import Entry
+from klamm.broker.context import RequestContext
+from klamm.model.errors import ErrorCode, Refused
+from klamm.protocol.messages.describe_configs import (
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    return Response(
+        results=[await _describe(broker, resource, request) for resource in request.resources]
+    )
+
+
+def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
+    """The same refusal for every resource."""
+    refused = Refused(message or "", code)
+    return Response(results=[_refused(resource, refused) for resource in request.resources])
+
+
+async def _describe(
+    broker: Broker, resource: DescribeConfigsResource, request: Request
+) -> DescribeConfigsResult:
+    entries = await configs.describe(
+        broker, resource.resource_type, resource.resource_name, resource.configuration_keys
+    )
+    if isinstance(entries, Refused):
+        return _refused(resource, entries)
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_entry(entry, request) for entry in entries],
+    )
+
+
+def _refused(resource: DescribeConfigsResource, refused: Refused) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=refused.code,
+        error_message=refused.why or None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _entry(entry: Entry, request: Request) -> DescribeConfigsResourceResult:
+    definition = entry.definition
+    return DescribeConfigsResourceResult(
+        name=definition.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=definition.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(origin.name, origin.text, origin.source)
+            for origin in entry.origins
+            if request.include_synonyms
+        ],
+        config_type=definition.kind,
+        documentation=definition.doc if request.include_documentation else None,
+    )
