@@ -40,6 +40,13 @@ _TOPIC: Final = 2  # the resource type of topics in config requests
 _SET: Final = 0
 _DYNAMIC_TOPIC_CONFIG: Final = 1
 _TIMEOUT_MS: Final = 30_000
+_COORDINATOR_COMING: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +199,18 @@ class Lookup:
 
     def _again(self, look: Callable[[], T]) -> T:
         attempt = 0
+        patience = time.monotonic() + _TIMEOUT_MS / 1000
         while True:
             try:
                 return look()
             except (Unreachable, Answered) as fault:
-                retriable = not isinstance(fault, Answered) or (
-                    isinstance(fault.code, ErrorCode) and fault.code.is_retriable
-                )
+                code = fault.code if isinstance(fault, Answered) else ErrorCode.NETWORK_EXCEPTION
+                # The first use of groups creates a topic, which may take a moment.
+                if code in _COORDINATOR_COMING and time.monotonic() < patience:
+                    time.sleep(0.1)
+                    continue
                 attempt += 1
+                retriable = isinstance(code, ErrorCode) and code.is_retriable
                 if not retriable or attempt > self.retries:
                     raise
                 time.sleep(self.retry_interval_ms * attempt / 1000)

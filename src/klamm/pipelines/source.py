@@ -118,8 +118,7 @@ class KlammDataSource(DataSource):
         return KlammWriter(_checked(parse_write(self.options), schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """A streaming write."""
-        _refuse_overwrite(overwrite)
+        """A streaming write. In complete mode each micro-batch appends the whole result anew."""
         return KlammStreamWriter(_checked(parse_write(self.options), schema))
 
 

@@ -1,0 +1,81 @@
+"""A Spark session for klamm's own jobs, and for users who have none yet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from klamm.model.errors import UsageError
+from klamm.pipelines.java import use_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# What jobs on a laptop want: no web pages, few shuffle tasks, no second copy of a running task.
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.speculation": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.driver.memory": "1g",
+    "spark.log.level": "ERROR",
+}
+
+
+def start(
+    master: str = "local[*]", *, name: str = "klamm", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Starts Spark, or takes the running one, with the source registered."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise UsageError("this needs PySpark: `pip install klamm[spark]`") from None
+    use_java()
+    # Workers run the same Python; without this they take whatever `python3` is on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def refuse_speculation(spark: SparkSession) -> None:
+    """Jobs whose tasks write must not have two copies of a task running at once."""
+    if spark.conf.get("spark.speculation", "false") == "true":
+        raise UsageError("set spark.speculation=false: a task must not write twice at once")
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("klamm")` known, whatever other packages do to Spark's own discovery."""
+    from klamm.pipelines.source import KlammDataSource
+
+    spark.dataSource.register(KlammDataSource)
+
+
+def read_stream(
+    spark: SparkSession, bootstrap: str, topics: str, *, checkpoint: str | Path, **options: str
+) -> DataFrame:
+    """A stream whose first offsets are kept beside the checkpoint.
+
+    Spark does not keep the start of the first micro-batch. With `startingOffsets=latest`, records
+    that arrive before it has succeeded would be lost by a restart.
+    """
+    register(spark)
+    first = Path(str(checkpoint).removeprefix("file:")) / "klamm-initial.json"
+    return (
+        spark.readStream.format("klamm")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topics)
+        .option("initialOffsetsPath", str(first))
+        .options(**options)
+        .load()
+    )

@@ -1,0 +1,12 @@
+"""What a PySpark program needs of klamm: register the source, read a stream safely, watch its lag.
+
+from klamm.spark import read_stream
+orders = read_stream(spark, "localhost:9092", "orders", checkpoint="/data/checkpoint")
+"""
+
+from __future__ import annotations
+
+from klamm.pipelines.listener import KlammProgressListener
+from klamm.pipelines.session import read_stream, register, start
+
+__all__ = ["KlammProgressListener", "read_stream", "register", "start"]
