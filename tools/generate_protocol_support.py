@@ -65,7 +65,8 @@ def row(api: Api, seen: dict[str, list[int]]) -> str:
 def page() -> str:
     seen = json.loads(SEEN.read_text()) if SEEN.exists() else {}
     rows = "".join(row(api, seen.get(api.title, {})) for api in APIS.values())
-    private = "".join(f"| {int(key)} | {key.name.title()} |\n" for key in PrivateKey)
+    titles = {key: key.name.title().replace("_", "") for key in PrivateKey}
+    private = "".join(f"| {int(key)} | {title} |\n" for key, title in titles.items())
     return HEAD + rows + TAIL.format(low=KEYS[0], high=KEYS[-1]) + private
 
 
