@@ -18,6 +18,8 @@ from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 pytestmark = [
     pytest.mark.interop,
+    # kafka-python leaves the sockets open with which it tried to reach a dead broker.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.klamm(
         settings={
             "group.initial.rebalance.delay.ms": "0",
