@@ -10,7 +10,6 @@ import confluent_kafka
 import kafka
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 
 from klamm import Cluster
 from klamm.broker.coordinators.journal import partition_for
