@@ -72,6 +72,7 @@ class Context:
     offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
     leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
+    leftovers_unsaved: dict[BrokerId, None] = field(default_factory=dict)
     move_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean_default: bool = False
     # One tuple for equal replica lists: most partitions of a cluster share a few dozen of them.
@@ -113,9 +114,10 @@ class Context:
         return topic in self.deletions
 
     def is_moving(self, topic: str) -> bool:
-        """Whether a partition of the topic is being moved."""
+        """Whether a partition of the topic is being moved, and has a leader to move it."""
         return bool(self.moving) and any(
-            p.id in self.moving for p in self.topics[topic].partitions.values()
+            p.id in self.moving and p.leadership and self.is_online(p.leadership.leader, p.id)
+            for p in self.topics[topic].partitions.values()
         )
 
     def may_be_unclean(self, topic: str) -> bool:
@@ -198,3 +200,4 @@ class Context:
         left = self.leftovers.get(broker)
         if left is not None and left.get(id) == self.topics[id.topic].id:
             del left[id]
+            self.leftovers_unsaved[broker] = None

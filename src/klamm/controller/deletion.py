@@ -47,7 +47,7 @@ def markers_changed(turn: Turn, event: MarkersChanged) -> Flow[None]:
     fresh = [name for name in known if not context.is_queued(name)]
     for name in fresh:
         queue(turn, name)
-        if context.is_moving(name):
+        if waits_for_move(context, name):
             halt(turn, name, "a partition is being moved")
     yield from resume(turn, fresh)
 
@@ -57,6 +57,11 @@ def queue(turn: Turn, name: str) -> None:
     if not turn.context.is_queued(name):
         turn.context.deletions[name] = Deletion()
         turn.note(f"topic {name}", name, "created", "queued for deletion")
+
+
+def waits_for_move(context: Context, name: str) -> bool:
+    """Whether a move has to end first. It never does without a leader, or once logs are removed."""
+    return not context.deletions[name].started and context.is_moving(name)
 
 
 def halt(turn: Turn, name: str, why: str) -> None:
@@ -72,7 +77,7 @@ def release(turn: Turn, names: Iterable[str], why: str) -> Flow[None]:
     released = []
     for name in names:
         deletion = turn.context.deletions.get(name)
-        if deletion is None or turn.context.is_moving(name):
+        if deletion is None or waits_for_move(turn.context, name):
             continue
         if deletion.halted is not None:
             turn.note(f"topic {name}", name, "halted", "deleting", why)

@@ -24,6 +24,7 @@ def term_began(turn: Turn, event: TermBegan) -> Flow[None]:
     context = turn.context
     turn.note(f"controller {context.controller}", "", "standby", "active", f"epoch {context.epoch}")
     _learn(context, event)
+    yield from leftovers.save(turn)
     notices = RemoveNotifications(event.log_dir_notices, event.isr_notices)
     if notices.log_dirs or notices.isr_changes:
         yield from commit([notices])
@@ -68,7 +69,7 @@ def _queue_deletions(turn: Turn, event: TermBegan) -> Flow[None]:
     yield from commit([RemoveTopic(name) for name in event.markers if name not in context.topics])
     for name in known:
         deletion.queue(turn, name)
-        if context.is_moving(name):
+        if deletion.waits_for_move(context, name):
             deletion.halt(turn, name, "a partition is being moved")
         elif any(
             not context.is_online(broker, p.id)

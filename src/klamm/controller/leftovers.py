@@ -22,6 +22,13 @@ def write_down(turn: Turn, found: Mapping[BrokerId, Leftovers]) -> Flow[None]:
     yield from _store(turn, found)
 
 
+def save(turn: Turn) -> Flow[None]:
+    """Store the lists from which copies were taken because they are assigned again."""
+    unsaved = list(turn.context.leftovers_unsaved)
+    turn.context.leftovers_unsaved.clear()
+    yield from _store(turn, unsaved)
+
+
 def stop(turn: Turn, brokers: Iterable[BrokerId]) -> None:
     """Have brokers remove their leftovers.
 

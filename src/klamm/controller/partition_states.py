@@ -68,7 +68,7 @@ def elect_again(p: PartitionView) -> Step | Refused:
         return Refused(f"its leadership was written by controller epoch {before.controller_epoch}")
     winner = STRATEGIES[p.strategy](p.candidates)
     if winner is None:
-        return Refused(f"no replica may lead after a {p.strategy} election")
+        return Refused(f"no replica can win an election ({p.strategy})")
     after = replace(
         before,
         leader=winner.leader,

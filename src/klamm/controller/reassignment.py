@@ -64,7 +64,13 @@ def moves_requested(turn: Turn, event: MovesRequested) -> Flow[None]:
     context.move_requests = dict(event.moves)
     known = {}
     for id, replicas in fresh.items():
-        if context.partition(id) is None or context.is_queued(id.topic) or not replicas:
+        partition = context.partition(id)
+        if (
+            partition is None
+            or not replicas
+            or context.is_queued(id.topic)
+            or _loses_in_sync(partition, replicas)
+        ):
             turn.warn(f"the request to move {id} cannot be followed and is removed")
         else:
             known[id] = tuple(dict.fromkeys(replicas))
@@ -118,6 +124,7 @@ def start(turn: Turn, targets: Targets) -> Flow[dict[TopicPartition, PartitionFa
                     Replica(partition.id, b) for b in before.replicas if b not in after.replicas
                 ]
             begun.append(partition)
+    yield from leftovers.save(turn)
     yield from _remove(turn, dropped)
     yield from _go_on(turn, begun)
     return failed
@@ -138,7 +145,8 @@ def _moving(context: Context, partitions: Iterable[TopicPartition]) -> list[Part
     found = []
     for id in dict.fromkeys(partitions):
         partition = context.partition(id)
-        if id in context.moving and partition is not None:
+        deletion = context.deletions.get(id.topic)
+        if id in context.moving and partition is not None and not (deletion and deletion.started):
             found.append(partition)
     return found
 
@@ -318,7 +326,18 @@ def _fault(
         return PartitionFault(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{id} does not exist or is being deleted"
         )
+    target = _where_it_was(context, id) if replicas is None else replicas
+    if _loses_in_sync(partition, target):
+        return PartitionFault(bad, f"{id} would lose every replica that has its records")
     return None
+
+
+def _loses_in_sync(partition: Partition, target: Sequence[BrokerId]) -> bool:
+    """Whether a change of plan drops all that is in sync: added replicas may be all there is."""
+    if partition.leadership is None:
+        return False
+    after = partition.assignment.towards(target)
+    return not set(partition.leadership.isr) & set(after.replicas)
 
 
 def _text(assignment: Assignment) -> str:

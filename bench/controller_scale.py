@@ -1,0 +1,209 @@
+"""The controller's core alone, from 1,000 to 200,000 partitions: bytes a partition, cost of events.
+
+    python bench/controller_scale.py [--json FILE] [--partitions N ...]
+
+The store says yes to everything at once and no broker answers, so what is measured is the deciding:
+the context, the machines and the making of requests. Small events should cost the same whatever the
+size of the cluster, and a large event (a failover, a broker's end) the same for each partition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+import tracemalloc
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from klamm.controller import events
+from klamm.controller.core import Core
+from klamm.controller.effects import RewriteTopic, Stored, TopicNode, Write
+from klamm.controller.events import IsrChange
+from klamm.model.assignment import Assignment
+from klamm.model.brokers import Broker, Endpoint
+from klamm.model.errors import ErrorCode
+from klamm.model.leadership import Leadership
+from klamm.model.names import BrokerId, TopicPartition
+
+BROKERS = 12
+PARTITIONS_A_TOPIC = 10
+REPEATS = 200
+
+
+@dataclass
+class Row:
+    """One size of cluster."""
+
+    partitions: int
+    bytes_a_partition: float
+    failover_us_a_partition: float
+    broker_loss_us_a_partition: float
+    create_topic_us: float
+    isr_change_us: float
+    answer_us: float
+    election_us: float
+    delete_topic_us: float
+
+
+def brokers() -> dict[BrokerId, Broker]:
+    return {
+        BrokerId(id): Broker(id=BrokerId(id), epoch=1, endpoints=(Endpoint("host", id),))
+        for id in range(BROKERS)
+    }
+
+
+def topic_node(number: int) -> TopicNode:
+    return TopicNode(
+        topic_id=uuid.UUID(int=number + (1 << 64)),
+        partitions={
+            p: Assignment(tuple(BrokerId((number + p + r * 3) % BROKERS) for r in range(3)))
+            for p in range(PARTITIONS_A_TOPIC)
+        },
+    )
+
+
+def facts(partitions: int) -> events.TermBegan:
+    topics = {f"topic-{n}": topic_node(n) for n in range(partitions // PARTITIONS_A_TOPIC)}
+    states = {
+        TopicPartition(name, p): Leadership(
+            leader=assignment.replicas[0],
+            leader_epoch=0,
+            # As decoding a node would: a tuple of its own for each partition.
+            isr=tuple(BrokerId(broker) for broker in assignment.replicas),
+            controller_epoch=1,
+        )
+        for name, node in topics.items()
+        for p, assignment in node.partitions.items()
+    }
+    return events.TermBegan(brokers=brokers(), topics=topics, states=states)
+
+
+def run(core: Core, event: events.Event) -> object:
+    decision = core.decide(event)
+    while decision.writes:
+        decision = core.settle(decision, [_yes(write) for write in decision.writes])
+    return decision.answer
+
+
+def _yes(write: Write) -> Stored:
+    return Stored(write.node.version + 1 if isinstance(write, RewriteTopic) else 0)
+
+
+def median_us(work: Iterator[Callable[[], object]]) -> float:
+    costs = []
+    for step in work:
+        begin = time.perf_counter_ns()
+        step()
+        costs.append(time.perf_counter_ns() - begin)
+    return sorted(costs)[len(costs) // 2] / 1000
+
+
+def bytes_a_partition(partitions: int) -> float:
+    """What the context keeps, facts read from the store not counted twice."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    core = Core(BrokerId(0), 2)
+    run(core, facts(partitions))
+    gc.collect()
+    used = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    return used / partitions
+
+
+def measure(partitions: int) -> Row:
+    memory = bytes_a_partition(partitions)
+    gc.collect()
+    core = Core(BrokerId(0), 2)
+    began = facts(partitions)
+    start = time.perf_counter()
+    run(core, began)
+    failover = time.perf_counter() - start
+    del began
+    gc.collect()
+    gc.freeze()
+    small = _small_events(core)
+    rest = brokers()
+    del rest[BrokerId(5)]
+    hosted = len(core.context.hosted[BrokerId(5)])
+    start = time.perf_counter()
+    run(core, events.BrokersChanged(rest))
+    loss = time.perf_counter() - start
+    gc.unfreeze()
+    return Row(
+        partitions=partitions,
+        bytes_a_partition=round(memory, 1),
+        failover_us_a_partition=round(failover * 1e6 / partitions, 2),
+        broker_loss_us_a_partition=round(loss * 1e6 / hosted, 2),
+        **{name: round(cost, 1) for name, cost in small.items()},
+    )
+
+
+def _small_events(core: Core) -> dict[str, float]:
+    names = [f"new-{n}" for n in range(REPEATS)]
+    ids = [TopicPartition(f"topic-{n % 50}", n % PARTITIONS_A_TOPIC) for n in range(REPEATS)]
+
+    def create(name: str) -> Callable[[], object]:
+        event = events.TopicsChanged({name: topic_node(10**7 + int(name.removeprefix("new-")))})
+        return lambda: run(core, event)
+
+    def change_isr(id: TopicPartition) -> Callable[[], object]:
+        partition = core.context.partition(id)
+        assert partition is not None
+        assert partition.leadership is not None
+        now = partition.leadership
+        isr = now.isr[:2] if len(now.isr) == 3 else partition.assignment.replicas
+        change = IsrChange(
+            topic=id.topic,
+            partition=id.partition,
+            leader_epoch=now.leader_epoch,
+            partition_epoch=now.partition_epoch,
+            isr=isr,
+        )
+        ask = events.IsrChangesAsked(broker=now.leader, broker_epoch=1, changes=(change,))
+        return lambda: run(core, ask)
+
+    def answer(id: TopicPartition) -> Callable[[], object]:
+        said = events.LeaderAndIsrAnswered(BrokerId(1), 1, ErrorCode.NONE, {id: ErrorCode.NONE})
+        return lambda: run(core, said)
+
+    def elect(id: TopicPartition) -> Callable[[], object]:
+        partition = core.context.partition(id)
+        assert partition is not None
+        ask = events.ElectionsAsked(events.ElectionType.PREFERRED, (id,))
+        return lambda: run(core, ask)
+
+    def delete(name: str) -> Callable[[], object]:
+        return lambda: run(core, events.MarkersChanged((name,)))
+
+    return {
+        "create_topic_us": median_us(create(name) for name in names),
+        "isr_change_us": median_us(change_isr(id) for id in ids),
+        "answer_us": median_us(answer(id) for id in ids),
+        "election_us": median_us(elect(id) for id in ids),
+        "delete_topic_us": median_us(delete(name) for name in names),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--partitions", type=int, nargs="*", default=[1000, 10_000, 50_000, 200_000]
+    )
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = []
+    for partitions in options.partitions:
+        rows.append(measure(partitions))
+        if len(rows) == 1:
+            print("  ".join(f"{name:>26}" for name in asdict(rows[0])))
+        print("  ".join(f"{value:>26}" for value in asdict(rows[-1]).values()), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
