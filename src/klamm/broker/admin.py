@@ -315,14 +315,15 @@ class Admin:
         for topic in topics:
             try:
                 async with asyncio.timeout_at(deadline):
-                    await _until_absent(self._host.session, layout.delete_topic_path(topic))
+                    await until_absent(self._host.session, layout.delete_topic_path(topic))
             except TimeoutError:
                 continue
             left.discard(topic)
         return left
 
 
-async def _until_absent(session: Session, path: str) -> None:
+async def until_absent(session: Session, path: str) -> None:
+    """Wait until a node is gone."""
     changed = asyncio.Event()
     unwatch = session.watch_node(path, changed.set)
     try:

@@ -1,0 +1,175 @@
+"""Every way in which CreateTopics says no, over the wire: its code and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from interop.wire import Wire, check, codes, topic
+from klamm import Cluster
+from klamm.controller.admission import Proposal
+from klamm.model.errors import ErrorCode as E
+from klamm.model.names import ZERO_ID
+from klamm.protocol.messages.create_topics import CreatableTopic
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[Wire]:
+    settings = {"num.partitions": 2, "klamm.delete.topic.wait.for.completion": "true"}
+    with Cluster(3, settings=settings) as cluster:
+        wire = Wire(cluster)
+        assert codes(wire.create(topic("taken"), topic("with.dot"))) == [E.NONE, E.NONE]
+        yield wire
+
+
+REFUSED = [
+    (topic("taken"), E.TOPIC_ALREADY_EXISTS, "taken already exists"),
+    (topic("n", configs={"flush.ms": None}), E.INVALID_CONFIG, "without a value: flush.ms"),
+    (topic("n", 1, assigned={0: [0]}), E.INVALID_REQUEST, "its own assignment"),
+    (topic("n", -1, 1, assigned={0: [0]}), E.INVALID_REQUEST, "its own assignment"),
+    (topic("n", 0, 1), E.INVALID_PARTITIONS, "partitions must be above 0, not 0"),
+    (topic("n", -5, 1), E.INVALID_PARTITIONS, "partitions must be above 0, not -5"),
+    (topic("n", 1, 0), E.INVALID_REPLICATION_FACTOR, "must be above 0, not 0"),
+    (topic("n", 1, -3), E.INVALID_REPLICATION_FACTOR, "must be above 0, not -3"),
+    (topic("n", 1, 4), E.INVALID_REPLICATION_FACTOR, "only 3 brokers are available"),
+    (topic(""), E.INVALID_TOPIC_EXCEPTION, "the topic name is empty"),
+    (topic("."), E.INVALID_TOPIC_EXCEPTION, "cannot be named '.'"),
+    (topic(".."), E.INVALID_TOPIC_EXCEPTION, "cannot be named '..'"),
+    (topic("x" * 250), E.INVALID_TOPIC_EXCEPTION, "250 characters"),
+    (topic("a/b"), E.INVALID_TOPIC_EXCEPTION, "characters other than"),
+    (topic("grün"), E.INVALID_TOPIC_EXCEPTION, "characters other than"),
+    (topic("with_dot"), E.INVALID_TOPIC_EXCEPTION, "collides with with.dot"),
+    (
+        topic("n", assigned={0: [0, 1], 1: [0]}),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "the same number of replicas",
+    ),
+    (topic("n", assigned={0: [1, 1]}), E.INVALID_REPLICA_ASSIGNMENT, "two replicas of partition 0"),
+    (topic("n", assigned={1: [1]}), E.INVALID_REPLICA_ASSIGNMENT, "numbered from 0 without a gap"),
+    (topic("n", configs={"flush.msx": "1"}), E.INVALID_CONFIG, "did you mean flush.ms?"),
+    (topic("n", configs={"flush.ms": "soon"}), E.INVALID_CONFIG, "must be a whole number"),
+    (topic("n", configs={"segment.bytes": "13"}), E.INVALID_CONFIG, "must be at least 14"),
+    (topic("n", configs={"cleanup.policy": "shred"}), E.INVALID_CONFIG, "not 'shred'"),
+    (
+        topic("n", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
+        E.INVALID_CONFIG,
+        "must not be more than max.compaction.lag.ms=1",
+    ),
+    (topic("n", configs={"remote.storage.enable": "true"}), E.INVALID_CONFIG, "remote.log.storage"),
+    (topic("__cluster_metadata"), E.INVALID_REQUEST, "cannot be created"),
+]
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+@pytest.mark.parametrize(
+    ("ask", "code", "words"), REFUSED, ids=[f"{c.name}-{w[:20]}" for _, c, w in REFUSED]
+)
+def test_a_topic_is_refused_and_its_neighbour_is_not(
+    wire: Wire, ask: CreatableTopic, code: E, words: str, validate_only: bool
+) -> None:
+    neighbour = topic("neighbour", 1, 1)
+    refused, fine = wire.create(ask, neighbour, validate_only=validate_only)
+    check(refused, code, words)
+    assert (refused.num_partitions, refused.replication_factor, refused.configs) == (-1, -1, [])
+    assert refused.topic_id == ZERO_ID
+    check(fine, E.NONE, None)
+    if not validate_only:
+        assert codes(wire.delete("neighbour")) == [E.NONE]
+
+
+def test_only_the_controller_creates(wire: Wire) -> None:
+    for version in range(2, 8):
+        (result,) = wire.create(topic("elsewhere"), broker=wire.other, version=version)
+        check(result, E.NOT_CONTROLLER, None)
+
+
+def test_a_name_given_twice_is_refused_both_times(wire: Wire) -> None:
+    results = wire.create(topic("twice"), topic("once", 1, 1), topic("twice"), validate_only=True)
+    assert codes(results) == [E.INVALID_REQUEST, E.NONE, E.INVALID_REQUEST]
+    assert "2 times" in (results[0].error_message or "")
+
+
+def test_no_time_to_wait_creates_and_says_so(wire: Wire) -> None:
+    (result,) = wire.create(topic("hasty"), timeout_ms=0)
+    check(result, E.REQUEST_TIMED_OUT, "no time to wait")
+    wire.cluster.wait_for_topic("hasty", partitions=2)
+
+
+def test_a_topic_on_absent_brokers_is_stored_but_has_no_leader(wire: Wire) -> None:
+    absent = topic("absent", assigned={0: [98, 99]})
+    (result,) = wire.create(absent, timeout_ms=100)
+    check(result, E.REQUEST_TIMED_OUT, None)
+    # It is in no metadata, so this is the store's word.
+    (again,) = wire.create(topic("absent"))
+    check(again, E.TOPIC_ALREADY_EXISTS, "absent already exists")
+
+
+def test_a_created_topic_is_described_in_the_answer(wire: Wire) -> None:
+    ask = topic("described", 3, 2, configs={"retention.ms": "77"})
+    for version in range(2, 8):
+        (result,) = wire.create(ask, version=version, validate_only=True)
+        check(result, E.NONE, None)
+        assert result.topic_id == ZERO_ID
+        if version >= 5:
+            assert (result.num_partitions, result.replication_factor) == (3, 2)
+            own = {c.name: c.value for c in result.configs or [] if c.config_source == 1}
+            assert own == {"retention.ms": "77"}
+    (result,) = wire.create(ask)
+    assert result.topic_id == wire.cluster._app.brokers[0].metadata.snapshot.topic_ids["described"]
+
+
+def few_partitions(proposal: Proposal) -> str | None:
+    return "two partitions are enough" if (proposal.partitions or 0) > 2 else None
+
+
+def test_a_policy_refuses_with_its_own_words() -> None:
+    with Cluster(1, **{"create.topic.policy.class.name": f"{__name__}:few_partitions"}) as cluster:
+        wire = Wire(cluster)
+        refused, fine = wire.create(topic("many", 3), topic("few", 2))
+        check(refused, E.POLICY_VIOLATION, "two partitions are enough")
+        check(fine, E.NONE, None)
+
+
+@pytest.mark.parametrize(
+    ("choice", "code", "words"),
+    [
+        ("fail", E.UNKNOWN_SERVER_ERROR, "without one: 1"),
+        ("refuse", E.INVALID_REQUEST, "without one: 1"),
+        ("ignore", E.NONE, None),
+    ],
+)
+def test_racks_of_some_brokers_only(choice: str, code: E, words: str | None) -> None:
+    settings = {"klamm.placement.mixed.racks": choice}
+    with Cluster(2, settings=settings, racks=("north", "")) as cluster:
+        (result,) = Wire(cluster).create(topic("t", 1, 1))
+        check(result, code, words)
+
+
+def test_a_strict_cluster_knows_its_brokers() -> None:
+    with Cluster(1, **{"klamm.placement.strict.assignment": "true"}) as cluster:
+        (result,) = Wire(cluster).create(topic("t", assigned={0: [0, 9]}))
+        check(result, E.INVALID_REPLICA_ASSIGNMENT, "unknown brokers in the assignment: 9")
+
+
+def test_a_name_is_taken_until_its_deletion_is_complete() -> None:
+    with Cluster(2) as cluster:
+        wire = Wire(cluster)
+        assert codes(wire.create(topic("t", 1, 2))) == [E.NONE]
+        cluster.kill_broker(wire.other)
+        cluster.wait_until(lambda view: all(len(b.live) == 1 for b in view.brokers.values()))
+        assert codes(wire.delete("t")) == [E.NONE]
+        (result,) = wire.create(topic("t"))
+        check(result, E.TOPIC_ALREADY_EXISTS, "marked for deletion")
+
+
+def test_a_quota_of_changes_is_strict_from_version_6_on() -> None:
+    with Cluster(1) as cluster:
+        wire = Wire(cluster)
+        wire.limit_changes("busy")
+        # The bucket holds 11, and may be overdrawn once.
+        results = wire.create(topic("a", 12), topic("b", 1), name="busy")
+        assert codes(results) == [E.NONE, E.THROTTLING_QUOTA_EXCEEDED]
+        assert "too many topic changes" in (results[1].error_message or "")
+        assert codes(wire.create(topic("b", 1), name="busy", version=5)) == [E.NONE]
+        assert codes(wire.create(topic("c", 1), name="idle")) == [E.NONE]
