@@ -55,7 +55,7 @@ class EpochCache:
     def assign(self, epoch: int, offset: int) -> None:
         """This epoch writes from this offset on; what contradicts that was never committed."""
         entries = self._entries
-        if entries and entries[-1][0] == epoch and entries[-1][1] <= offset:
+        if epoch < 0 or (entries and entries[-1][0] == epoch and entries[-1][1] <= offset):
             return
         keep = min(
             bisect_left(entries, epoch, key=_epoch), bisect_left(entries, offset, key=_start)

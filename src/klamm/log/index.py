@@ -21,6 +21,7 @@ from klamm.log.files import FilePool, read_file, write_at
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
+_SIZE_MAX: Final = 1 << 31
 
 
 class IndexCorrupt(Exception):
@@ -74,7 +75,7 @@ class _Index:
         return self._entries
 
     def check(self) -> None:
-        """Raise when the entries make no sense on their own."""
+        """Raise when the entries make no sense."""
         if self._size() % self.entry.size:
             self._entries = None
             raise IndexCorrupt(f"{self.path} has {self._size()} bytes")
@@ -164,15 +165,13 @@ class OffsetIndex(_Index):
     def append(self, offset: int, position: int) -> None:
         self.load().extend(_OFFSET_ENTRY.pack(offset - self._base, position))
 
-    def position_of(self, offset: int) -> int:
-        """A position not after the batch that holds this offset, and close to it."""
+    def entry_for(self, offset: int) -> OffsetEntry | None:
+        """The last entry not above an offset: its batch, or one later, holds the offset."""
         place = self._search(offset - self._base, 0)
         if place < 0:
-            return 0
-        entry = self._at(place)
-        # The entry names its batch's last offset and first byte: right for that batch, and for
-        # later ones a place to start from.
-        return entry[1]
+            return None
+        relative, position = self._at(place)
+        return OffsetEntry(self._base + relative, position)
 
     def bound_after(self, position: int) -> int | None:
         """An offset that is not below any record before this position; None: no entry says."""
@@ -186,11 +185,13 @@ class OffsetIndex(_Index):
         self.load()
         self._cut(self._search(offset - self._base - 1, 0) + 1)
 
-    def check(self) -> None:
+    def check(self, segment_size: int = _SIZE_MAX) -> None:
+        """Raise when the entries make no sense, alone or for a segment of this size."""
         super().check()
-        if len(self) and self._at(len(self) - 1)[0] < 0:
+        last = self.last
+        if last and (last.offset < self._base or not 0 <= last.position < segment_size):
             self._entries = None
-            raise IndexCorrupt(f"{self.path} ends below its base offset")
+            raise IndexCorrupt(f"{self.path} leads to nowhere")
 
     @property
     def last(self) -> OffsetEntry | None:

@@ -141,7 +141,9 @@ def _recover_segment(log: PartitionLog, segment: Segment, producers: ProducerSta
     handle = segment.handle()
     valid, log.log_end_offset = 0, segment.base_offset
     for position, header, batch in whole_batches(handle.fileno(), 0, segment.size):
-        if header.base_offset < log.log_end_offset or not is_intact(batch, header):
+        if header.base_offset < log.log_end_offset or not segment.can_hold(header.last_offset):
+            break
+        if not is_intact(batch, header):
             break
         segment.note(
             position,

@@ -36,9 +36,11 @@ def first_at_or_after(
 
 
 def _first_in(segment: Segment, timestamp: int, start: int, upto: int) -> TimedOffset | None:
-    entry = segment.times.before(timestamp - 1)
-    begin = segment.offsets.position_of(max(start, entry.offset if entry else start))
-    for position, header in segment.headers(begin):
+    before = segment.times.before(timestamp - 1)
+    found = segment.locate(max(start, before.offset if before else start))
+    if found is None:
+        return None
+    for position, header in segment.headers(found[0]):
         if header.base_offset >= upto:
             return None
         if header.max_timestamp < timestamp or header.last_offset < start:

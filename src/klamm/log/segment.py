@@ -24,7 +24,7 @@ NO_TIMESTAMP: Final = -1
 _RECENT: Final = 64
 # An index has entries, unless its interval is larger than anyone would set it, or it got lost.
 _UNINDEXED_MAX: Final = 16 << 20
-_POSITION_MAX: Final = (1 << 31) - 1
+_RELATIVE_MAX: Final = (1 << 31) - 1  # of offsets and positions in the indexes
 
 
 class Segment:
@@ -145,11 +145,15 @@ class Segment:
         """Whether another set of this size has no place here."""
         return (
             self.size + more > segment_bytes
-            or self.size > _POSITION_MAX
-            or last_offset - self.base_offset > _POSITION_MAX
+            or self.size > _RELATIVE_MAX
+            or not self.can_hold(last_offset)
             or self.offsets.size >= index_bytes - 8
             or self.times.size >= index_bytes - 24
         )
+
+    def can_hold(self, offset: int) -> bool:
+        """Whether an offset is near enough to the base for the indexes to express it."""
+        return offset - self.base_offset <= _RELATIVE_MAX
 
     def age_ms(self, timestamp: int, now_ms: int) -> int:
         """How long after the first batch a batch with this timestamp comes."""
@@ -255,7 +259,14 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """(position, header) of the first batch that ends at or after an offset."""
         self.ready_indexes()
-        return self._scan(offset, self.offsets.position_of(offset))
+        entry = self.offsets.entry_for(offset)
+        if entry is not None:
+            header = next(self.headers(entry.position), (0, None))[1]
+            if header is None or header.last_offset != entry.offset:
+                # The entry leads astray; the records themselves do not.
+                self.rebuild_indexes()
+                entry = self.offsets.entry_for(offset)
+        return self._scan(offset, entry.position if entry else 0)
 
     def end_before(self, offset: int) -> int:
         """The position behind the last batch that lies below an offset as a whole."""
@@ -278,7 +289,7 @@ class Segment:
     def ready_indexes(self) -> None:
         """Make sure that the indexes can be trusted; rebuild them when they cannot."""
         try:
-            self.offsets.check()
+            self.offsets.check(self.size)
             self.times.check()
             if self.size > _UNINDEXED_MAX and not len(self.offsets):
                 raise IndexCorrupt(f"{self.offsets.path} is empty")
