@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from klamm.log import checkpoints, names
+from klamm.log import checkpoints, cleaner, names
 from klamm.log.failure import Health, LogDirectoryFailed
 from klamm.log.files import FILES_LIMIT, FilePool, sync_directory
 from klamm.log.loading import Known, load_log
@@ -49,7 +49,6 @@ class LogDirectory:
         self.directory_id = ""
         self.delete_delay_ms = delete_delay_ms
         self.health = Health(path, lambda: on_offline(self) if on_offline else None)
-        self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._settings_for = settings_for
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._doomed: list[tuple[int, str]] = []
@@ -158,7 +157,8 @@ class LogDirectory:
         except OSError as error:
             raise self.health.failed(error) from error
         self.checkpoint()
-        self._forget_cleaned()
+        if any(log.settings.compact for log in found):
+            self.checkpoint_cleaned()
 
     # What the broker does from time to time
 
@@ -208,17 +208,16 @@ class LogDirectory:
         """Write down how far consumers could see. For a worker thread."""
         self._write(names.HIGH_WATERMARKS, {g.topic_partition: g.high_watermark for g in self})
 
-    def note_cleaned(self, partition: TopicPartition, offset: int) -> None:
-        """Remember up to where a log is compacted."""
-        self.cleaner_offsets[partition] = offset
-        self._write(names.CLEANER_OFFSETS, self.cleaner_offsets)
+    def plan_cleaning(self, now_ms: int) -> cleaner.Plan | None:
+        """The log most in need of compaction, if one is: build it in a thread, then install."""
+        plans = [plan for log in self if (plan := cleaner.plan(log, now_ms)) is not None]
+        due = [plan for plan in plans if plan.is_worthwhile]
+        return max(due, key=lambda plan: (plan.overdue, plan.dirty_ratio), default=None)
 
-    def _forget_cleaned(self) -> None:
-        gone = [partition for partition in self.cleaner_offsets if partition not in self._logs]
-        for partition in gone:
-            del self.cleaner_offsets[partition]
-        if gone:
-            self._write(names.CLEANER_OFFSETS, self.cleaner_offsets)
+    def checkpoint_cleaned(self) -> None:
+        """Write down up to where logs are compacted. For a worker thread."""
+        offsets = {g.topic_partition: g.cleaned_to for g in self if g.settings.compact}
+        self._write(names.CLEANER_OFFSETS, offsets)
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         self.health.check()
@@ -255,7 +254,7 @@ class LogDirectory:
         recovery_points = self._read(names.RECOVERY_POINTS)
         starts = self._read(names.LOG_STARTS)
         watermarks = self._read(names.HIGH_WATERMARKS)
-        self.cleaner_offsets = self._read(names.CLEANER_OFFSETS)
+        cleaned = self._read(names.CLEANER_OFFSETS)
         found = self._find(now_ms)
         for count, (partition, path) in enumerate(found, 1):
             known = Known(
@@ -265,9 +264,9 @@ class LogDirectory:
                 high_watermark=watermarks.get(partition, 0),
             )
             settings = self._settings_for(partition.topic)
-            self._logs[partition] = load_log(
-                partition, path, settings, self.pool, known, health=self.health
-            )
+            log = load_log(partition, path, settings, self.pool, known, health=self.health)
+            log.cleaned_to = min(cleaned.get(partition, 0), log.log_end_offset)
+            self._logs[partition] = log
             if progress is not None:
                 progress(count, len(found))
 

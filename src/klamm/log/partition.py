@@ -79,13 +79,14 @@ class PartitionLog:
         self.log_end_offset = 0
         self.recovery_point = 0  # everything below is on the disk, not only in its cache
         self.high_watermark = 0
+        self.cleaned_to = 0  # below, compaction has left every key once
         self.pool = pool
         self.segments = SegmentList(pool)
         self.snapshots = Snapshots(directory)
         self.epochs = EpochCache(lambda: self.log_end_offset)
         self.truncations = 0  # how often records were taken back, which others may have to know
         self._producers: ProducerStates | None = None
-        self._health = health or Health(directory)
+        self.health = health or Health(directory)
         self._names_synced = True  # whether the names of all its files are on the disk
         self._home_synced = True  # whether the directory's own name is
         self._last_flush_ms = 0
@@ -159,7 +160,7 @@ class PartitionLog:
 
         The batch is changed in place where its buffer allows it.
         """
-        self._health.check()
+        self.health.check()
         settings = self.settings
         header = read_sole_header(batch)
         if isinstance(header, AppendRefused):
@@ -193,7 +194,7 @@ class PartitionLog:
                 batch, first, last, max_timestamp, settings.index_interval_bytes
             )
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
         self.epochs.assign(leader_epoch, first)
         if header.producer_id >= 0:
             self._note_producer(batch, header, first, max_timestamp)
@@ -208,7 +209,7 @@ class PartitionLog:
         What is below the end of the log already is skipped. Raises ProtocolError when the
         first batch is damaged or does not fit here.
         """
-        self._health.check()
+        self.health.check()
         at, first = 0, self.log_end_offset
         while at + HEADER_SIZE <= len(batches):
             header = read_header(batches, at)
@@ -242,7 +243,7 @@ class PartitionLog:
                 settings.index_interval_bytes,
             )
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
         self.epochs.assign(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
             self._note_producer(batch, header, header.base_offset, header.max_timestamp)
@@ -308,7 +309,7 @@ class PartitionLog:
                 segment_bytes=settings.segment_bytes,
                 index_bytes=settings.segment_index_bytes,
             )
-            or active.age_ms(timestamp, now_ms) > settings.segment_ms - active.jitter_ms
+            or active.age_ms(timestamp, now_ms) > settings.roll_ms - active.jitter_ms
         ):
             self.roll(first_offset, now_ms=now_ms)
 
@@ -345,7 +346,7 @@ class PartitionLog:
 
         No more than `max_bytes`, unless the first batch alone is larger and `at_least_one`.
         """
-        self._health.check()
+        self.health.check()
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
             return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -362,7 +363,7 @@ class PartitionLog:
                 at_least_one=at_least_one,
             )
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
 
     def bound_of(self, part: Slice) -> int:
         """An offset above all records of a slice, not far above: what to look up aborts for."""
@@ -406,7 +407,7 @@ class PartitionLog:
 
     def apply_retention(self, now_ms: int) -> int:
         """Let go of segments that are too old, too much or below the start; how many it was."""
-        self._health.check()
+        self.health.check()
         try:
             found = expendable(
                 self.segments,
@@ -422,7 +423,7 @@ class PartitionLog:
             if found:
                 self.snapshots.prune(self.segments.bases)
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
         first = self.segments[0].base_offset
         if first > self.log_start_offset:
             self.log_start_offset = first
@@ -436,7 +437,7 @@ class PartitionLog:
 
         A batch is dropped as a whole: the log then ends where the batch began.
         """
-        self._health.check()
+        self.health.check()
         if offset >= self.log_end_offset:
             return self.log_end_offset
         if offset < self.segments[0].base_offset:
@@ -449,12 +450,13 @@ class PartitionLog:
             end = kept.truncate(offset)
             self.snapshots.cut(end)
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
         self.log_end_offset = end
         self.epochs.truncate_end(end)
         self.high_watermark = min(self.high_watermark, end)
         self.log_start_offset = min(self.log_start_offset, end)
         self.recovery_point = min(self.recovery_point, end)
+        self.cleaned_to = min(self.cleaned_to, end)
         self._producers = None
         return end
 
@@ -466,9 +468,9 @@ class PartitionLog:
             self.snapshots.clear()
             self._start_segment(offset)
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
         self.log_end_offset = self.log_start_offset = self.high_watermark = offset
-        self.recovery_point = offset
+        self.recovery_point = self.cleaned_to = offset
         self.epochs.clear()
         self._producers = ProducerStates()
 
@@ -500,7 +502,7 @@ class PartitionLog:
 
     def flush(self, now_ms: int = 0) -> None:
         """Bring everything appended so far to the disk. May run in a worker thread."""
-        self._health.check()
+        self.health.check()
         end, truncations = self.log_end_offset, self.truncations
         if end <= self.recovery_point:
             return
@@ -515,7 +517,7 @@ class PartitionLog:
                     self._home_synced = True
                     sync_directory(os.path.dirname(self.directory))
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
         # Records that were taken back meanwhile may have been replaced by others since.
         if self.truncations == truncations:
             self.recovery_point = end
@@ -528,11 +530,11 @@ class PartitionLog:
 
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
         """Write down whose records these are, where that was not known."""
-        self._health.check()
+        self.health.check()
         try:
             write_topic_id(self._metadata_path, topic_id)
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
         self.topic_id = topic_id
 
     @property
@@ -547,7 +549,7 @@ class PartitionLog:
 
     def _settle(self) -> None:
         """Put everything on the disk that a later start would have to find out otherwise."""
-        self._health.check()
+        self.health.check()
         try:
             active = self.segments.active
             if active.is_ahead_of_its_indexes:
@@ -558,7 +560,7 @@ class PartitionLog:
                 self.snapshots.take(self.log_end_offset, states, durable=True)
                 self.snapshots.prune(self.segments.bases)
         except OSError as error:
-            raise self._health.failed(error) from error
+            raise self.health.failed(error) from error
 
     # Finding by time
 

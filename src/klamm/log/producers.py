@@ -237,6 +237,16 @@ class ProducerStates:
             del self.by_id[producer_id]
         return len(silent)
 
+    def last_offsets(self) -> dict[int, tuple[int, int]]:
+        """Of each producer: its last record's offset, -1 when it has none, and its epoch."""
+        return {
+            producer.id: (
+                producer.batches[-1].last_offset if producer.batches else NONE,
+                producer.epoch,
+            )
+            for producer in self.by_id.values()
+        }
+
     def encode(self) -> bytes:
         """The content of a snapshot file."""
         body = bytearray(4)

@@ -33,6 +33,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_entry",
         "_first_timestamp",
+        "_indexes_ready",
         "_largest",
         "_pool",
         "_recent_offsets",
@@ -71,6 +72,7 @@ class Segment:
         self.offsets = OffsetIndex(stem + names.OFFSET_INDEX + suffix, base_offset, pool)
         self.times = TimeIndex(stem + names.TIME_INDEX + suffix, base_offset, pool)
         self.aborted = TransactionIndex(stem + names.TRANSACTION_INDEX + suffix, pool)
+        self._indexes_ready = not size
         self._bytes_since_entry = 0
         self._first_timestamp: int | None = None if size else NO_TIMESTAMP
         self._largest: TimeEntry | None = None if size else TimeEntry(NO_TIMESTAMP, base_offset)
@@ -164,6 +166,7 @@ class Segment:
 
     def truncate(self, offset: int) -> int:
         """Cut off the first batch that reaches this offset and all after it; where that began."""
+        self.ready_indexes()
         found = self.locate(offset)
         if found is None:
             return offset
@@ -262,7 +265,7 @@ class Segment:
         entry = self.offsets.entry_for(offset)
         if entry is not None:
             header = next(self.headers(entry.position), (0, None))[1]
-            if header is None or header.last_offset != entry.offset:
+            if header is None or not self.base_offset <= header.base_offset <= entry.offset:
                 # The entry leads astray; the records themselves do not.
                 self.rebuild_indexes()
                 entry = self.offsets.entry_for(offset)
@@ -288,6 +291,9 @@ class Segment:
 
     def ready_indexes(self) -> None:
         """Make sure that the indexes can be trusted; rebuild them when they cannot."""
+        if self._indexes_ready:
+            return
+        self._indexes_ready = True
         try:
             self.offsets.check(self.size)
             self.times.check()
@@ -308,9 +314,13 @@ class Segment:
                 header.size,
                 index_interval_bytes,
             )
+        self.times.append(self.largest.timestamp, self.largest.offset)
+        self.offsets.save()
+        self.times.save()
 
     def reset_indexes(self) -> None:
         """Forget all that is known of the records, to be told again with `note`."""
+        self._indexes_ready = True
         self.offsets.start_empty()
         self.times.start_empty()
         self._bytes_since_entry = 0

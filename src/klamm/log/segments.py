@@ -91,16 +91,17 @@ class SegmentList:
         if paths:
             self._doomed.append(_Doomed(due_ms, paths))
 
-    def replace(self, old: Sequence[Segment], new: Sequence[Segment], due_ms: int) -> None:
-        """Let cleaned segments stand where others stood; whoever calls has renamed their files."""
+    def exchange(self, old: Sequence[Segment], swap: Segment, due_ms: int) -> None:
+        """Let a cleaned segment, whose files are called `.swap` by now, stand for some others."""
         place = bisect_left(self._bases, old[0].base_offset)
-        assert self._segments[place : place + len(old)] == list(old), f"{old} are not in this log"
-        self._segments[place : place + len(old)] = new
-        self._bases[place : place + len(old)] = [segment.base_offset for segment in new]
-
-    def doom(self, paths: list[str], due_ms: int) -> None:
-        """Unlink files that were renamed already."""
-        self._doomed.append(_Doomed(due_ms, paths))
+        self.retire(old, due_ms)
+        for path in swap.files:
+            final = path.removesuffix(names.CLEANED)
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(final + names.SWAP, final)
+        fresh = Segment(swap.directory, swap.base_offset, self._pool, size=swap.size)
+        self._segments.insert(place, fresh)
+        self._bases.insert(place, fresh.base_offset)
 
     def purge(self, now_ms: int) -> int:
         """Unlink what is due; how many files it was."""

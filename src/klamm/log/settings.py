@@ -88,6 +88,7 @@ class LogSettings:
     # What follows from them, for those who ask on every append.
     checks_records: bool = field(init=False)  # a key to demand, a time to bound
     size_max: int = field(init=False)  # of a batch
+    roll_ms: int = field(init=False)  # only a closed segment is compacted
     codec: Codec | None = field(init=False)  # None: as the producer has it
 
     def __post_init__(self) -> None:
@@ -95,6 +96,8 @@ class LogSettings:
         checks_records = self.compact or bounds != (LONG_MAX, LONG_MAX)
         object.__setattr__(self, "checks_records", checks_records)
         object.__setattr__(self, "size_max", min(self.max_message_bytes, self.segment_bytes))
+        lag = self.max_compaction_lag_ms if self.compact else LONG_MAX
+        object.__setattr__(self, "roll_ms", min(self.segment_ms, lag))
         object.__setattr__(self, "codec", _CODECS[self.compression_type])
 
     @property

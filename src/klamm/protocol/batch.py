@@ -214,18 +214,25 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
     last_offset: int | None = None,
+    base_timestamp: int | None = None,
+    max_timestamp: int | None = None,
+    attributes: int = 0,
 ) -> bytes:
     """One batch of these records, which keep their offsets.
 
     Compaction leaves holes and keeps the end: `last_offset` is then that of a record long gone.
+    It may also set a base timestamp that is a deadline, and attributes that say so.
     """
-    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    if base_timestamp is None:
+        base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    if max_timestamp is None:
+        max_timestamp = max((r.timestamp for r in records), default=NO_TIMESTAMP)
     area = b"".join(_encode_record(r, base_offset, base_timestamp) for r in records)
     if codec != Codec.NONE:
         area = compress(codec, area)
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
-    attributes = codec | TRANSACTIONAL * is_transactional | CONTROL * is_control
+    attributes |= codec | TRANSACTIONAL * is_transactional | CONTROL * is_control
     out = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         out,
@@ -238,7 +245,7 @@ def encode_batch(
         attributes,
         last_offset - base_offset,
         base_timestamp,
-        max((r.timestamp for r in records), default=NO_TIMESTAMP),
+        max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,

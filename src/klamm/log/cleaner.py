@@ -1,0 +1,244 @@
+"""Cleaning a compacted log.
+
+Done in three steps, so that the loop never waits for it. `plan` looks at the log in the loop's
+thread and says what to clean; `build` reads the old segments and writes new ones beside them, in a
+worker thread; `install`, in the loop's thread again, puts the new ones in the place of the old.
+When the log has changed in between (cut, restarted, its oldest segments gone), what was built
+is thrown away: the next cleaning will do better.
+
+A crash at any point leaves either the old segments or the new ones. New files are called
+`.cleaned` while they are written, `.swap` once all of them are complete and on the disk; from then
+on a start finishes the exchange instead of undoing it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from klamm.log import names
+from klamm.log.batches import whole_batches
+from klamm.log.compaction import AbortedRanges, LastOffsets, Sieve
+from klamm.log.files import FilePool, remove_files, sync_directory
+from klamm.log.partition import PartitionLog
+from klamm.log.reading import find_aborted
+from klamm.log.segment import Segment
+from klamm.log.transactions import Aborted
+from klamm.protocol.batch import BatchHeader, decode_records, parse_header
+
+KEYS_MAX: Final = 1_000_000  # of one cleaning; what does not fit waits for the next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one cleaning is to do, and all it has to know of the log."""
+
+    log: PartitionLog
+    segments: tuple[Segment, ...]  # all that are rewritten
+    first_dirty: int  # below, every key is there once
+    end: int  # from here on nothing may be cleaned yet
+    dirty_ratio: float
+    overdue: bool  # max.compaction.lag.ms has passed
+    aborted: tuple[Aborted, ...]
+    last_of_producer: dict[int, tuple[int, int]]
+    truncations: int  # of the log, when this was planned
+    now_ms: int
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether the topic's settings ask for a cleaning."""
+        return self.overdue or self.dirty_ratio >= self.log.settings.min_cleanable_dirty_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """New segments, complete and on the disk, each with those it is to replace."""
+
+    replacements: tuple[tuple[tuple[Segment, ...], Segment], ...]
+    end: int  # every key below it is there once
+
+
+def plan(log: PartitionLog, now_ms: int) -> Plan | None:
+    """What there is to clean in a log; None when there is nothing."""
+    settings = log.settings
+    if not settings.compact:
+        return None
+    end = _cleanable_end(log, now_ms)
+    first_dirty = log.cleaned_to
+    if not log.log_start_offset <= first_dirty <= log.log_end_offset:
+        first_dirty = log.log_start_offset
+    segments = tuple(s for s in log.segments.closed if s.base_offset < end)
+    dirty = segments[log.segments.place_of(first_dirty) :]
+    if not dirty or first_dirty >= end:
+        return None
+    total = sum(segment.size for segment in segments)
+    age = now_ms - dirty[0].first_timestamp if dirty[0].first_timestamp >= 0 else 0
+    return Plan(
+        log=log,
+        segments=segments,
+        first_dirty=first_dirty,
+        end=end,
+        dirty_ratio=sum(segment.size for segment in dirty) / total if total else 0.0,
+        overdue=age > settings.max_compaction_lag_ms,
+        aborted=tuple(find_aborted(log.segments, segments[0].base_offset, end)),
+        last_of_producer=log.producers.last_offsets(),
+        truncations=log.truncations,
+        now_ms=now_ms,
+    )
+
+
+def _cleanable_end(log: PartitionLog, now_ms: int) -> int:
+    end = min(log.segments.active.base_offset, log.last_stable_offset)
+    lag = log.settings.min_compaction_lag_ms
+    if lag > 0:
+        for segment in log.segments.closed:
+            if segment.largest.timestamp > now_ms - lag:
+                return min(end, segment.base_offset)
+    return end
+
+
+def build(what: Plan, keys_max: int = KEYS_MAX) -> Cleaned | None:
+    """Write the new segments. For a worker thread; None when the log changed underneath."""
+    try:
+        return _build(what, keys_max)
+    except FileNotFoundError:
+        discard(what.segments[0].directory)
+        return None
+
+
+def _build(what: Plan, keys_max: int) -> Cleaned:
+    aborted = AbortedRanges(what.aborted)
+    last_offsets = _survey(what, aborted, keys_max)
+    sieve = Sieve(
+        last_offsets,
+        aborted,
+        what.last_of_producer,
+        what.now_ms,
+        what.log.settings.delete_retention_ms,
+    )
+    # Nothing but these files is written here, and nobody else opens them: a pool of their own.
+    pool = FilePool(limit=8)
+    replacements = []
+    for group in _groups(what, last_offsets.end):
+        fresh = _sift_group(group, sieve, what, pool)
+        replacements.append((group, fresh))
+    sync_directory(what.segments[0].directory)
+    pool.clear()
+    return Cleaned(tuple(replacements), last_offsets.end)
+
+
+def _survey(what: Plan, aborted: AbortedRanges, keys_max: int) -> LastOffsets:
+    """First pass: where the last record of each key is, in the part that was never cleaned."""
+    last_offsets = LastOffsets(what.first_dirty, keys_max)
+    for segment, after in _with_ends(what.segments, what.end):
+        if after <= what.first_dirty:
+            continue
+        for header, batch in _batches(segment):
+            if header.base_offset >= what.end or last_offsets.is_full:
+                return last_offsets
+            if header.last_offset < what.first_dirty:
+                continue
+            skipped = header.is_control or aborted.holds(header)
+            last_offsets.add(header, () if skipped else decode_records(batch))
+    return last_offsets
+
+
+def _with_ends(segments: Sequence[Segment], end: int) -> Iterator[tuple[Segment, int]]:
+    """Each segment with the offset that it ends before."""
+    yield from zip(segments, [*(s.base_offset for s in segments[1:]), end], strict=True)
+
+
+def _groups(what: Plan, end: int) -> Iterator[tuple[Segment, ...]]:
+    """Neighbours that fit into one segment together, as far as the survey went."""
+    group: list[Segment] = []
+    size = 0
+    for segment, after in _with_ends(what.segments, what.end):
+        if segment.base_offset >= end:
+            break
+        fits = size + segment.size <= what.log.settings.segment_bytes
+        if group and not (fits and group[0].can_hold(after)):
+            yield tuple(group)
+            group, size = [], 0
+        group.append(segment)
+        size += segment.size
+    if group:
+        yield tuple(group)
+
+
+def _sift_group(group: tuple[Segment, ...], sieve: Sieve, what: Plan, pool: FilePool) -> Segment:
+    """Second pass: write what is left of some segments into one new one."""
+    first = group[0]
+    fresh = Segment(first.directory, first.base_offset, pool, suffix=names.CLEANED)
+    remove_files(fresh.files)
+    fresh.start(on_disk=True)
+    interval = what.log.settings.index_interval_bytes
+    aborts = {entry.last_offset: entry for entry in what.aborted}
+    for segment in group:
+        for header, batch in _batches(segment):
+            left = sieve.sift(header, batch)
+            if left is None:
+                continue
+            kept = header if left is batch else parse_header(left)
+            fresh.append(left, header.base_offset, header.last_offset, kept.max_timestamp, interval)
+            if header.is_control and header.base_offset in aborts:
+                fresh.aborted.append(aborts[header.base_offset])
+    fresh.seal()
+    fresh.sync()
+    modified = os.stat(group[-1].path).st_mtime
+    os.utime(fresh.path, (modified, modified))
+    return fresh
+
+
+def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+    handle = segment.handle()
+    for _, header, batch in whole_batches(handle.fileno(), 0, segment.size):
+        yield header, batch
+
+
+def install(what: Plan, cleaned: Cleaned) -> bool:
+    """Put the new segments in place; False when the log has changed since it was planned."""
+    log = what.log
+    live = list(log.segments)
+    if log.truncations != what.truncations or any(s not in live for s in what.segments):
+        discard(log.directory)
+        return False
+    try:
+        _exchange(log, cleaned, what.now_ms)
+    except OSError as error:
+        raise log.health.failed(error) from error
+    log.cleaned_to = cleaned.end
+    return True
+
+
+def _exchange(log: PartitionLog, cleaned: Cleaned, now_ms: int) -> None:
+    # From the last to the first: as long as one `.cleaned` is left, a start undoes them all.
+    for _, fresh in reversed(cleaned.replacements):
+        _rename(fresh, names.SWAP)
+    sync_directory(log.directory)
+    due_ms = now_ms + log.settings.file_delete_delay_ms
+    for group, fresh in cleaned.replacements:
+        log.segments.exchange(group, fresh, due_ms)
+    sync_directory(log.directory)
+
+
+def _rename(fresh: Segment, suffix: str) -> None:
+    for path in reversed(fresh.files):
+        if os.path.exists(path):
+            os.rename(path, path.removesuffix(names.CLEANED) + suffix)
+
+
+def discard(directory: str) -> None:
+    """Remove what was built and cannot be used."""
+    left = [name for name in os.listdir(directory) if name.endswith(names.CLEANED)]
+    remove_files(os.path.join(directory, name) for name in left)
+
+
+def clean(log: PartitionLog, now_ms: int) -> bool:
+    """All three steps at once, whether it is worthwhile or not; for tests and tools."""
+    what = plan(log, now_ms)
+    if what is None:
+        return False
+    cleaned = build(what)
+    return cleaned is not None and install(what, cleaned)
