@@ -341,6 +341,7 @@ class Partition:
             return
         now_ms = self._host.now_ms()
         self._propose(core.shrinkage(self._view(local, now_ms)))
+        self._welcome(local, now_ms)
         if local.high_watermark < local.log_end_offset:
             # A follower that was about to join held it back, and has now been away for too long.
             self.advance(now_ms)
@@ -355,7 +356,19 @@ class Partition:
         self.isr = Isr(members)
         self.partition_epoch = partition_epoch
         if self.role is Role.LEADER and self.log is not None:
-            self.advance(self._host.now_ms())
+            now_ms = self._host.now_ms()
+            self.advance(now_ms)
+            self._welcome(self.log, now_ms)
+
+    def _welcome(self, local: PartitionLog, now_ms: int) -> None:
+        """Propose a follower that earned its place while another change was open.
+
+        It cannot be left to its next fetch: in a session, a partition without news is not in it.
+        """
+        for broker in self.followers:
+            if self.isr.is_settled and broker not in self.isr.committed:
+                view = self._view(local, now_ms)
+                self._propose(core.expansion(view, broker, self._host.eligible()))
 
     def roll_back_isr(self) -> None:
         """The controller refused the proposal; what was stored before holds."""
