@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from klamm.controller.events import ElectionsAsked, ElectionType, PartitionFault
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages.elect_leaders import (
     PartitionResult,
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if request.election_type not in ElectionType.__members__.values():
+        raise RequestRefused(
+            ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
+        )
     answer = await broker.controller.submit(
         ElectionsAsked(ElectionType(request.election_type), _wanted(request))
     )
