@@ -1,0 +1,1 @@
+"""Messages for tests that speak the wire."""
