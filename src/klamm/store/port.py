@@ -2,8 +2,7 @@
 
 Nodes have data, a version and a creation transaction id (`czxid`, which is a broker's epoch).
 Writes are multis: all of their operations happen or none does. A watch is a hint that something may
-have changed; it carries no facts, may come late or twice, and stays until it is taken off. It holds
-from the next read of the same session on: who watches first and reads then misses nothing. Nobody
+have changed; it carries no facts, may come late or twice, and stays until it is taken off. Nobody
 sees a write before it is durable.
 """
 
