@@ -124,7 +124,7 @@ class World:
         vanished = tuple(name for name in known if name not in self.store.topics)
         if appeared or vanished:
             self.handle(events.TopicsChanged(appeared, vanished))
-        for name, node in self.store.topics.items():
+        for name, node in list(self.store.topics.items()):
             if node.version != known[name].version or node.topic_id != known[name].id:
                 self.handle(events.TopicModified(name, node))
 

@@ -127,12 +127,17 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
     left = context.leftovers.get(event.broker, {})
     outlived: list[TopicPartition] = []  # leftovers that a later topic of the name has replaced
     stale: list[TopicPartition] = []
+    hosted = context.hosted.get(event.broker, {})
     for id, code in event.errors.items():
+        if id not in hosted:
+            continue  # moved away or deleted since
         replica = Replica(id, event.broker)
-        if id in left:
-            (stale if code is ErrorCode.INCONSISTENT_TOPIC_ID else outlived).append(id)
+        if id in left and code is ErrorCode.INCONSISTENT_TOPIC_ID:
+            stale.append(id)
+        elif id in left and code is ErrorCode.NONE:
+            outlived.append(id)
         if code is ErrorCode.KAFKA_STORAGE_ERROR:
-            if id not in offline and context.partition(id) is not None:
+            if id not in offline:
                 failed.append(replica)
         elif code is ErrorCode.NONE and id in offline:
             recovered.append(replica)

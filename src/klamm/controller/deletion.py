@@ -112,7 +112,7 @@ def resume(turn: Turn, names: Iterable[str]) -> Flow[None]:
         if not context.is_queued(name):
             continue
         if _all_confirmed(context, name):
-            yield from complete(turn, name, "every replica has confirmed")
+            yield from _complete(turn, name)
         elif not _any_in(context, name, _S.DELETION_STARTED):
             again += _replicas_in(context, name, _S.DELETION_INELIGIBLE)
             if context.deletions[name].halted is None:
@@ -123,18 +123,16 @@ def resume(turn: Turn, names: Iterable[str]) -> Flow[None]:
         yield from _start(turn, ready)
 
 
-def complete(turn: Turn, name: str, why: str) -> Flow[None]:
+def _complete(turn: Turn, name: str) -> Flow[None]:
     """Remove a topic from the store, then from memory."""
     context = turn.context
     topic = context.topics[name]
-    requested = [p.id for p in topic.partitions.values() if p.id in context.move_requests]
-    if requested:
-        yield from move_requests.drop(turn, requested)
+    yield from move_requests.drop(turn, [p.id for p in topic.partitions.values()])
     (outcome,) = yield from commit([RemoveTopic(name)])
     if not isinstance(outcome, Stored):
         turn.warn(f"topic {name} could not be removed from the store yet")
         return
-    turn.note(f"topic {name}", name, "deleting", "absent", why)
+    turn.note(f"topic {name}", name, "deleting", "absent", "every replica has confirmed")
     context.remove_topic(name)
 
 

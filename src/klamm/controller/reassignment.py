@@ -205,7 +205,7 @@ def _finish(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
         )
         context.assign(partition, Assignment(target))
         partition.original = None
-    yield from _settle_leaders(turn, [p for p in partitions if p.leadership is not None])
+    yield from _settle_leaders(turn, partitions)
     yield from _remove(turn, removing)
     for name in dict.fromkeys(p.id.topic for p in partitions):
         yield from rewrite_topic(turn, context.topics[name])
@@ -223,14 +223,18 @@ def _finish(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
 
 def _settle_leaders(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
     """Move leadership into the target where it is not there yet; tell everybody else to go on."""
+    unled: list[Partition] = []  # never led, so never written to: any replica will do
     elect: list[Partition] = []
     keep: list[Partition] = []
     for partition in partitions:
-        assert partition.leadership is not None, f"{partition.id} is {partition.state}"
+        if partition.leadership is None:
+            unled.append(partition)
+            continue
         leader = partition.leadership.leader
         stays = leader in partition.assignment.replicas
         online = stays and turn.context.is_online(leader, partition.id)
         (keep if online else elect).append(partition)
+    yield from move_partitions(turn, unled, PartitionState.ONLINE)
     yield from move_partitions(turn, elect, PartitionState.ONLINE, Strategy.REASSIGN)
     bumped = yield from _bump_epochs(turn, keep)
     batch = turn.batch()
@@ -279,7 +283,7 @@ def _remove(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
     left: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = {}
     for id, broker in known:
         left.setdefault(broker, {})[id] = context.topics[id.topic].id
-    yield from leftovers.write_down(turn, left)
+    yield from leftovers.write_down(turn, dict(left))
     for state in (
         ReplicaState.OFFLINE,
         ReplicaState.DELETION_STARTED,

@@ -38,14 +38,18 @@ def rewrite_topic(
 ) -> Flow[bool]:
     """Store a topic's assignments; partitions the context has not seen yet are kept."""
     node = node_of(topic, changed)
+    known = node.partitions
     for _ in range(ATTEMPTS_MAX):
         (outcome,) = yield from commit([RewriteTopic(topic.name, node)])
         if isinstance(outcome, Stored):
-            topic.version = outcome.version
+            # With unseen partitions in it the version is not ours to know: the next write has to
+            # find them again, and so has whoever takes them up.
+            if node.partitions.keys() == known.keys():
+                topic.version = outcome.version
             return True
         if not isinstance(outcome, Stale) or not isinstance(outcome.found, TopicNode):
             return False  # the node is gone, and a hint is on its way
         found = outcome.found
         unseen = {} if turn.context.is_queued(topic.name) else dict(found.partitions)
-        node = replace(node, version=found.version, partitions={**unseen, **node.partitions})
+        node = replace(node, version=found.version, partitions={**unseen, **known})
     return False

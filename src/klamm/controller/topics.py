@@ -8,12 +8,12 @@ and to stop its replicas. Their logs stay unless the settings say otherwise.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from klamm.controller import deletion, leftovers
-from klamm.controller.context import Partition
-from klamm.controller.effects import RewriteTopic
+from klamm.controller import deletion, leftovers, move_requests
+from klamm.controller.context import Context, Partition
+from klamm.controller.effects import Leftovers, RemoveMarkers, RewriteTopic
 from klamm.controller.events import TopicModified, TopicsChanged
 from klamm.controller.machines import move_partitions, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
@@ -85,25 +85,33 @@ def create_partitions(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]
 
 def _forget_vanished(turn: Turn, names: Sequence[str]) -> Flow[None]:
     context = turn.context
+    marked = tuple(name for name in names if context.is_queued(name))
     for name in names:
-        if not context.is_queued(name):
+        if name not in marked:
             turn.warn(f"topic {name} was removed from the store by hand: its replicas are stopped")
-    doomed = context.partitions_of(names)
-    for name in names:
         deletion.queue(turn, name)
+    doomed = context.partitions_of(names)
     delete = turn.settings.vanished_deletes_logs
     if delete:
-        left: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = {}
-        for partition in doomed:
-            for broker in partition.assignment.replicas:
-                topic_id = context.topics[partition.id.topic].id
-                left.setdefault(broker, {})[partition.id] = topic_id
-        yield from leftovers.write_down(turn, left)
+        yield from leftovers.write_down(turn, _copies(context, doomed))
     batch = turn.batch()
     batch.publish(doomed)
     for partition in doomed:
         for broker in partition.assignment.replicas:
             batch.stop(broker, partition, delete=delete)
     turn.send(batch)
+    # The node may be there again by now, as that of another topic: only the marker is removed.
+    yield from move_requests.drop(turn, [p.id for p in doomed])
+    yield from commit([RemoveMarkers(marked)] if marked else [])
     for name in names:
-        yield from deletion.complete(turn, name, "its node is gone")
+        turn.note(f"topic {name}", name, "deleting", "absent", "its node is gone")
+        context.remove_topic(name)
+
+
+def _copies(context: Context, partitions: Iterable[Partition]) -> dict[BrokerId, Leftovers]:
+    copies: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = {}
+    for partition in partitions:
+        topic_id = context.topics[partition.id.topic].id
+        for broker in partition.assignment.replicas:
+            copies.setdefault(broker, {})[partition.id] = topic_id
+    return dict(copies)
