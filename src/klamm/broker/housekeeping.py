@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from klamm.log import cleaner
 from klamm.log.partition import LogDirectoryFailed
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 _SWEEP_MS: Final = 10_000
 _PURGE_MS_MAX: Final = 5_000
+_FLUSH_MS: Final = 1_000
+_BYTES_PER_KEY: Final = 128  # what a key costs in the memory that compaction is given
 
 
 class Housekeeping:
@@ -43,6 +46,12 @@ class Housekeeping:
                 (settings.int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
                 (settings.int("log.retention.check.interval.ms"), self._retain),
                 (max(min(delay_ms, _PURGE_MS_MAX), 100), self._purge),
+                (_FLUSH_MS, self._flush),
+                (max(settings.int("log.cleaner.backoff.ms"), 100), self._clean),
+                (
+                    settings.int("producer.id.expiration.check.interval.ms"),
+                    self._expire_producers,
+                ),
                 (_SWEEP_MS, self._sweep),
             ):
                 chores.create_task(self._repeat(interval_ms, chore))
@@ -79,3 +88,29 @@ class Housekeeping:
         now_ms = self._broker.clock.now_ms()
         for directory in self._broker.logs.online:
             await self._broker.in_worker(partial(directory.purge_due, now_ms))
+
+    async def _flush(self) -> None:
+        """Bring closed segments to the disk, and what a topic's flush.ms asks for."""
+        now_ms = self._broker.clock.now_ms()
+        for directory in self._broker.logs.online:
+            await self._broker.in_worker(partial(directory.flush_due, now_ms))
+
+    async def _clean(self) -> None:
+        """Compact one log of each directory."""
+        settings = self._broker.settings
+        if not settings.bool("log.cleaner.enable"):
+            return
+        keys_max = settings.int("log.cleaner.dedupe.buffer.size") // _BYTES_PER_KEY
+        for directory in self._broker.logs.online:
+            plan = directory.plan_cleaning(self._broker.clock.now_ms())
+            if plan is None:
+                continue
+            cleaned = await self._broker.in_worker(partial(cleaner.build, plan, keys_max))
+            if cleaned is not None and cleaner.install(plan, cleaned):
+                await self._broker.in_worker(directory.checkpoint_cleaned)
+
+    async def _expire_producers(self) -> None:
+        silence_ms = self._broker.settings.int("producer.id.expiration.ms")
+        before_ms = self._broker.clock.now_ms() - silence_ms
+        for directory in self._broker.logs.online:
+            directory.expire_producers(before_ms)

@@ -13,6 +13,7 @@ on a start finishes the exchange instead of undoing it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -101,11 +102,14 @@ def _cleanable_end(log: PartitionLog, now_ms: int) -> int:
 
 def build(what: Plan, keys_max: int = KEYS_MAX) -> Cleaned | None:
     """Write the new segments. For a worker thread; None when the log changed underneath."""
+    log = what.log
     try:
         return _build(what, keys_max)
     except FileNotFoundError:
-        discard(what.segments[0].directory)
+        discard(log)
         return None
+    except OSError as error:
+        raise log.health.failed(error) from error
 
 
 def _build(what: Plan, keys_max: int) -> Cleaned:
@@ -200,9 +204,10 @@ def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
 def install(what: Plan, cleaned: Cleaned) -> bool:
     """Put the new segments in place; False when the log has changed since it was planned."""
     log = what.log
-    live = list(log.segments)
-    if log.truncations != what.truncations or any(s not in live for s in what.segments):
-        discard(log.directory)
+    live = set(map(id, log.segments))
+    same = log.is_open and log.truncations == what.truncations
+    if not same or any(id(segment) not in live for segment in what.segments):
+        discard(log)
         return False
     try:
         _exchange(log, cleaned, what.now_ms)
@@ -229,10 +234,11 @@ def _rename(fresh: Segment, suffix: str) -> None:
             os.rename(path, path.removesuffix(names.CLEANED) + suffix)
 
 
-def discard(directory: str) -> None:
-    """Remove what was built and cannot be used."""
-    left = [name for name in os.listdir(directory) if name.endswith(names.CLEANED)]
-    remove_files(os.path.join(directory, name) for name in left)
+def discard(log: PartitionLog) -> None:
+    """Remove what was built and cannot be used; the directory may be gone as well."""
+    with contextlib.suppress(FileNotFoundError):
+        left = [name for name in os.listdir(log.directory) if name.endswith(names.CLEANED)]
+        remove_files(os.path.join(log.directory, name) for name in left)
 
 
 def clean(log: PartitionLog, now_ms: int) -> bool:

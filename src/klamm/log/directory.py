@@ -163,11 +163,14 @@ class LogDirectory:
     # What the broker does from time to time
 
     def purge_due(self, now_ms: int) -> int:
-        """Remove directories and files whose delay has passed; how many directories it was."""
-        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        for path in due:
-            shutil.rmtree(path, ignore_errors=True)
+        """Remove directories and files whose delay has passed; how many directories it was.
+
+        May run in a worker thread.
+        """
+        due = [entry for entry in list(self._doomed) if entry[0] <= now_ms]
+        for entry in due:
+            shutil.rmtree(entry[1], ignore_errors=True)
+            self._doomed.remove(entry)
         for log in self:
             log.segments.purge(now_ms)
         return len(due)

@@ -84,6 +84,7 @@ class PartitionLog:
         self.segments = SegmentList(pool)
         self.snapshots = Snapshots(directory)
         self.epochs = EpochCache(lambda: self.log_end_offset)
+        self.is_open = True
         self.truncations = 0  # how often records were taken back, which others may have to know
         self._producers: ProducerStates | None = None
         self.health = health or Health(directory)
@@ -517,6 +518,8 @@ class PartitionLog:
                     self._home_synced = True
                     sync_directory(os.path.dirname(self.directory))
         except OSError as error:
+            if not self.is_open:
+                return  # deleted while we were at it
             raise self.health.failed(error) from error
         # Records that were taken back meanwhile may have been replaced by others since.
         if self.truncations == truncations:
@@ -545,6 +548,7 @@ class PartitionLog:
         """Stop using the log. A clean close leaves nothing for recovery to do."""
         if clean:
             self._settle()
+        self.is_open = False
         self.pool.forget_under(self.directory)
 
     def _settle(self) -> None:

@@ -104,11 +104,11 @@ class SegmentList:
         self._bases.insert(place, fresh.base_offset)
 
     def purge(self, now_ms: int) -> int:
-        """Unlink what is due; how many files it was."""
-        due = [doomed for doomed in self._doomed if doomed.due_ms <= now_ms]
-        self._doomed = [doomed for doomed in self._doomed if doomed.due_ms > now_ms]
+        """Unlink what is due; how many files it was. May run in a worker thread."""
+        due = [doomed for doomed in list(self._doomed) if doomed.due_ms <= now_ms]
         for doomed in due:
             remove_files(doomed.paths)
+            self._doomed.remove(doomed)
         return sum(len(doomed.paths) for doomed in due)
 
     @property
