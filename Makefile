@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check unit format clean install install-dev
+.PHONY: leader-kills help up test check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,9 @@ check: $(VENV)/.installed-dev ## lint, types and the borders between the rooms
 
 test: check ## everything that must hold before a change lands
 	$(BIN)/python -m pytest $(ARGS)
+
+leader-kills: $(VENV)/.installed-dev ## kill leaders 50 times under load and check every promise
+	KLAMM_LEADER_KILLS=50 $(BIN)/python -m pytest tests/interop/test_leader_kills.py $(ARGS)
 
 unit: $(VENV)/.installed-dev ## the quick part of the tests
 	$(BIN)/python -m pytest tests/unit tests/property $(ARGS)
