@@ -105,7 +105,7 @@ def by_partition(records: Sequence[Record]) -> dict[int, list[Record]]:
 def check_nothing_left(cluster: Cluster, topic: str) -> None:
     """The store, every broker's metadata and the disk have forgotten the topic."""
     cluster.wait_until(lambda view: all(topic not in b.topics for b in view.brokers.values()))
-    assert [path for path in cluster.store_paths() if topic in path] == []
+    _eventually(lambda: not [path for path in cluster.store_paths() if topic in path])
     _eventually(lambda: not list(cluster.data.glob(f"broker-*/{topic}-*")))
 
 
