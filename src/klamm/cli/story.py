@@ -8,9 +8,9 @@ can confuse.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -23,6 +23,29 @@ from klamm.protocol.private import PrivateKey
 app = new_app("What became of a topic, and why.")
 
 Record = dict[str, Any]
+
+# The controller names a cause by its event; here it is in words. A cause that is not here, from a
+# newer controller, is shown by its name.
+CAUSES: Final[Mapping[str, str]] = {
+    "TermBegan": "a controller took over",
+    "BrokersChanged": "a broker came or went",
+    "TopicsChanged": "a topic appeared in the store or vanished from it",
+    "TopicModified": "the topic's assignment was rewritten",
+    "MarkersChanged": "somebody asked to delete topics",
+    "LeaderAndIsrAnswered": "a broker answered what became of its replicas",
+    "StopReplicaAnswered": "a broker answered that it stopped replicas",
+    "LogDirFailed": "a broker lost a log directory",
+    "MovesRequested": "a move was asked for through the store",
+    "ElectionsRequested": "an election was asked for through the store",
+    "UncleanSwitched": "unclean elections were allowed",
+    "RebalanceDue": "it was time to bring leaders back to their preferred brokers",
+    "RetryDue": "it was time to try again",
+    "ShutdownAsked": "a broker asked to be relieved before it stops",
+    "IsrChangesAsked": "a leader asked to change who is in sync",
+    "ElectionsAsked": "somebody asked for an election",
+    "MovesAsked": "somebody asked to move replicas",
+    "ReplicaForgotten": "an operator gave up a broker's copies",
+}
 
 
 @app.command()
@@ -48,7 +71,7 @@ async def _gather(admin: Admin, topic: str) -> list[Record]:
     answers = await admin.ask_brokers(PrivateKey.STORY, {"topic": topic})
     for broker, answer in answers.items():
         refuse(answer["error_code"], f"broker {broker}", answer.get("error_message"))
-        for record in answer["records"]:
+        for record in answer["entries"]:
             found[record["controller_epoch"], record["sequence"]] = record
     return [record for _, record in sorted(found.items())]
 
@@ -56,7 +79,7 @@ async def _gather(admin: Admin, topic: str) -> list[Record]:
 def tell(records: Iterable[Record]) -> Iterator[str]:
     """A heading for each cause, below it what it led to, alike moves in one line."""
     for (_epoch, cause, time_ms), group in groupby(records, key=_cause):
-        yield f"{_clock(time_ms)}  {cause}"
+        yield f"{_clock(time_ms)}  {CAUSES.get(cause, cause)}"
         for (before, after, why), alike in groupby(group, key=_move):
             subjects = [str(record["subject"]) for record in alike]
             because = f" ({why})" if why else ""

@@ -1,0 +1,40 @@
+"""Every cause a controller can write down has words."""
+
+from __future__ import annotations
+
+import inspect
+
+from klamm.cli.story import CAUSES, tell
+from klamm.controller import events
+
+# Asked for, but nothing moves because of them.
+SILENT = {"Ask", "MovesListed", "ProducerIdsAsked", "ExplanationAsked"}
+
+
+def test_every_event_that_moves_something_has_words() -> None:
+    ends = ("Began", "Changed", "Modified", "Answered", "Failed", "Requested", "Asked")
+    more = ("Switched", "Due", "Forgotten")
+    named = {
+        name
+        for name, kind in inspect.getmembers(events, inspect.isclass)
+        if kind.__module__ == events.__name__ and name.endswith(ends + more)
+    }
+    assert named - SILENT == set(CAUSES)
+
+
+def test_alike_moves_share_a_line() -> None:
+    def moved(subject: str, sequence: int) -> dict[str, object]:
+        return {
+            "time_ms": 0,
+            "controller_epoch": 1,
+            "sequence": sequence,
+            "cause": "BrokersChanged",
+            "subject": subject,
+            "before": "Online",
+            "after": "Offline",
+            "why": "",
+        }
+
+    lines = list(tell([moved("t-0", 1), moved("t-1", 2)]))
+    assert lines[0].endswith("a broker came or went")
+    assert lines[1].strip() == "t-0, t-1: Online -> Offline"
