@@ -14,6 +14,7 @@ import json
 import sys
 from pathlib import Path
 
+from klamm.broker.api import SERVED
 from klamm.protocol.apis import APIS, Api
 from klamm.protocol.private import KEYS, PrivateKey
 
@@ -25,13 +26,14 @@ HEAD = """# Protocol support
 
 Generated from `src/klamm/protocol/apis.py`; a test fails when this page is stale.
 
-*Served* are the versions klamm reads and writes, *advertised* those that ApiVersions lists for an
-API that has a handler; a dash means that only brokers use it among themselves. From the *flexible*
-version on, an API has compact types and tagged fields. The last column names the clients that have
-used the API against klamm in `tests/interop`, with the versions they chose.
+*Spoken* are the versions klamm reads and writes, *advertised* those that ApiVersions lists. An API
+with a dash there is not listed: brokers use it among themselves, or nothing handles it yet, which
+the third column tells. From the *flexible* version on, an API has compact types and tagged fields.
+The last column names the clients that have used the API against klamm in its tests, with the
+versions they chose.
 
-| Key | API | Served | Advertised | Flexible | Used by |
-|---|---|---|---|---|---|
+| Key | API | Handled | Spoken | Advertised | Flexible | Used by |
+|---|---|---|---|---|---|---|
 """
 
 TAIL = """
@@ -58,7 +60,10 @@ def row(api: Api, seen: dict[str, list[int]]) -> str:
         f"{client} ({', '.join(map(str, sorted(versions)))})"
         for client, versions in sorted(seen.items())
     )
-    cells = (int(api.key), api.title, api.served, api.advertised or "-", flexible, clients)
+    handled = api.key in SERVED
+    told = api.advertised if handled and api.advertised is not None else "-"
+    yes = "yes" if handled else "no"
+    cells = (int(api.key), api.title, yes, api.served, told, flexible, clients)
     return "| " + " | ".join(str(cell) for cell in cells).rstrip() + " |\n"
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from klamm.broker.connection import Peer, Reply
 from klamm.broker.router import Router
-from klamm.protocol.apis import APIS
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.codec import decode_request
 from klamm.protocol.frames import RequestHeader, parse_request_header
 
 SEEN = Path(__file__).parent.parent.parent / "docs/protocol-clients.json"
@@ -29,10 +30,14 @@ _SOFTWARE = {
 }
 
 
-def _client(peer: Peer, header: RequestHeader) -> str | None:
+def _client(peer: Peer, header: RequestHeader, frame: memoryview) -> str | None:
     """The client's name; one too old to say it is known by its client id."""
     if (header.client_id or "").startswith("aiokafka"):
         return "aiokafka"
+    if header.api_key == ApiKey.API_VERSIONS and header.api_version in (3, 4):
+        body = frame[header.body_offset :]
+        request = decode_request(header.api_key, header.api_version, body)
+        return _SOFTWARE.get(request.client_software_name)
     return _SOFTWARE.get(peer.software)
 
 
@@ -43,7 +48,7 @@ def recording() -> Iterator[None]:
 
     def listening(self: Router, peer: Peer, frame: memoryview) -> Reply | Awaitable[Reply]:
         header = parse_request_header(frame)
-        client = _client(peer, header)
+        client = _client(peer, header, frame)
         if client is not None and header.api_key in APIS:
             seen.add((APIS[header.api_key].title, client, header.api_version))
         return route(self, peer, frame)
