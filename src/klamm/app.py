@@ -267,7 +267,8 @@ class ClusterApp:
             return cast(Store, zookeeper.ZooKeeperStore(self.plan.zookeeper))
         if self.plan.data is None:
             return EmbeddedStore.open(None)
-        return EmbeddedStore.open(self._directory.store)
+        fsync = self.settings.bool("klamm.store.fsync")
+        return EmbeddedStore.open(self._directory.store, fsync=fsync)
 
     async def _wait_for_all(self) -> None:
         """Until each running broker has heard of every other."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -174,3 +176,33 @@ def test_offsets_of_a_deleted_topic_are_forgotten(klamm_cluster: Cluster) -> Non
         [confluent_kafka.ConsumerGroupTopicPartitions("g")], request_timeout=10
     )["g"].result()
     assert [at for at in found.topic_partitions if at.topic == "t"] == []
+
+
+@pytest.mark.klamm(settings={"klamm.delete.topic.keep.offsets": "true"})
+def test_offsets_stay_while_a_deletion_hangs_where_that_is_asked_for(
+    klamm_cluster: Cluster,
+) -> None:
+    klamm_cluster.create_topic("t", partitions=1, replication_factor=3)
+    values = produce(klamm_cluster, "t", 0, 10)
+    seen = Seen()
+    with running(ConfluentMember(klamm_cluster.bootstrap_servers, "g", "t", seen)):
+        seen.wait_for(values)
+    admin = AdminClient({"bootstrap.servers": klamm_cluster.bootstrap_servers})
+    shard = klamm_cluster.wait_for_leader(CONSUMER_OFFSETS, partition_for("g", 4))
+    away = next(b for b in range(3) if b not in (shard, klamm_cluster.controller_id))
+    klamm_cluster.stop_broker(away)
+    admin.delete_topics(["t"], operation_timeout=10)["t"].result()
+    klamm_cluster.wait_for_no_topic("t")
+
+    def kept() -> int:
+        found = admin.list_consumer_group_offsets(
+            [confluent_kafka.ConsumerGroupTopicPartitions("g")], request_timeout=10
+        )["g"].result()
+        return sum(at.topic == "t" for at in found.topic_partitions)
+
+    assert kept() == 1
+    klamm_cluster.start_broker(away)
+    deadline = time.monotonic() + 30
+    while kept() and time.monotonic() < deadline:
+        pass
+    assert kept() == 0

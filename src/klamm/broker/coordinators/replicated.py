@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
@@ -16,14 +17,17 @@ from klamm.groups.group import Limits
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.brokers import PLAINTEXT, Endpoint
-from klamm.model.errors import ErrorCode, KlammError, ProtocolError
+from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import iter_batches
 from klamm.protocol.messages import write_txn_markers
+from klamm.store import layout
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
+
+log = logging.getLogger("klamm.groups")
 
 _LOAD_BYTES: Final = 1 << 20
 _PRODUCE_VERSION: Final = 11
@@ -154,11 +158,33 @@ class Coordinators:
                 tasks.create_task(self.groups.run())
                 tasks.create_task(self.transactions.run())
                 while True:
-                    await self.groups.forget_partitions(await self._gone_partitions.get())
+                    tasks.create_task(self._forget(await self._gone_partitions.get()))
         finally:
             for _, connection in self._connections.values():
                 await connection.close()
             self._connections.clear()
+
+    async def _forget(self, partitions: frozenset[TopicPartition]) -> None:
+        """Drop the offsets of partitions that clients no longer see."""
+        if self._broker.settings.bool("klamm.delete.topic.keep.offsets"):
+            for topic in {at.topic for at in partitions}:
+                await self._until_removed(topic)
+        await self.groups.forget_partitions(partitions)
+
+    async def _until_removed(self, topic: str) -> None:
+        """Wait until the deletion of a topic is complete: its node is the last to go."""
+        session = self._broker.session
+        changed = asyncio.Event()
+        path = layout.topic_path(topic)
+        unwatch = session.watch_node(path, changed.set)
+        try:
+            while await session.get(path) is not None:
+                await changed.wait()
+                changed.clear()
+        except StoreUnavailable:
+            log.info("offsets are forgotten early", extra={"topic": topic})
+        finally:
+            unwatch()
 
     def _partitions(self, topic: str) -> int:
         # A coordinator leads a partition of the topic, so that the topic is known here or soon will
