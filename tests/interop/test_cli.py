@@ -1,0 +1,275 @@
+"""The commands against a running cluster: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from klamm import Cluster
+from klamm.cli.__main__ import main
+
+
+class Said(NamedTuple):
+    """How one command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> object:
+        assert self.code == 0, self
+        return json.loads(self.out)
+
+
+Klamm = Callable[..., Said]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, settings={"auto.create.topics.enable": False}) as running:
+        yield running
+
+
+@pytest.fixture
+def klamm(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Klamm:
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", cluster.bootstrap_servers)
+
+    def run(*args: str, stdin: str = "") -> Said:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = main(args)
+        said = capfdbinary.readouterr()
+        return Said(code, said.out.decode(), said.err.decode())
+
+    return run
+
+
+@pytest.fixture
+def kafka(cluster: Cluster, klamm: Klamm) -> Klamm:
+    def run(tool: str, *args: str) -> Said:
+        return klamm(tool, "--bootstrap-server", cluster.bootstrap_servers, *args)
+
+    return run
+
+
+def test_a_topic_is_created_described_altered_and_deleted(klamm: Klamm, cluster: Cluster) -> None:
+    made = klamm("topics", "create", "orders", "-p", "3", "-r", "3", "-c", "retention.ms=1000")
+    assert made == Said(0, "created topic orders: 3 partitions, replication factor 3\n", "")
+    cluster.wait_for_isr("orders", size=3)
+
+    (described,) = klamm("topics", "describe", "orders", "-o", "json").json()  # type: ignore[misc]
+    assert described["configs"] == {"retention.ms": "1000"}
+    assert [p["isr"] for p in described["partitions"]] == [
+        p["replicas"] for p in described["partitions"]
+    ]
+    text = klamm("topics", "describe", "orders").out
+    assert "retention.ms = 1000" in text
+    assert "PARTITION  LEADER  EPOCH" in text
+
+    altered = klamm("topics", "alter", "orders", "-p", "5", "--unset", "retention.ms")
+    assert altered == Said(0, "altered topic orders\n", "")
+    cluster.wait_for_topic("orders", partitions=5)
+    listed = klamm("topics", "list", "-o", "json").json()
+    assert isinstance(listed, list)
+    (entry,) = (topic for topic in listed if topic["name"] == "orders")
+    assert (entry["partitions"], entry["replication_factor"]) == (5, 3)
+
+    assert klamm("topics", "delete", "orders") == Said(0, "deleted topic orders\n", "")
+    cluster.wait_for_no_topic("orders")
+    assert "orders" not in klamm("topics", "list").out
+
+
+def test_manual_assignments_are_kept(klamm: Klamm, cluster: Cluster) -> None:
+    assert klamm("topics", "create", "placed", "--assignment", "0:1,2:0").code == 0
+    cluster.wait_for_topic("placed", partitions=2)
+    assert klamm("topics", "alter", "placed", "-p", "3", "--assignment", "1:2").code == 0
+    cluster.wait_for_topic("placed", partitions=3)
+    found = [cluster.partition("placed", at) for at in range(3)]
+    assert [p.replicas for p in found if p] == [(0, 1), (2, 0), (1, 2)]
+
+
+def test_a_dry_run_checks_and_changes_nothing(klamm: Klamm) -> None:
+    said = klamm("topics", "create", "maybe", "-p", "2", "-r", "2", "--dry-run")
+    assert said.out == "would create topic maybe: 2 partitions, replication factor 2\n"
+    assert "maybe" not in klamm("topics", "list").out
+    assert klamm("topics", "create", "maybe", "-r", "9", "--dry-run").code == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("topics", "create", "bad name"), 1, "topic 'bad name'"),
+        (("topics", "create", "t", "-r", "7"), 1, "topic 't'"),
+        (("topics", "create", "t", "-c", "retention.mz=1"), 1, "retention.mz"),
+        (("topics", "create", "t", "-c", "retention.ms"), 2, "--config takes name=value"),
+        (("topics", "create", "t", "-p", "1", "--assignment", "0"), 2, "already says"),
+        (("topics", "create", "t", "--assignment", "0:0"), 2, "names a broker twice"),
+        (("topics", "alter", "nobody", "-p", "3"), 1, "nobody"),
+        (("topics", "alter", "t"), 2, "say what to alter"),
+        (("topics", "delete", "nobody"), 1, "does not exist"),
+        (("topics", "describe", "nobody"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("consume", "nobody"), 2, "there is no topic 'nobody'"),
+        (("configs", "get"), 2, "say whose settings"),
+        (("elect", "preferred"), 2, "name partitions"),
+        (("brokers", "describe", "77"), 2, "no broker 77"),
+    ],
+)
+def test_a_refusal_is_one_sentence(
+    klamm: Klamm, args: tuple[str, ...], code: int, said: str
+) -> None:
+    result = klamm(*args)
+    assert result.code == code
+    assert said in result.err
+    assert result.out == ""
+    assert len(result.err.splitlines()) == 1
+
+
+def test_an_unreachable_cluster_is_said_at_once(klamm: Klamm) -> None:
+    said = klamm("topics", "list", "-b", "127.0.0.1:1")
+    assert said.code == 1
+    assert "no broker can be reached" in said.err
+
+
+def test_records_go_in_and_come_out(klamm: Klamm, cluster: Cluster) -> None:
+    cluster.create_topic("lines", partitions=2, replication_factor=2)
+    said = klamm(
+        "produce", "lines", "--key-separator", ":", "-H", "from=test", stdin="a:1\nb:2\na:3\n"
+    )
+    assert (said.code, said.err) == (0, "wrote 3 records to lines\n")
+    assert sorted(klamm("consume", "lines").out.splitlines()) == ["1", "2", "3"]
+    assert klamm("consume", "lines", "-n", "1", "--key-separator", ":").out.count(":") == 1
+
+    lines = [json.loads(line) for line in klamm("consume", "lines", "-o", "json").out.splitlines()]
+    assert {(line["key"], line["value"]) for line in lines} == {("a", "1"), ("b", "2"), ("a", "3")}
+    assert all(line["headers"] == [{"name": "from", "value": "test"}] for line in lines)
+    # Equal keys are in one partition, in order.
+    assert [line["value"] for line in lines if line["key"] == "a"] == ["1", "3"]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_json_lines_survive_the_round_trip(klamm: Klamm, cluster: Cluster, codec: str) -> None:
+    cluster.create_topic(f"copy-{codec}", partitions=1, replication_factor=3)
+    line = '{"key_base64": "/w==", "value": "ü", "headers": [{"name": "h", "value": null}]}\n'
+    produced = klamm("produce", f"copy-{codec}", "-f", "json", "--compression", codec, stdin=line)
+    assert produced.code == 0
+    consumed = klamm("consume", f"copy-{codec}", "-o", "json").json()
+    assert isinstance(consumed, dict)
+    assert consumed["key_base64"] == "/w=="
+    assert consumed["value"] == "ü"
+    assert consumed["headers"] == [{"name": "h", "value": None}]
+
+
+def test_the_story_of_a_topic(klamm: Klamm, cluster: Cluster) -> None:
+    cluster.create_topic("told", partitions=1, replication_factor=3)
+    records = klamm("story", "told", "-o", "json").json()
+    assert isinstance(records, list)
+    order = [(r["controller_epoch"], r["sequence"]) for r in records]
+    assert order == sorted(order)
+    assert {"time_ms", "cause", "subject", "before", "after", "why"} <= records[0].keys()
+    text = klamm("story", "told").out
+    assert "told-0" in text
+    assert " -> " in text
+    assert "nothing is written down" in klamm("story", "never").out
+
+
+def test_settings_are_set_read_and_unset(klamm: Klamm, cluster: Cluster) -> None:
+    cluster.create_topic("tuned", partitions=1, replication_factor=1)
+    assert klamm("configs", "set", "-t", "tuned", "retention.ms=5000").code == 0
+    got = klamm("configs", "get", "-t", "tuned", "retention.ms", "-o", "json").json()
+    assert got == {"retention.ms": {"value": "5000", "source": "DYNAMIC_TOPIC_CONFIG"}}
+    assert klamm("configs", "unset", "-t", "tuned", "retention.ms").code == 0
+    assert "retention.ms" not in klamm("configs", "get", "-t", "tuned").out
+    assert "retention.ms" in klamm("configs", "get", "-t", "tuned", "--all").out
+    assert klamm("configs", "set", "-t", "tuned", "retention.ms=soon").code == 1
+
+
+def test_brokers_are_listed(klamm: Klamm, cluster: Cluster) -> None:
+    rows = klamm("brokers", "list", "-o", "json").json()
+    assert isinstance(rows, list)
+    assert [row["id"] for row in rows] == [0, 1, 2]
+    assert [row["id"] for row in rows if row["controller"]] == [cluster.controller_id]
+    assert "CONTROLLER" in klamm("brokers", "list").out
+    assert klamm("brokers", "describe", "1").code == 0
+
+
+def test_replicas_are_moved_as_planned(klamm: Klamm, cluster: Cluster) -> None:
+    assert klamm("topics", "create", "moved", "--assignment", "0,1").code == 0
+    cluster.wait_for_topic("moved", partitions=2)
+    plan = klamm("reassign", "plan", "moved", "--brokers", "2").out
+    assert klamm("reassign", "apply", "-", stdin=plan) == Said(0, "started 2 moves\n", "")
+    cluster.wait_until(
+        lambda view: all(
+            b.partitions("moved")[at].replicas == (2,)
+            for b in view.brokers.values()
+            for at in range(2)
+        )
+    )
+    assert klamm("reassign", "status").out == ""
+
+
+def test_the_preferred_leader_is_elected(klamm: Klamm, cluster: Cluster) -> None:
+    assert klamm("topics", "create", "led", "--assignment", "1:2").code == 0
+    cluster.wait_for_isr("led", size=2)
+    cluster.restart_broker(1)
+    cluster.wait_for_isr("led", size=2)
+    assert cluster.wait_for_leader("led") == 2
+    assert "elected" in klamm("elect", "preferred", "led-0").out
+    assert cluster.wait_for_leader("led", other_than=2) == 1
+    assert "nothing to do" in klamm("elect", "preferred", "led-0").out
+
+
+def test_kafka_topics_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -> None:
+    create = ("kafka-topics", "--create", "--topic", "dropin")
+    assert kafka(*create, "--partitions", "2", "--replication-factor", "2") == Said(
+        0, "Created topic dropin.\n", ""
+    )
+    cluster.wait_for_isr("dropin", size=2)
+    again = kafka(*create)
+    assert again.code == 1
+    assert again.out.startswith("Error while executing topic command : ")
+    assert kafka(*create, "--if-not-exists") == Said(0, "", "")
+    assert kafka("kafka-topics", "--list", "--topic", "drop.*") == Said(0, "dropin\n", "")
+
+    header, *lines = kafka("kafka-topics", "--describe", "--topic", "dropin").out.splitlines()
+    assert header.startswith("Topic: dropin\tTopicId: ")
+    assert "\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: " in header
+    assert [line.split("\t")[2] for line in lines] == ["Partition: 0", "Partition: 1"]
+    healthy = kafka("kafka-topics", "--describe", "--under-replicated-partitions")
+    assert "dropin" not in healthy.out
+
+    alter = ("kafka-topics", "--alter", "--topic", "dropin", "--partitions", "3")
+    assert kafka(*alter) == Said(0, "", "")
+    cluster.wait_for_topic("dropin", partitions=3)
+    assert kafka("kafka-topics", "--delete", "--topic", "dropin") == Said(0, "", "")
+    cluster.wait_for_no_topic("dropin")
+    gone = kafka("kafka-topics", "--delete", "--topic", "dropin")
+    assert gone.code == 1
+    assert "Topic 'dropin' does not exist as expected" in gone.out
+    gently = kafka("kafka-topics", "--delete", "--topic", "dropin", "--if-exists")
+    assert gently == Said(0, "", "")
+
+
+def test_kafka_configs_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -> None:
+    cluster.create_topic("configured", partitions=1, replication_factor=1)
+    about = ("--entity-type", "topics", "--entity-name", "configured")
+    add = ("--add-config", "retention.ms=7,cleanup.policy=[compact,delete]")
+    assert kafka("kafka-configs", "--alter", *about, *add) == Said(
+        0, "Completed updating config for topic configured.\n", ""
+    )
+    said = kafka("kafka-configs", "--describe", *about).out.splitlines()
+    assert said[0] == "Dynamic configs for topic configured are:"
+    assert said[1].startswith("  cleanup.policy=compact,delete sensitive=false synonyms={")
+    assert "DYNAMIC_TOPIC_CONFIG:retention.ms=7" in said[2]
+    assert "DEFAULT_CONFIG:log.retention.hours=168" in said[2]
+
+    wrong = kafka("kafka-configs", "--alter", *about, "--delete-config", "segment.bytes")
+    assert wrong.code == 1
+    assert "Invalid config(s): segment.bytes" in wrong.err
+    drop = ("--delete-config", "retention.ms,cleanup.policy")
+    assert kafka("kafka-configs", "--alter", *about, *drop).code == 0
+    assert kafka("kafka-configs", "--describe", *about).out.splitlines() == said[:1]
