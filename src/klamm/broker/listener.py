@@ -34,6 +34,7 @@ class Listener:
         self._vacant = asyncio.Event()
         self._vacant.set()
         self._server: asyncio.Server | None = None
+        self._has_ended = False
 
     async def start(self, host: str, port: int) -> Endpoint:
         """Listen; port 0 takes a free one. Returns where clients reach us."""
@@ -87,6 +88,7 @@ class Listener:
     async def _end(self, *, abruptly: bool) -> None:
         if self._server is None:
             return
+        self._has_ended = True
         self._server.close()
         if not abruptly:
             for connection in list(self._connections):
@@ -103,6 +105,9 @@ class Listener:
     def joined(self, connection: Connection) -> None:
         self._connections.add(connection)
         self._vacant.clear()
+        if self._has_ended:
+            # It was accepted before the socket closed, and its protocol made only now.
+            connection.abort()
 
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)
