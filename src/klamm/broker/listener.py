@@ -89,7 +89,7 @@ class Listener:
         if self._server is None:
             return
         self._has_ended = True
-        self._server.close()
+        await self._stop_accepting(self._server)
         if not abruptly:
             for connection in list(self._connections):
                 connection.close()
@@ -101,6 +101,19 @@ class Listener:
         await self._vacant.wait()
         await self._server.wait_closed()
         self._server = None
+
+    async def _stop_accepting(self, server: asyncio.Server) -> None:
+        """Close the socket, but not under a connection that asyncio is just accepting.
+
+        Before Python 3.12 a transport made after the server closed fails half-way and leaks its
+        socket; so accepting ends first, and what had been accepted gets its turn of the loop.
+        """
+        loop = asyncio.get_running_loop()
+        for listening in server.sockets:
+            loop.remove_reader(listening.fileno())
+        for _ in range(2):
+            await asyncio.sleep(0)
+        server.close()
 
     def joined(self, connection: Connection) -> None:
         self._connections.add(connection)
