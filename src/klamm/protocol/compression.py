@@ -4,19 +4,26 @@ Each has a detail that only Kafka asks for. Snappy comes in the framing of a Jav
 ("xerial"), or from some clients as one bare block. LZ4 frames must consist of independent blocks,
 because Java's reader refuses linked ones; the frame is therefore put together here, block by
 block.
+
+What a peer compressed is never believed to be small: a few kilobytes may stand for gigabytes, so
+each codec is stopped when it has given more than any honest batch holds.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, NoReturn
 
 import cramjam
 
 from klamm.model.errors import ProtocolError
 
 Buffer = bytes | bytearray | memoryview
+
+# Producers fill a batch before they compress it, to some megabytes at the very most.
+PLAIN_SIZE_MAX: Final = 256 * 1024 * 1024
 
 
 class Codec(IntEnum):
@@ -45,23 +52,62 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     raise ProtocolError(f"there is no codec {codec}")
 
 
-def decompress(codec: int, data: Buffer) -> bytes:
+def decompress(codec: int, data: Buffer, *, size_max: int = PLAIN_SIZE_MAX) -> bytes:
     """The inverse of `compress`, for whatever any client writes."""
     try:
         match codec:
             case Codec.NONE:
                 return bytes(data)
             case Codec.GZIP:
-                return bytes(cramjam.gzip.decompress(data))
+                return _from_gzip(bytes(data), size_max)
             case Codec.SNAPPY:
-                return _from_snappy(bytes(data))
-            case Codec.LZ4:
+                return _from_snappy(bytes(data), size_max)
+            case Codec.LZ4 if len(data) * _LZ4_RATIO_MAX <= size_max:
                 return bytes(cramjam.lz4.decompress(data))
+            case Codec.LZ4:
+                return _grown(cramjam.lz4, data, size_max)
             case Codec.ZSTD:
-                return bytes(cramjam.zstd.decompress(data))
-    except (cramjam.DecompressionError, struct.error) as fault:
+                return _grown(cramjam.zstd, data, size_max)
+    except (cramjam.DecompressionError, struct.error, zlib.error) as fault:
         raise ProtocolError(f"records are not {Codec(codec).name}: {fault}") from fault
     raise ProtocolError(f"there is no codec {codec}")
+
+
+def _too_large(size_max: int) -> NoReturn:
+    raise ProtocolError(f"records take more than {size_max} bytes when they are unpacked")
+
+
+def _grown(codec: Any, data: Buffer, size_max: int) -> bytes:
+    """Unpacks into a buffer that grows as long as it turns out to be too small, and is allowed."""
+    size = min(size_max, max(64 * 1024, 8 * len(data)))
+    while True:
+        out = bytearray(size)
+        try:
+            count = codec.decompress_into(data, out)
+        except cramjam.DecompressionError as fault:
+            if _BUFFER_FULL not in str(fault):
+                raise
+            if size == size_max:
+                _too_large(size_max)
+            size = min(size_max, 8 * size)
+        else:
+            return bytes(memoryview(out)[:count])
+
+
+_BUFFER_FULL: Final = "failed to write whole buffer"
+
+
+def _from_gzip(data: bytes, size_max: int) -> bytes:
+    out = bytearray()
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        out += member.decompress(data, size_max + 1 - len(out))
+        if len(out) > size_max:
+            _too_large(size_max)
+        if not member.eof:
+            raise ProtocolError("a gzip stream ends early")
+        data = member.unused_data
+    return bytes(out)
 
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
@@ -78,9 +124,9 @@ def _to_xerial(data: memoryview) -> bytes:
     return bytes(out)
 
 
-def _from_snappy(data: bytes) -> bytes:
+def _from_snappy(data: bytes, size_max: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
-        return bytes(cramjam.snappy.decompress_raw(data))
+        return _from_block(data, size_max)
     out = bytearray()
     at = len(_XERIAL_HEADER)
     while at < len(data):
@@ -88,14 +134,22 @@ def _from_snappy(data: bytes) -> bytes:
         at += _BLOCK_SIZE.size
         if size < 0 or at + size > len(data):
             raise ProtocolError("a snappy block ends early")
-        out += cramjam.snappy.decompress_raw(data[at : at + size])
+        out += _from_block(data[at : at + size], size_max, before=len(out))
         at += size
     return bytes(out)
+
+
+def _from_block(block: bytes, size_max: int, before: int = 0) -> bytes:
+    # A block begins with the size of what it holds.
+    if before + cramjam.snappy.decompress_raw_len(block) > size_max:
+        _too_large(size_max)
+    return bytes(cramjam.snappy.decompress_raw(block))
 
 
 # Version 1, independent blocks, no checksums; blocks of up to 64 KiB; the third byte is the
 # checksum of the other two.
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18" + bytes((0x60, 0x40, 0x82))
+_LZ4_RATIO_MAX: Final = 255  # a byte of input stands for no more than this
 _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31  # set in a block's size when it did not shrink and is kept as it was
 _LZ4_SIZE: Final = struct.Struct("<I")

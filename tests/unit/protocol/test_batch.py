@@ -31,6 +31,22 @@ def test_what_a_codec_cannot_open_is_refused() -> None:
         decompress(5, b"")
 
 
+@pytest.mark.parametrize("codec", [c for c in Codec if c is not Codec.NONE])
+def test_a_batch_that_unpacks_to_more_than_is_allowed_is_refused(codec: Codec) -> None:
+    packed = compress(codec, bytes(3_000_000))
+    assert len(packed) < 200_000
+    assert decompress(codec, packed, size_max=3_000_000) == bytes(3_000_000)
+    with pytest.raises(ProtocolError, match="more than 2999999 bytes"):
+        decompress(codec, packed, size_max=2_999_999)
+
+
+def test_gzip_may_come_in_several_members() -> None:
+    both = compress(Codec.GZIP, b"one ") + compress(Codec.GZIP, b"two")
+    assert decompress(Codec.GZIP, both) == b"one two"
+    with pytest.raises(ProtocolError):
+        decompress(Codec.GZIP, both[:-9])
+
+
 @pytest.mark.parametrize("kind", list(ControlKind))
 def test_control_batches(kind: ControlKind) -> None:
     made = batches.encode_control_batch(
