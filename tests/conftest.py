@@ -8,6 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-transcripts",
+        action="store_true",
+        help="write tests/transcripts/*.txt anew instead of comparing; review the diff",
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _record_clients() -> Iterator[None]:
     if not os.environ.get("KLAMM_RECORD_CLIENTS"):

@@ -33,6 +33,7 @@ def term_began(turn: Turn, event: TermBegan) -> Flow[None]:
             yield from rewrite_topic(turn, context.topics[name])
     yield from _queue_deletions(turn, event)
     turn.publish_brokers()
+    _hide_doomed(turn)
     yield from _start_replicas(turn)
     yield from _start_partitions(turn)
     leftovers.stop(turn, context.live())
@@ -77,6 +78,14 @@ def _queue_deletions(turn: Turn, event: TermBegan) -> Flow[None]:
             for broker in p.assignment.replicas
         ):
             deletion.halt(turn, name, "a replica is offline")
+
+
+def _hide_doomed(turn: Turn) -> None:
+    """Topics on their way out are hidden from clients, whoever began to delete them."""
+    batch = turn.batch()
+    if turn.context.deletions:
+        batch.publish(turn.context.partitions_of(turn.context.deletions))
+    turn.send(batch)
 
 
 def _start_replicas(turn: Turn) -> Flow[None]:
