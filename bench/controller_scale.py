@@ -21,7 +21,7 @@ from pathlib import Path
 
 from klamm.controller import events
 from klamm.controller.core import Core
-from klamm.controller.effects import RewriteTopic, Stored, TopicNode, Write
+from klamm.controller.effects import LeaderAndIsr, RewriteTopic, Stored, TopicNode, Write
 from klamm.controller.events import IsrChange
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker, Endpoint
@@ -167,7 +167,11 @@ def _small_events(core: Core) -> dict[str, float]:
         return lambda: run(core, ask)
 
     def answer(id: TopicPartition) -> Callable[[], object]:
-        said = events.LeaderAndIsrAnswered(BrokerId(1), 1, ErrorCode.NONE, {id: ErrorCode.NONE})
+        topic_ids = {id.topic: core.context.topics[id.topic].id}
+        request = LeaderAndIsr(
+            to=BrokerId(1), broker_epoch=1, orders=(), topic_ids=topic_ids, leaders=()
+        )
+        said = events.LeaderAndIsrAnswered(request, ErrorCode.NONE, {id: ErrorCode.NONE})
         return lambda: run(core, said)
 
     def elect(id: TopicPartition) -> Callable[[], object]:

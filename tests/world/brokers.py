@@ -32,9 +32,7 @@ class FakeBroker:
         match request:
             case effects.LeaderAndIsr():
                 errors = {o.partition: self._become(o, request) for o in request.orders}
-                return events.LeaderAndIsrAnswered(
-                    self.id, request.broker_epoch, ErrorCode.NONE, errors
-                )
+                return events.LeaderAndIsrAnswered(request, ErrorCode.NONE, errors)
             case effects.UpdateMetadata():
                 for metadata in request.partitions:
                     if metadata.is_deleted:
@@ -44,12 +42,9 @@ class FakeBroker:
                 return None
             case effects.StopReplica():
                 errors = {o.partition: self._stop(o) for o in request.orders}
-                deleted = tuple(o.partition for o in request.orders if o.delete)
-                if not deleted:
+                if not any(o.delete for o in request.orders):
                     return None
-                return events.StopReplicaAnswered(
-                    self.id, request.broker_epoch, ErrorCode.NONE, errors, deleted
-                )
+                return events.StopReplicaAnswered(request, ErrorCode.NONE, errors)
 
     def _become(self, order: effects.ReplicaOrder, request: effects.LeaderAndIsr) -> ErrorCode:
         id = order.partition
@@ -84,9 +79,8 @@ class FakeBroker:
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         match request:
             case effects.LeaderAndIsr():
-                return events.LeaderAndIsrAnswered(self.id, request.broker_epoch, code, {})
+                return events.LeaderAndIsrAnswered(request, code, {})
             case effects.StopReplica():
-                deleted = tuple(o.partition for o in request.orders if o.delete)
-                return events.StopReplicaAnswered(self.id, request.broker_epoch, code, {}, deleted)
+                return events.StopReplicaAnswered(request, code, {})
             case _:
                 return None

@@ -55,10 +55,10 @@ def _event(event: Event) -> str:
             )
         case events.MarkersChanged(topics):
             return f"{name}: {', '.join(topics) or '-'}"
-        case events.LeaderAndIsrAnswered(broker, _, _, errors):
-            return f"{name}: broker {broker}, {_codes(errors)}"
-        case events.StopReplicaAnswered(broker, _, _, errors, _):
-            return f"{name}: broker {broker}, {_codes(errors)}"
+        case events.LeaderAndIsrAnswered(request, _, errors):
+            return f"{name}: broker {request.to}, {_codes(errors)}"
+        case events.StopReplicaAnswered(request, _, errors):
+            return f"{name}: broker {request.to}, {_codes(errors)}"
         case events.IsrChangesAsked(broker=broker, changes=changes):
             wanted = [f"{c.topic}-{c.partition} to {_ids(c.isr)}" for c in changes]
             return f"{name}: leader {broker}, {'; '.join(wanted)}"

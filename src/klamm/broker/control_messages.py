@@ -67,18 +67,15 @@ def event_of(request: effects.Request, response: Any) -> events.Event | None:
                 if topic.topic_id in names
                 for p in topic.partition_errors
             }
-            return events.LeaderAndIsrAnswered(request.to, request.broker_epoch, code, errors)
+            return events.LeaderAndIsrAnswered(request, code, errors)
         case effects.StopReplica():
-            deleted = tuple(order.partition for order in request.orders if order.delete)
-            if not deleted:
+            if not any(order.delete for order in request.orders):
                 return None
             errors = {
                 TopicPartition(p.topic_name, p.partition_index): error_code(p.error_code)
                 for p in response.partition_errors
             }
-            return events.StopReplicaAnswered(
-                request.to, request.broker_epoch, code, errors, deleted
-            )
+            return events.StopReplicaAnswered(request, code, errors)
         case effects.UpdateMetadata():
             return None
         case _:

@@ -71,7 +71,8 @@ class Batch:
             epoch = EPOCH_DURING_DELETE
         else:
             epoch = partition.leadership.leader_epoch if partition.leadership else NO_EPOCH
-        self.stop_with(broker, StopOrder(partition.id, epoch, delete))
+        topic_id = self._context.topics[topic].id
+        self.stop_with(broker, StopOrder(partition.id, topic_id, epoch, delete))
 
     def stop_with(self, broker: BrokerId, order: StopOrder) -> None:
         """Have a replica stopped, even one of a topic that is not known any more."""

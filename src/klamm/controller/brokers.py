@@ -6,9 +6,10 @@ that registered again between two looks (its epoch rose) went and came: it forgo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from klamm.controller import deletion, leftovers, reassignment
+from klamm.controller.context import Context
 from klamm.controller.effects import RemoveNotifications
 from klamm.controller.events import BrokersChanged, LeaderAndIsrAnswered, LogDirFailed
 from klamm.controller.machines import move_partitions, move_replicas
@@ -17,8 +18,10 @@ from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica, TopicPartition
 
-# What a replica may answer to an order it has already followed, or overtook.
-_HARMLESS = frozenset({ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH})
+# Done; already done or overtaken by a later order; on a bad disk.
+_EXPECTED = frozenset(
+    {ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR}
+)
 
 
 def brokers_changed(turn: Turn, event: BrokersChanged) -> Flow[None]:
@@ -113,49 +116,59 @@ def elect_for_unled(turn: Turn, topics: Iterable[str] | None = None) -> Flow[int
 
 def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[None]:
     """A broker says which replicas it could bring up."""
-    context = turn.context
-    broker = context.brokers.get(event.broker)
-    if broker is None or broker.epoch != event.broker_epoch:
+    context, broker = turn.context, event.request.to
+    if not context.is_current(broker, event.request.broker_epoch):
         return
     if event.code is not ErrorCode.NONE:
         if event.code is not ErrorCode.STALE_CONTROLLER_EPOCH:
-            turn.warn(f"broker {event.broker} refused its replicas: {event.code.name}")
+            turn.warn(f"broker {broker} refused its replicas: {event.code.name}")
         return
-    offline = context.offline_dirs.setdefault(event.broker, {})
+    codes = _codes_that_count(context, event)
+    offline = context.offline_dirs.get(broker, {})
     failed: list[Replica] = []
     recovered: list[Replica] = []
-    left = context.leftovers.get(event.broker, {})
-    outlived: list[TopicPartition] = []  # leftovers that a later topic of the name has replaced
-    stale: list[TopicPartition] = []
-    hosted = context.hosted.get(event.broker, {})
-    for id, code in event.errors.items():
-        if id not in hosted:
-            continue  # moved away or deleted since
-        replica = Replica(id, event.broker)
-        if id in left and code is ErrorCode.INCONSISTENT_TOPIC_ID:
-            stale.append(id)
-        elif id in left and code is ErrorCode.NONE:
-            outlived.append(id)
-        if code is ErrorCode.KAFKA_STORAGE_ERROR:
-            if id not in offline:
-                failed.append(replica)
+    for id, code in codes.items():
+        replica = Replica(id, broker)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and id not in offline:
+            failed.append(replica)
         elif code is ErrorCode.NONE and id in offline:
             recovered.append(replica)
-        elif code not in _HARMLESS:
+        elif code not in _EXPECTED:
             turn.warn(f"{replica} was refused: {code.name}")
-    offline.update((r.partition, None) for r in failed)
-    for replica in recovered:
-        del offline[replica.partition]
-    if not offline:
-        del context.offline_dirs[event.broker]
-    leftovers.replace_stale(turn, event.broker, stale)
-    if outlived:
-        yield from leftovers.confirm(turn, event.broker, outlived)
+    yield from _sort_out_leftovers(turn, broker, codes)
     if failed:
-        turn.warn(f"broker {event.broker} has {len(failed)} replicas on a failed log directory")
+        turn.warn(f"broker {broker} has {len(failed)} replicas on a failed log directory")
+        context.offline_dirs.setdefault(broker, {}).update((r.partition, None) for r in failed)
         yield from replicas_went_offline(turn, failed)
     if recovered:
+        for replica in recovered:
+            del offline[replica.partition]
         yield from _replicas_recovered(turn, recovered)
+
+
+def _codes_that_count(
+    context: Context, event: LeaderAndIsrAnswered
+) -> dict[TopicPartition, ErrorCode]:
+    """The codes of replicas that are still assigned, and still of the topic that was meant."""
+    hosted, meant = context.hosted.get(event.request.to, {}), event.request.topic_ids
+    return {
+        id: code
+        for id, code in event.errors.items()
+        if id in hosted and meant.get(id.topic) == context.topics[id.topic].id
+    }
+
+
+def _sort_out_leftovers(
+    turn: Turn, broker: BrokerId, codes: Mapping[TopicPartition, ErrorCode]
+) -> Flow[None]:
+    """Bringing up a later topic of the name shows what became of the earlier one's copy."""
+    left = turn.context.leftovers.get(broker, {})
+    met = {id: codes[id] for id in left if id in codes}
+    stale = [id for id, code in met.items() if code is ErrorCode.INCONSISTENT_TOPIC_ID]
+    leftovers.replace_stale(turn, broker, stale)
+    gone = [id for id, code in met.items() if code is ErrorCode.NONE]
+    if gone:
+        yield from leftovers.confirm(turn, broker, gone)
 
 
 def _replicas_recovered(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:

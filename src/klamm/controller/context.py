@@ -86,6 +86,10 @@ class Context:
         """Whether a broker is registered and means to stay."""
         return broker in self.brokers and broker not in self.shutting_down
 
+    def is_current(self, broker: BrokerId, epoch: int) -> bool:
+        """Whether this is the registration the broker has now."""
+        return broker in self.brokers and self.brokers[broker].epoch == epoch
+
     def is_reachable(self, broker: BrokerId, partition: TopicPartition) -> bool:
         """Whether a replica's broker is registered, leaving or not, and its directory is good."""
         return broker in self.brokers and partition not in self.offline_dirs.get(broker, ())

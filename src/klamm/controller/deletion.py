@@ -139,24 +139,28 @@ def _complete(turn: Turn, name: str) -> Flow[None]:
 def stop_replica_answered(turn: Turn, event: StopReplicaAnswered) -> Flow[None]:
     """A broker removed logs, or could not."""
     context = turn.context
-    broker = context.brokers.get(event.broker)
-    if broker is None or broker.epoch != event.broker_epoch:
+    broker = event.request.to
+    if not context.is_current(broker, event.request.broker_epoch):
         return  # an answer of a life that is over; its end has been dealt with
     failed: list[Replica] = []
     done: list[Replica] = []
     confirmed: list[TopicPartition] = []
-    for id in event.deleted:
+    left = context.leftovers.get(broker, {})
+    for order in event.request.orders:
+        id = order.partition
         code = event.code or event.errors.get(id, ErrorCode.NONE)
-        replica = Replica(id, event.broker)
-        if id in context.leftovers.get(event.broker, ()):
-            if code is ErrorCode.NONE:
-                confirmed.append(id)
-        elif context.replica_state(replica) is _S.DELETION_STARTED:
+        if not order.delete:
+            continue
+        if code is ErrorCode.NONE and left.get(id) == order.topic_id:
+            confirmed.append(id)
+        replica = Replica(id, broker)
+        is_awaited = context.replica_state(replica) is _S.DELETION_STARTED
+        if is_awaited and context.topics[id.topic].id == order.topic_id:
             (done if code is ErrorCode.NONE else failed).append(replica)
             if code is not ErrorCode.NONE:
                 turn.warn(f"{replica} could not be deleted: {code.name}")
     if confirmed:
-        yield from leftovers.confirm(turn, event.broker, confirmed)
+        yield from leftovers.confirm(turn, broker, confirmed)
     if failed:
         yield from fail(turn, failed, "a broker could not delete its copy")
     if done:

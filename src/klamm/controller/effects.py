@@ -204,6 +204,7 @@ class StopOrder:
     """One replica that has to stop, and may have to go."""
 
     partition: TopicPartition
+    topic_id: uuid.UUID  # not sent: it tells to which topic of the name an answer belongs
     leader_epoch: int
     delete: bool
 

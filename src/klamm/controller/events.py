@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, TypeVar
 
-from klamm.controller.effects import Leftovers, Moves, ProducerIdBlock, TopicNode
+from klamm.controller.effects import (
+    LeaderAndIsr,
+    Leftovers,
+    Moves,
+    ProducerIdBlock,
+    StopReplica,
+    TopicNode,
+)
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.errors import ErrorCode
@@ -75,23 +82,20 @@ class MarkersChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrAnswered:
-    """A broker's answer, a code a partition."""
+    """A broker's answer, a code a partition, and what it was asked."""
 
-    broker: BrokerId
-    broker_epoch: int
+    request: LeaderAndIsr
     code: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered:
-    """A broker's answer to a request to stop replicas, with what had been asked."""
+    """A broker's answer, a code a partition, and what it was asked."""
 
-    broker: BrokerId
-    broker_epoch: int
+    request: StopReplica
     code: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode]
-    deleted: tuple[TopicPartition, ...]  # the partitions of the request that were to be deleted
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,19 +38,20 @@ def stop(turn: Turn, brokers: Iterable[BrokerId]) -> None:
     batch = turn.batch()
     for broker in brokers:
         hosted = turn.context.hosted.get(broker, {})
-        for id in turn.context.leftovers.get(broker, ()):
+        for id, topic_id in turn.context.leftovers.get(broker, {}).items():
             if id not in hosted:
-                batch.stop_with(broker, StopOrder(id, EPOCH_DURING_DELETE, True))
+                batch.stop_with(broker, StopOrder(id, topic_id, EPOCH_DURING_DELETE, True))
     turn.send(batch)
 
 
 def replace_stale(turn: Turn, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
     """The broker found logs of earlier topics: have those removed, and ask once more."""
     old, new = turn.batch(), turn.batch()
+    left = turn.context.leftovers.get(broker, {})
     for id in partitions:
         partition = turn.context.partition(id)
         if partition is not None and partition.leadership is not None:
-            old.stop_with(broker, StopOrder(id, EPOCH_DURING_DELETE, True))
+            old.stop_with(broker, StopOrder(id, left[id], EPOCH_DURING_DELETE, True))
             new.order((broker,), partition, is_new=True)
     turn.send(old)
     turn.send(new)

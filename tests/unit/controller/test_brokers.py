@@ -186,16 +186,16 @@ def test_a_replica_whose_disk_is_good_again_serves_again(world: World) -> None:
     one.roles.clear()
     world.handle(events.LogDirFailed((BrokerId(1),), ()))
     world.deliver()
-    assert world.core.context.offline_dirs == {}
+    assert not any(world.core.context.offline_dirs.values())
     replica = Replica(tp("T-0"), BrokerId(1))
     assert world.core.context.replica_state(replica) is ReplicaState.ONLINE
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.NOT_CONTROLLER])
 def test_other_refusals_of_an_order_are_told_to_the_operator(world: World, code: ErrorCode) -> None:
-    epoch = world.store.brokers[BrokerId(2)].epoch
-    answer = events.LeaderAndIsrAnswered(BrokerId(2), epoch, ErrorCode.NONE, {tp("T-0"): code})
-    world.handle(answer)
+    world.handle(events.LogDirFailed((BrokerId(2),), ()))
+    (order,) = [r for r in world.take_mail() if isinstance(r, LeaderAndIsr)]
+    world.handle(events.LeaderAndIsrAnswered(order, ErrorCode.NONE, {tp("T-0"): code}))
     assert world.warnings()[-1] == f"T-0 on broker 2 was refused: {code.name}"
 
 

@@ -1,5 +1,7 @@
 """Every reason for which a deletion halts, and what makes it go on."""
 
+from dataclasses import replace
+
 import pytest
 
 from klamm.controller import events
@@ -8,7 +10,7 @@ from klamm.controller.events import Obstacle
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode
-from klamm.model.names import BrokerId, Replica
+from klamm.model.names import ZERO_ID, BrokerId, Replica
 from world.cluster import World, tp
 
 
@@ -75,23 +77,24 @@ def test_a_returning_broker_is_not_told_to_bring_up_what_is_being_deleted(world:
     assert not any(isinstance(r, LeaderAndIsr) for r in to_two)
 
 
+def removals(world: World) -> dict[int, StopReplica]:
+    """The requests on their way that have logs removed, by broker."""
+    mail = [r for r in world.take_mail() if isinstance(r, StopReplica)]
+    return {r.to: r for r in mail if r.orders[0].delete}
+
+
 def test_a_broker_that_dies_before_it_answers_halts_it_until_it_is_back(world: World) -> None:
     world.delete("T")
-    world.take_mail()
+    sent = removals(world)
     world.stop_broker(2)
     replica = Replica(tp("T-0"), BrokerId(2))
     assert world.core.context.replica_state(replica) is ReplicaState.DELETION_INELIGIBLE
     assert halted(world) == "a replica is offline"
     world.start_broker(2)
-    world.handle(events.StopReplicaAnswered(*_answer(world, 1), {}, (tp("T-0"),)))
+    world.handle(events.StopReplicaAnswered(sent[1], ErrorCode.NONE, {}))
     world.deliver()
     world.brokers[BrokerId(1)].logs.clear()
     assert is_gone(world)
-
-
-def _answer(world: World, broker: int) -> tuple[BrokerId, int, ErrorCode]:
-    id = BrokerId(broker)
-    return id, world.store.brokers[id].epoch, ErrorCode.NONE
 
 
 def test_a_refusal_halts_it_until_the_next_try(world: World) -> None:
@@ -110,19 +113,21 @@ def test_a_refusal_halts_it_until_the_next_try(world: World) -> None:
 
 def test_an_answer_with_an_error_for_the_whole_request_fails_all_of_it(world: World) -> None:
     world.delete("T")
-    world.take_mail()
-    broker, epoch, _ = _answer(world, 2)
     refused = ErrorCode.STALE_BROKER_EPOCH
-    world.handle(events.StopReplicaAnswered(broker, epoch, refused, {}, (tp("T-0"),)))
+    world.handle(events.StopReplicaAnswered(removals(world)[2], refused, {}))
     state = world.core.context.replica_state(Replica(tp("T-0"), BrokerId(2)))
     assert state is ReplicaState.DELETION_INELIGIBLE
 
 
-def test_an_answer_of_an_earlier_registration_counts_for_nothing(world: World) -> None:
+@pytest.mark.parametrize("changed", ["registration", "topic"])
+def test_an_answer_meant_for_an_earlier_life_counts_for_nothing(world: World, changed: str) -> None:
     world.delete("T")
-    world.take_mail()
-    broker, epoch, ok = _answer(world, 2)
-    world.handle(events.StopReplicaAnswered(broker, epoch - 1, ok, {}, (tp("T-0"),)))
+    sent = removals(world)[2]
+    if changed == "registration":
+        sent = replace(sent, broker_epoch=sent.broker_epoch - 1)
+    else:
+        sent = replace(sent, orders=(replace(sent.orders[0], topic_id=ZERO_ID),))
+    world.handle(events.StopReplicaAnswered(sent, ErrorCode.NONE, {}))
     state = world.core.context.replica_state(Replica(tp("T-0"), BrokerId(2)))
     assert state is ReplicaState.DELETION_STARTED
 
