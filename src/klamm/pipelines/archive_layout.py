@@ -1,0 +1,266 @@
+"""What an archive is on disk, and which parts of it count.
+
+    <root>/<cluster id>/<topic>/<topic id>/
+        data/partition=0/<first>-<last>.<attempt>.parquet
+        groups.parquet   topic.json
+        manifest.json                       written last
+
+The manifest alone says which files count. A data file is written under another name and renamed
+when it is whole; it carries its own description in its footer, so that a run that was broken off is
+taken up where it stopped. What no manifest names is an orphan, which `vacuum` removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from klamm.model.errors import UsageError
+from klamm.pipelines.stream import write_whole
+
+MANIFEST: Final = "manifest.json"
+TOPIC: Final = "topic.json"
+GROUPS: Final = "groups.parquet"
+FOOTER: Final = b"klamm.window"
+WINDOW_OFFSETS: Final = 1 << 20  # one file holds so many offsets, at most
+_GAPS_MAX: Final = 1000
+_URL: Final = re.compile(r"[a-z][a-z0-9+]+://")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one file holds: offsets [first, stop) of a partition."""
+
+    partition: int
+    first: int
+    stop: int
+
+    @property
+    def stem(self) -> str:
+        """The file's name without attempt and ending."""
+        return f"{self.first:018d}-{self.stop - 1:018d}"
+
+    @property
+    def directory(self) -> Path:
+        """Where the file lies under `data/`."""
+        return Path("data") / f"partition={self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One data file, as its footer and the manifest describe it."""
+
+    path: str
+    partition: int
+    first: int
+    last: int
+    rows: int
+    records: int
+    bytes: int
+    sha256: str
+    digests: Mapping[str, str]
+    gaps: Sequence[Sequence[int]]
+    gap_offsets: int
+    time_min: int = -1
+    time_max: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionEntry:
+    """One partition in the manifest."""
+
+    log_start: int
+    end: int
+    rows: int
+    records: int
+    gap_offsets: int
+    gaps: Sequence[Sequence[int]] | None  # None: too many to list
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The authority on an archive."""
+
+    cluster: str
+    topic: str
+    topic_id: str
+    partitions: Mapping[str, PartitionEntry]
+    files: Sequence[File]
+    schema_fingerprint: str
+    writer: str
+    created_ms: int
+    version: int = 1
+    mode: str = "rows"
+    state: str = "complete"
+    path: Path = field(default=Path(), compare=False)
+
+    @property
+    def records(self) -> int:
+        """All records that readers would see."""
+        return sum(p.records for p in self.partitions.values())
+
+    @property
+    def bytes(self) -> int:
+        """The size of all data files."""
+        return sum(f.bytes for f in self.files)
+
+    def files_of(self, partition: int) -> list[File]:
+        """The files of one partition in the order of offsets."""
+        return sorted((f for f in self.files if f.partition == partition), key=lambda f: f.first)
+
+    def write(self) -> Path:
+        """Commits the archive."""
+        body = {k: v for k, v in asdict(self).items() if k != "path"}
+        target = self.path / MANIFEST
+        write_whole(target, json.dumps(body, indent=1))
+        return target
+
+
+def directory_of(root: str | Path, cluster: str, topic: str, topic_id: str) -> Path:
+    """Where an archive of this topic lies."""
+    if _URL.match(str(root)):
+        raise UsageError(f"{root}: archives are written to a directory, not to an address")
+    return Path(root).absolute() / cluster / topic / topic_id
+
+
+def plan_windows(
+    partition: int, log_start: int, end: int, size: int = WINDOW_OFFSETS
+) -> list[Window]:
+    """Windows that tile [log_start, end), cut at multiples of the size."""
+    edges = [log_start, *range((log_start // size + 1) * size, end, size), end]
+    return [Window(partition, first, stop) for first, stop in pairwise(edges) if stop > first]
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of one archive; what is not whole is not an archive."""
+    path = directory / MANIFEST
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UsageError(f"{directory} holds no archive: there is no {MANIFEST} in it") from None
+    except (OSError, ValueError) as fault:
+        raise UsageError(f"{path} cannot be read: {fault}") from None
+    if found.get("state") != "complete" or found.get("version") != 1:
+        raise UsageError(f"{path} is not a whole archive of a version that this klamm knows")
+    found["files"] = [File(**f) for f in found["files"]]
+    found["partitions"] = {p: PartitionEntry(**e) for p, e in found["partitions"].items()}
+    return Manifest(**found, path=directory)
+
+
+def find_archives(root: str | Path) -> list[Manifest]:
+    """Every archive at or below a directory, oldest first."""
+    base = Path(root)
+    if not base.is_dir():
+        raise UsageError(f"there is no directory {root}")
+    found = [read_manifest(path.parent) for path in sorted(base.rglob(MANIFEST))]
+    return sorted(found, key=lambda m: m.created_ms)
+
+
+def find_archive(root: str | Path, topic: str | None = None) -> Manifest:
+    """The one archive that a user means: the newest of a topic, or the only one there is."""
+    found = find_archives(root)
+    if topic is not None:
+        found = [m for m in found if m.topic == topic]
+    if not found:
+        raise UsageError(f"{root} holds no archive" + (f" of {topic}" if topic else ""))
+    topics = sorted({m.topic for m in found})
+    if len(topics) > 1:
+        raise UsageError(f"{root} holds archives of {', '.join(topics)}: say which with --topic")
+    return found[-1]
+
+
+def existing(directory: Path, topic_id: str, window: Window) -> File | None:
+    """A file that an earlier run finished for this window, checked against its own footer."""
+    for path in sorted((directory / window.directory).glob(f"{window.stem}.*.parquet")):
+        try:
+            metadata = pq.read_metadata(path).metadata or {}
+        except (OSError, ValueError):
+            continue
+        if FOOTER not in metadata:
+            continue
+        found = json.loads(metadata[FOOTER])
+        if found.pop("topic_id") == topic_id:
+            relative = str(path.relative_to(directory))
+            return File(path=relative, bytes=path.stat().st_size, sha256=sha256(path), **found)
+    return None
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a whole file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def entry_of(log_start: int, end: int, files: Sequence[File], digest: str) -> PartitionEntry:
+    """A partition's entry, after checking that its files tell the whole story."""
+    ordered = sorted(files, key=lambda f: f.first)
+    position = log_start
+    for file in ordered:
+        if file.first != position:
+            raise UsageError(f"offsets {position} to {file.first - 1} are in no file")
+        position = file.last + 1
+    if position != end and end > log_start:
+        raise UsageError(f"offsets {position} to {end - 1} are in no file")
+    gaps = [gap for file in ordered for gap in file.gaps]
+    rows, gap_offsets = sum(f.rows for f in ordered), sum(f.gap_offsets for f in ordered)
+    if rows + gap_offsets != end - log_start:
+        raise UsageError(
+            f"{rows} rows and {gap_offsets} gaps do not add up to {end - log_start} offsets"
+        )
+    return PartitionEntry(
+        log_start=log_start,
+        end=end,
+        rows=rows,
+        records=sum(f.records for f in ordered),
+        gap_offsets=gap_offsets,
+        gaps=gaps if len(gaps) <= _GAPS_MAX else None,
+        digest=digest,
+    )
+
+
+def orphans(root: str | Path) -> Iterator[Path]:
+    """What a failed run has left: data files that no manifest names, and drafts."""
+    for directory in sorted({p.parent for p in Path(root).rglob("data") if p.is_dir()}):
+        named: set[Path] = set()
+        if (directory / MANIFEST).exists():
+            named = {directory / f.path for f in read_manifest(directory).files}
+        for path in sorted(directory.rglob("*")):
+            is_draft = path.name.endswith(".draft")
+            is_data = path.suffix == ".parquet" and directory / "data" in path.parents
+            if is_draft or (is_data and path not in named):
+                yield path
+
+
+def vacuum(root: str | Path) -> tuple[int, int]:
+    """Removes the orphans: how many files, how many bytes."""
+    count = size = 0
+    for path in list(orphans(root)):
+        size += path.stat().st_size
+        path.unlink()
+        count += 1
+    return count, size
+
+
+def free_bytes(directory: Path) -> int:
+    """How much room there is on the disk of a directory that may not exist yet."""
+    while not directory.exists():
+        directory = directory.parent
+    return shutil.disk_usage(directory).free
+
+
+def footer_of(file: File, topic_id: str) -> dict[bytes, bytes]:
+    """The description that a data file carries itself."""
+    body: dict[str, Any] = asdict(file)
+    for name in ("path", "bytes", "sha256"):
+        del body[name]
+    return {FOOTER: json.dumps(body | {"topic_id": topic_id}).encode()}
