@@ -27,6 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +44,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def bootstrap(cluster: Any) -> str:
-    return FOREIGN or str(cluster.bootstrap)
+    return FOREIGN or str(cluster.bootstrap_servers)
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,7 @@ def archive(
     starts, ends = _bounds(lookup, view, topic)
     directory = directory_of(root, view.cluster_id, topic, view.topics[topic].id)
     ranges = [
-        _range(view, topic, w)
+        range_of(view, topic, w)
         for tp in sorted(ends)
         for w in _windows(tp.partition, starts[tp], ends[tp], window)
     ]
@@ -154,7 +154,8 @@ def _bounds(
     return lookup.earliest(tps), lookup.latest(tps, committed=True)
 
 
-def _range(view: View, topic: str, window: Window) -> Range:
+def range_of(view: View, topic: str, window: Window) -> Range:
+    """A window with everything a task needs to read it."""
     tp = TopicPartition(topic, window.partition)
     leader = view.leader(tp)
     return Range(
@@ -397,7 +398,7 @@ def _manifest(
     entries = {}
     for tp in sorted(ends):
         own = [f for f in files if f.partition == tp.partition]
-        texts = {int(n): text for f in own for n, text in f.digests.items()}
+        texts = [(f.first, int(n), text) for f in own for n, text in f.digests.items()]
         entries[str(tp.partition)] = entry_of(starts[tp], ends[tp], own, combined(texts))
     return Manifest(
         cluster=cluster,

@@ -12,6 +12,7 @@ appending has new offsets and nothing hidden, and is compared by content alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -96,9 +97,9 @@ def canonical(frame: Any) -> memoryview:
     return out.data
 
 
-def combined(texts: dict[int, str]) -> str:
-    """One digest of many windows."""
-    lines = "".join(f"{number}:{text}\n" for number, text in sorted(texts.items()))
+def combined(texts: Iterable[tuple[int, int, str]]) -> str:
+    """One digest of many: (a file's first offset, a window in it, its digest)."""
+    lines = "".join(f"{first}:{number}:{text}\n" for first, number, text in sorted(texts))
     return f"crc32c-windows:{crc32c(lines.encode()):08x}"
 
 

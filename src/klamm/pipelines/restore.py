@@ -27,7 +27,7 @@ from crc32c import crc32c
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive import read_file, run_tasks, verify, window_frames
+from klamm.pipelines.archive import range_of, read_file, run_tasks, verify, window_frames
 from klamm.pipelines.archive_layout import GROUPS, TOPIC, File, Manifest, plan_windows
 from klamm.pipelines.batches import OpenBatch, Records, headers_of, pieces_of
 from klamm.pipelines.cluster import Committed, Lookup
@@ -35,7 +35,6 @@ from klamm.pipelines.digests import WINDOW, canonical, window_offsets
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.producer import Producer
 from klamm.pipelines.progress import Progress, Silent, watched
-from klamm.pipelines.ranges import Range
 from klamm.pipelines.session import refuse_speculation
 from klamm.pipelines.stream import write_whole
 from klamm.pipelines.wire import Answered
@@ -127,7 +126,7 @@ def restore(
         map_directory=str(journal.path.parent / "offset-map"),
     )
     done = _fill(spark, job, manifest, bar)
-    _prove(spark, job, topic_id, lookup, done, bar)
+    _prove(spark, job, lookup, done, bar)
     groups, notes = _translate(lookup, name, commits, done)
     notes += _put_back(lookup, name, kept["configs"], manifest)
     journal.close()
@@ -180,8 +179,8 @@ def _open_topic(lookup: Lookup, name: str, kept: dict[str, Any], journal: _Journ
         journal.write("filling", found.id)
         return found.id
     journal.write("creating", "")
-    configs = {k: v for k, v in kept["configs"].items() if k != FROZEN} | _ASIDE
-    lookup.create(name, kept["partitions"], configs=configs)
+    configs = {k: v for k, v in kept["configs"].items() if k != FROZEN}
+    lookup.create(name, kept["partitions"], configs={**configs, **_ASIDE})
     topic_id = lookup.view([name]).topics[name].id
     journal.write("filling", topic_id)
     return topic_id
@@ -361,29 +360,17 @@ def _records(frame: Any) -> Records:
 def _prove(
     spark: SparkSession,
     job: Job,
-    topic_id: str,
     lookup: Lookup,
     done: Mapping[int, Mapping[str, Any]],
     progress: Progress,
 ) -> None:
     """Reads the topic back and compares it with what the archive says."""
     view = lookup.view([job.topic])
-    ranges = []
-    for partition, answer in sorted(done.items()):
-        leader = view.leader(TopicPartition(job.topic, partition))
-        for window in plan_windows(partition, 0, answer["records"]):
-            ranges.append(
-                Range(
-                    topic=job.topic,
-                    topic_id=topic_id,
-                    partition=partition,
-                    start=window.first,
-                    stop=window.stop,
-                    host=leader.address[0],
-                    port=leader.address[1],
-                    leader_epoch=leader.epoch,
-                )
-            )
+    ranges = [
+        range_of(view, job.topic, window)
+        for partition, answer in sorted(done.items())
+        for window in plan_windows(partition, 0, answer["records"])
+    ]
     connection = job.connection
     with watched(spark, progress, f"proving {job.topic}", sum(r.size for r in ranges)) as report:
 
