@@ -44,6 +44,12 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
         "reassign": Command("reassign", "plan, apply, watch and cancel moves of replicas"),
         "groups": Command("groups", "consumer groups, where they stand, set them elsewhere"),
     },
+    "Records in bulk, on Spark": {
+        "archive": Command("archive", "keep a topic as Parquet files, with proof"),
+        "restore": Command("restore", "fill a topic with archived records, with proof"),
+        "audit": Command("audit", "judge every decision of the controllers, with a report"),
+        "spark": Command("spark", "a PySpark shell, a check-up, offsets of a checkpoint"),
+    },
     "With the flags of Kafka's own tools": {
         "kafka-topics": Command("kafka_topics", "as kafka-topics.sh"),
         "kafka-configs": Command("kafka_configs", "as kafka-configs.sh"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from klamm.model.errors import UsageError
+from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.java import use_java
 
 if TYPE_CHECKING:
@@ -46,6 +48,23 @@ def start(
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """Turns Spark's page-long failures into the sentence that one of our tasks ended with."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as fault:
+        raise KlammError(plain_fault(str(fault))) from fault
+
+
+def plain_fault(text: str) -> str:
+    """The sentence in a failure of Spark: that of our own error, or its first line."""
+    own = re.findall(r"^\s*klamm\.[\w.]+: (.+)$", text, re.MULTILINE)
+    return own[-1].strip() if own else text.strip().splitlines()[0]
 
 
 def refuse_speculation(spark: SparkSession) -> None:

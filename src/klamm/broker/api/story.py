@@ -1,14 +1,16 @@
 """Story (private, key 1000): what this broker decided while it was the controller.
 
 Asked with `{"topic": name or null, "limit": how many of the latest}`; answers `entries`, oldest
-first. Any broker answers for itself: who wants the whole story asks all of them and merges by
-(controller_epoch, sequence).
+first. With `"after": [controller_epoch, sequence]` it is the oldest behind that place instead,
+which is how a reader takes a long story in pages. Any broker answers for itself: who wants the
+whole story asks all of them and merges by (controller_epoch, sequence).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.model.errors import ErrorCode
@@ -26,11 +28,17 @@ async def handle(
     topic = request.get("topic")
     limit = min(int(request.get("limit") or _LIMIT), _LIMIT)
 
-    def latest() -> list[dict[str, object]]:
-        return list(deque(broker.controller.story(topic), maxlen=limit))
+    after = request.get("after")
+
+    def wanted() -> list[dict[str, object]]:
+        story = broker.controller.story(topic)
+        if after is None:
+            return list(deque(story, maxlen=limit))
+        behind = (e for e in story if [e["controller_epoch"], e["sequence"]] > after)
+        return list(islice(behind, limit))
 
     return {
         "error_code": ErrorCode.NONE,
         "broker": broker.id,
-        "entries": await broker.in_worker(latest),
+        "entries": await broker.in_worker(wanted),
     }

@@ -1,0 +1,119 @@
+"""`klamm spark`: a shell, a check-up, and the way over from Spark's own Kafka connector."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
+from klamm.cli.output import print_json
+from klamm.cli.spark_jobs import DEFAULT_MASTER, MasterOption
+from klamm.model.errors import UsageError
+
+app = new_app("PySpark with klamm's data source.")
+
+_SHELL = """
+from klamm.pipelines.session import start
+spark = start({master!r}, name="klamm shell")
+bootstrap = {bootstrap!r}
+def topic(name, **options):
+    "A topic as a DataFrame."
+    reader = spark.read.format("klamm").option("kafka.bootstrap.servers", bootstrap)
+    return reader.option("subscribe", name).options(**options).load()
+print("spark, bootstrap and topic(name) are ready: topic('orders').show()")
+"""
+
+
+@app.command()
+def shell(
+    master: MasterOption = DEFAULT_MASTER,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Python with a Spark session, the source registered and the address set."""
+    _require_pyspark()
+    code = _SHELL.format(master=master, bootstrap=bootstrap_server)
+    ran = subprocess.run([sys.executable, "-i", "-c", code], check=False, env=dict(os.environ))
+    raise typer.Exit(ran.returncode)
+
+
+@app.command()
+def doctor(output: OutputOption = Output.TEXT) -> None:
+    """Whether Spark can run here, and what to install where it cannot."""
+    findings = dict(_findings())
+    if output is Output.JSON:
+        print_json(findings)
+    else:
+        for subject, fact in findings.items():
+            print(f"{subject:10} {fact}")
+    if any(fact.startswith("missing") for fact in findings.values()):
+        raise typer.Exit(1)
+
+
+def _findings() -> list[tuple[str, str]]:
+    found = []
+    for package, extra, needed in (
+        ("pyspark", "spark", True),
+        ("pyarrow", "spark", True),
+        ("pandas", "spark", True),
+        ("numba", "fast", False),
+    ):
+        try:
+            fact = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            fact = f"{'missing' if needed else 'absent'}: `pip install klamm[{extra}]`"
+        found.append((package, fact))
+    return [*found, ("java", _java()), ("kernels", _kernels())]
+
+
+def _java() -> str:
+    from klamm.pipelines.java import find_java
+
+    try:
+        java = find_java()
+    except UsageError as fault:
+        return f"missing: {fault}"
+    return f"{java.version} ({java.origin})"
+
+
+def _kernels() -> str:
+    try:
+        from klamm.pipelines.kernels import kernels
+    except ImportError as fault:
+        return f"missing: {fault.name}"
+    return str(kernels().NAME)
+
+
+@app.command("offsets-from-checkpoint")
+def offsets_from_checkpoint(
+    checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="a query's checkpoint")],
+) -> None:
+    """Print where a query stands, for startingOffsets: also one of Spark's own Kafka connector."""
+    print(json.dumps(last_committed(checkpoint), sort_keys=True))
+
+
+def last_committed(checkpoint: Path) -> dict[str, object]:
+    """The offsets after the last micro-batch that was committed."""
+    commits = [int(p.name) for p in (checkpoint / "commits").glob("*") if p.name.isdigit()]
+    if not commits:
+        raise UsageError(f"{checkpoint} is no checkpoint with a finished micro-batch")
+    lines = (checkpoint / "offsets" / str(max(commits))).read_text().splitlines()
+    # Version, then the query's own metadata, then one line a source.
+    sources = [json.loads(line) for line in lines[2:] if line.startswith("{")]
+    merged: dict[str, object] = {}
+    for source in sources:
+        merged.update(source["topics"] if set(source) == {"ids", "topics", "v"} else source)
+    return merged
+
+
+def _require_pyspark() -> None:
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise UsageError("this needs Spark: `pip install klamm[spark]`") from None

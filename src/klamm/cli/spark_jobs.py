@@ -1,0 +1,134 @@
+"""What the commands that run on Spark share: the session, the bar, and plain words for failures."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from klamm.cli.options import Output
+from klamm.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from klamm.pipelines.options import ConnectionOptions
+    from klamm.pipelines.progress import Progress as Watcher
+
+MasterOption = Annotated[
+    str,
+    typer.Option(envvar="KLAMM_SPARK_MASTER", help="where Spark runs: local[*], spark://host:port"),
+]
+DEFAULT_MASTER = "local[*]"
+
+
+class Bar:
+    """A bar on standard error: records, bytes, rate, time left. Nothing where nobody looks."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description:32}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task: TaskID | None = None
+
+    def begin(self, what: str, total: int) -> None:
+        """A step starts."""
+        self._bar.start()
+        self._task = self._bar.add_task(what, total=total, rate="")
+
+    def reached(self, records: int, size: int) -> None:
+        """A step goes on."""
+        if self._task is None:
+            return
+        task = self._bar.tasks[self._task]
+        rate = f"{records / task.elapsed:,.0f}/s  {size >> 20} MB" if task.elapsed else ""
+        self._bar.update(self._task, completed=records, rate=rate)
+
+    def end(self) -> None:
+        """A step is over."""
+        self._bar.stop()
+        self._task = None
+
+
+def watcher(output: Output) -> Watcher:
+    """A bar for people, silence for programs."""
+    from klamm.pipelines.progress import Silent
+
+    return Silent() if output is Output.JSON else Bar()
+
+
+@contextlib.contextmanager
+def job(master: str, name: str) -> Iterator[SparkSession]:
+    """A Spark for one job. What fails inside is said in one sentence."""
+    try:
+        from klamm.pipelines.session import plainly, start
+    except ImportError as fault:
+        raise UsageError(
+            f"this needs Spark, and {fault.name} is not installed: `pip install klamm[spark]`"
+        ) from None
+    spark = start(master, name=name)
+    try:
+        with plainly():
+            yield spark
+    finally:
+        spark.stop()
+
+
+def connection(bootstrap: str) -> ConnectionOptions:
+    """How a job reaches the cluster."""
+    from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
+
+    return ConnectionOptions(bootstrap=parse_bootstrap(bootstrap))
+
+
+def parse_time(text: str) -> int:
+    """`2026-11-15`, `2026-11-15T08:30` (UTC unless it says otherwise), or milliseconds."""
+    if text.isdigit():
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no time: write 2026-11-15T08:30 or milliseconds") from None
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def when(time_ms: int) -> str:
+    """A time for people."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size_text(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
+
+
+def plain(value: Any) -> Any:
+    """Values that JSON can hold."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
