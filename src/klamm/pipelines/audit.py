@@ -292,12 +292,13 @@ def run(
     }
     counts, rows = {}, {}
     for name, transform in transforms.items():
-        table = transform(found).orderBy(*_ORDER[name]).cache()
+        table = transform(found)
         if tables is not None:
             table.coalesce(1).write.mode("overwrite").parquet(str(tables / name))
-        counts[name] = table.count()
-        rows[name] = [row.asDict() for row in table.limit(_ROWS_MAX).collect()]
-        table.unpersist()
+            table = spark.read.parquet(str(tables / name))
+        some = table.orderBy(*_ORDER[name]).limit(_ROWS_MAX).collect()
+        counts[name] = len(some) if len(some) < _ROWS_MAX else table.count()
+        rows[name] = [row.asDict() for row in some]
     if tables is not None:
         found.coalesce(1).write.mode("overwrite").parquet(str(tables / "events"))
     total, first, last = found.agg(F.count(F.lit(1)), F.min("time_ms"), F.max("time_ms")).collect()[
