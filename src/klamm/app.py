@@ -12,12 +12,12 @@ import errno
 import resource
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.server import Broker
 from klamm.client.admin import Admin
 from klamm.client.cluster import Client, code_of
@@ -166,7 +166,7 @@ class ClusterApp:
         try:
             async with asyncio.timeout(timeout_s):
                 while not predicate(view := self.view()):
-                    await self._next_change()
+                    await self._change_since(view)
                 return view
         except TimeoutError:
             what = getattr(predicate, "__qualname__", repr(predicate))
@@ -203,10 +203,14 @@ class ClusterApp:
         finally:
             await session.close()
 
-    async def _next_change(self) -> None:
-        """Until some broker has new metadata, or brokers have come or gone."""
-        waits = [asyncio.ensure_future(_newer(b.metadata)) for b in self.brokers.values()]
-        waits.append(asyncio.ensure_future(self._membership.wait()))
+    async def _change_since(self, view: ClusterView) -> None:
+        """Until some broker has newer metadata than in this view, or brokers have come or gone."""
+        waits = [
+            asyncio.ensure_future(self.brokers[at].metadata.wait_for(seen.is_older_than))
+            for at, seen in view.brokers.items()
+            if at in self.brokers
+        ]
+        waits.append(asyncio.ensure_future(self._changed_members(view.brokers.keys())))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -238,6 +242,11 @@ class ClusterApp:
         broker = self.brokers.pop(at)
         self._wake()
         return broker
+
+    async def _changed_members(self, known: AbstractSet[int]) -> bool:
+        while self.brokers.keys() == known:
+            await self._membership.wait()
+        return True
 
     def _wake(self) -> None:
         self._membership.set()
@@ -295,11 +304,6 @@ def raise_file_limit() -> int:
         except (OSError, ValueError):
             return soft  # a sandbox may forbid it; what is open at once is bounded anyway
     return hard
-
-
-async def _newer(cache: MetadataCache) -> bool:
-    old = cache.snapshot
-    return await cache.wait_for(lambda snapshot: snapshot is not old)
 
 
 def _quiet(_line: str) -> None:

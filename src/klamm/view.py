@@ -34,6 +34,10 @@ class BrokerView:
     def topics(self) -> frozenset[str]:
         return frozenset(self._snapshot.topics)
 
+    def is_older_than(self, snapshot: Snapshot) -> bool:
+        """Whether the broker has been told something since."""
+        return snapshot is not self._snapshot
+
     def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
         """The partitions of one topic; none where the broker does not know it."""
         return self._snapshot.topics.get(topic, {})
@@ -64,12 +68,16 @@ def topic_is_led(topic: str, partitions: int | None = None) -> Predicate:
                 return False
         return True
 
-    return holds
+    return _called(f"topic_is_led({topic!r}, {partitions})", holds)
 
 
 def topic_is_gone(topic: str) -> Predicate:
     """No broker knows the topic."""
-    return lambda view: not any(topic in broker.topics for broker in view.brokers.values())
+
+    def holds(view: ClusterView) -> bool:
+        return not any(topic in broker.topics for broker in view.brokers.values())
+
+    return _called(f"topic_is_gone({topic!r})", holds)
 
 
 def isr_has(topic: str, partition: int | None = None, size: int | None = None) -> Predicate:
@@ -86,7 +94,7 @@ def isr_has(topic: str, partition: int | None = None, size: int | None = None) -
                 return False
         return True
 
-    return holds
+    return _called(f"isr_has({topic!r}, {partition}, {size})", holds)
 
 
 def leader_is_agreed(topic: str, partition: int, other_than: int | None = None) -> Predicate:
@@ -97,7 +105,7 @@ def leader_is_agreed(topic: str, partition: int, other_than: int | None = None) 
         leaders = {p.leader if p else -1 for p in seen}
         return len(leaders) == 1 and leaders <= view.brokers.keys() and other_than not in leaders
 
-    return holds
+    return _called(f"leader_is_agreed({topic!r}, {partition}, {other_than})", holds)
 
 
 def controller_is_agreed(other_than: int | None = None) -> Predicate:
@@ -107,4 +115,10 @@ def controller_is_agreed(other_than: int | None = None) -> Predicate:
         named = {broker.controller_id for broker in view.brokers.values()}
         return named == {view.controller_id} and view.controller_id not in (-1, other_than)
 
-    return holds
+    return _called(f"controller_is_agreed({other_than})", holds)
+
+
+def _called(name: str, predicate: Predicate) -> Predicate:
+    """The predicate under a name that says what it waits for, for the one who waits in vain."""
+    predicate.__qualname__ = name
+    return predicate
