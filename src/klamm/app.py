@@ -270,10 +270,13 @@ class ClusterApp:
 
     async def _open_store(self) -> Store:
         assert self._directory is not None, "the cluster has no data directory yet"
-        if self.plan.zookeeper is not None:
+        connect = self.plan.zookeeper or self.settings.str("zookeeper.connect")
+        if connect:
             # Imported by name, for its client library is an extra that most do without.
             zookeeper = import_module("klamm.store.zookeeper")
-            return cast(Store, zookeeper.ZooKeeperStore(self.plan.zookeeper))
+            timeout_ms = self.settings.int("zookeeper.session.timeout.ms")
+            store = zookeeper.ZooKeeperStore(connect, session_timeout_ms=timeout_ms)
+            return cast(Store, store)
         if self.plan.data is None:
             return EmbeddedStore.open(None)
         fsync = self.settings.bool("klamm.store.fsync")

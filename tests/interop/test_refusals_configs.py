@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from interop.wire import Wire, check, codes, topic
+from interop.wire import BROKER, TOPIC, Change, Wire, check, codes, topic
 from klamm import Cluster
 from klamm.broker.policies import Alteration
 from klamm.model.errors import ErrorCode as E
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+LOGGER = 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
-Change = tuple[str, int, str | None]
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +24,6 @@ def wire() -> Iterator[Wire]:
         wire = Wire(cluster)
         assert codes(wire.create(topic("t", 1, 3))) == [E.NONE]
         yield wire
-
-
-def alter(
-    wire: Wire, kind: int, name: str, *changes: Change, validate_only: bool = False, **where: Any
-) -> Any:
-    """The answer of IncrementalAlterConfigs for one resource."""
-    configs = [incremental_alter_configs.AlterableConfig(*change) for change in changes]
-    resource = incremental_alter_configs.AlterConfigsResource(kind, name, configs)
-    request = incremental_alter_configs.Request([resource], validate_only)
-    response = wire.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, **where)
-    return response.responses[0]
 
 
 def replace(wire: Wire, kind: int, name: str, **configs: str | None) -> Any:
@@ -107,7 +95,7 @@ def test_changes_are_refused(
     words: str,
     validate_only: bool,
 ) -> None:
-    check(alter(wire, kind, name, *changes, validate_only=validate_only), code, words)
+    check(wire.alter(kind, name, *changes, validate_only=validate_only), code, words)
 
 
 def test_replacements_are_refused(wire: Wire) -> None:
@@ -144,17 +132,17 @@ def test_a_resource_given_twice_is_refused_both_times(wire: Wire) -> None:
 
 
 def test_any_broker_alters_a_topic_and_any_broker_shows_it(wire: Wire) -> None:
-    check(alter(wire, TOPIC, "t", ("flush.ms", SET, "5"), broker=0), E.NONE, None)
+    check(wire.alter(TOPIC, "t", ("flush.ms", SET, "5"), broker=0), E.NONE, None)
     assert value(wire, TOPIC, "t", "flush.ms", broker=1) == ("5", 1)
-    check(alter(wire, TOPIC, "t", ("flush.ms", DELETE, None), broker=2), E.NONE, None)
+    check(wire.alter(TOPIC, "t", ("flush.ms", DELETE, None), broker=2), E.NONE, None)
     assert value(wire, TOPIC, "t", "flush.ms", broker=1) == (str(2**63 - 1), 5)
 
 
 def test_lists_are_edited_and_may_become_empty(wire: Wire) -> None:
-    check(alter(wire, TOPIC, "t", ("cleanup.policy", APPEND, "compact")), E.NONE, None)
+    check(wire.alter(TOPIC, "t", ("cleanup.policy", APPEND, "compact")), E.NONE, None)
     assert value(wire, TOPIC, "t", "cleanup.policy") == ("delete,compact", 1)
     change = ("cleanup.policy", SUBTRACT, "compact,delete")
-    check(alter(wire, TOPIC, "t", change), E.NONE, None)
+    check(wire.alter(TOPIC, "t", change), E.NONE, None)
     assert value(wire, TOPIC, "t", "cleanup.policy") == ("", 1)
     check(replace(wire, TOPIC, "t"), E.NONE, None)
     assert value(wire, TOPIC, "t", "cleanup.policy") == ("delete", 5)
@@ -162,13 +150,12 @@ def test_lists_are_edited_and_may_become_empty(wire: Wire) -> None:
 
 def test_settings_of_all_brokers_lie_under_those_of_one(wire: Wire) -> None:
     key = "log.retention.ms"
-    check(alter(wire, BROKER, "", (key, SET, "1000"), broker=1), E.NONE, None)
-    check(alter(wire, BROKER, "2", (key, SET, "2000"), broker=2), E.NONE, None)
+    check(wire.alter(BROKER, "", (key, SET, "1000"), broker=1), E.NONE, None)
+    check(wire.alter(BROKER, "2", (key, SET, "2000"), broker=2), E.NONE, None)
     assert value(wire, BROKER, "0", key, broker=0) == ("1000", 3)
     assert value(wire, BROKER, "2", key, broker=2) == ("2000", 2)
     assert value(wire, BROKER, "", key, broker=0) == ("1000", 3)
-    for broker in wire.cluster._app.brokers.values():
-        wire.cluster._run(broker.dynamic_config.caught_up())
+    wire.settle()
     result = describe(wire, TOPIC, "t", "retention.ms", broker=2)
     assert [(s.name, s.value, s.source) for s in result.configs[0].synonyms] == [
         ("log.retention.ms", "2000", 2),
@@ -178,9 +165,9 @@ def test_settings_of_all_brokers_lie_under_those_of_one(wire: Wire) -> None:
 
 
 def test_a_changed_setting_is_in_force_on_every_replica(wire: Wire) -> None:
-    check(alter(wire, TOPIC, "t", ("segment.bytes", SET, "4711")), E.NONE, None)
+    check(wire.alter(TOPIC, "t", ("segment.bytes", SET, "4711")), E.NONE, None)
+    wire.settle()
     for broker in wire.cluster._app.brokers.values():
-        wire.cluster._run(broker.dynamic_config.caught_up())
         (partition,) = broker.replicas.partitions.values()
         assert partition.log is not None
         assert partition.log.settings.segment_bytes == 4711
@@ -194,5 +181,5 @@ def test_a_policy_refuses_with_its_own_words() -> None:
     with Cluster(1, **{"alter.config.policy.class.name": f"{__name__}:cautious"}) as cluster:
         wire = Wire(cluster)
         assert codes(wire.create(topic("t"))) == [E.NONE]
-        check(alter(wire, TOPIC, "t", ("flush.ms", SET, "1")), E.POLICY_VIOLATION, "flush.ms stays")
-        check(alter(wire, TOPIC, "t", ("retention.ms", SET, "1")), E.NONE, None)
+        check(wire.alter(TOPIC, "t", ("flush.ms", SET, "1")), E.POLICY_VIOLATION, "flush.ms stays")
+        check(wire.alter(TOPIC, "t", ("retention.ms", SET, "1")), E.NONE, None)

@@ -15,11 +15,15 @@ from klamm.protocol.messages import (
     create_partitions,
     create_topics,
     delete_topics,
+    incremental_alter_configs,
 )
 from klamm.store.port import Session
 
 T = TypeVar("T")
 LONG_MS = 20_000
+TOPIC, BROKER = 2, 4
+SET = 0
+Change = tuple[str, int, str | None]  # name, operation, value
 
 
 class Wire:
@@ -106,6 +110,21 @@ class Wire:
         response: delete_topics.Response = self.ask(ApiKey.DELETE_TOPICS, version, request, **where)
         return response.responses
 
+    def alter(
+        self, kind: int, name: str, *changes: Change, validate_only: bool = False, **where: Any
+    ) -> Any:
+        """The answer of IncrementalAlterConfigs for one resource."""
+        configs = [incremental_alter_configs.AlterableConfig(*change) for change in changes]
+        resource = incremental_alter_configs.AlterConfigsResource(kind, name, configs)
+        request = incremental_alter_configs.Request([resource], validate_only)
+        response = self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, **where)
+        return response.responses[0]
+
+    def settle(self) -> None:
+        """Wait until every change of settings is in force on every broker."""
+        for broker in self.cluster._app.brokers.values():
+            self.cluster._run(broker.dynamic_config.caught_up())
+
     def limit_changes(self, client_id: str) -> None:
         """Let a client change one partition a second, with a burst of eleven."""
         entity = [alter_client_quotas.EntityData("client-id", client_id)]
@@ -113,8 +132,7 @@ class Wire:
         request = alter_client_quotas.Request([alter_client_quotas.EntryData(entity, [op])])
         (entry,) = self.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, request).entries
         check(entry, ErrorCode.NONE, None)
-        for broker in self.cluster._app.brokers.values():
-            self.cluster._run(broker.dynamic_config.caught_up())
+        self.settle()
 
 
 def topic(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from klamm.broker.connection import Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import endpoints_of
+from klamm.broker.quotas import CONSUMER_BYTE_RATE, charge
 from klamm.protocol.fetch import FetchResponse, PartitionData, encode_response
 from klamm.protocol.frames import response_head
 
@@ -20,7 +21,9 @@ def size_of(data: PartitionData) -> int:
     return len(records) if isinstance(records, bytes | memoryview) else records.size
 
 
-def reply(broker: Broker, context: RequestContext, response: FetchResponse) -> Reply:
+def reply(
+    broker: Broker, context: RequestContext, response: FetchResponse, *, is_follower: bool = False
+) -> Reply:
     """The reply that carries this response; its records may still be in files."""
     leaders = [
         data.current_leader
@@ -30,6 +33,9 @@ def reply(broker: Broker, context: RequestContext, response: FetchResponse) -> R
     ]
     if leaders:
         response.node_endpoints = endpoints_of(broker, context.listener, leaders)
+    if not is_follower:
+        sent = sum(size_of(data) for topic in response.topics for data in topic.partitions)
+        response.throttle_time_ms = charge(broker, context, CONSUMER_BYTE_RATE, sent)
     parts, size = encode_response(context.version, response)
     head = response_head(context.header, size)
     return Reply([head, *parts], mute_ms=response.throttle_time_ms)  # type: ignore[list-item]

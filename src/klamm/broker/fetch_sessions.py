@@ -172,6 +172,10 @@ class FetchSession:
                 urgent = True
                 break
             wanted = self._wanted[topic_partition]
+            throttled = self._is_throttled(topic_partition)
+            if throttled and self._broker.throttles.leader.wait_ms():
+                # It stays marked, and is looked at again when the follower asks again.
+                continue
             data = reading.read(
                 self._broker,
                 reader,
@@ -185,6 +189,8 @@ class FetchSession:
             wanted.is_new = False
             size = size_of(data)
             left -= size
+            if throttled and size:
+                self._broker.throttles.leader.count(size)
             if size or reading.is_urgent(data) or not wanted.is_told:
                 urgent = True
             elif (data.high_watermark, data.log_start_offset) == (
@@ -195,6 +201,12 @@ class FetchSession:
                 continue
             found.append((topic_partition, wanted, data))
         return found, urgent
+
+    def _is_throttled(self, topic_partition: TopicPartition) -> bool:
+        if not self._broker.throttles.leader.covers(topic_partition):
+            return False
+        partition = self._broker.replicas.partitions.get(topic_partition)
+        return partition is not None and self.follower not in partition.isr.committed
 
     def _reply(
         self,
@@ -211,7 +223,7 @@ class FetchSession:
             topic = topics.setdefault((name, wanted.topic_id), TopicData(name, wanted.topic_id, []))
             topic.partitions.append(data)
         response = FetchResponse(session_id=self.id, topics=list(topics.values()))
-        return reply(self._broker, context, response)
+        return reply(self._broker, context, response, is_follower=True)
 
 
 class FetchSessions:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from klamm.broker.fetch_replies import size_of
 from klamm.broker.partition import Partition, Role
 from klamm.broker.tasks import Tasks
 from klamm.client.connection import Connection
@@ -246,6 +247,7 @@ class Fetcher:
                 self._changed[topic_partition] = None
             following.pause_s = 0.0
             following.is_paused = False
+            self._hold_back(following, data)
         except LogDirectoryFailed as failure:
             self._broker.directory_failed(failure)
         except ProtocolError as fault:
@@ -337,10 +339,25 @@ class Fetcher:
         loop = asyncio.get_running_loop()
         loop.call_later(following.pause_s, self._resume, following)
 
+    def _hold_back(self, following: Following, data: PartitionData) -> None:
+        """Leave a throttled replica alone that was quicker than it may be, unless it is in sync."""
+        throttle = self._broker.throttles.follower
+        topic_partition = following.partition.topic_partition
+        if not throttle.covers(topic_partition):
+            return
+        throttle.count(size_of(data))
+        wait_ms = throttle.wait_ms()
+        if wait_ms and following.log.log_end_offset < data.high_watermark:
+            following.is_paused = True
+            # Until it is named again, the leader must not send any more of it.
+            self._forgotten[topic_partition] = following.log.topic_id or ZERO_ID
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self._resume, following)
+
     def _resume(self, following: Following) -> None:
         topic_partition = following.partition.topic_partition
         if self.following.get(topic_partition) is following and following.is_paused:
             following.is_paused = False
+            self._forgotten.pop(topic_partition, None)
             self._changed[topic_partition] = None
             self._interrupt()
 

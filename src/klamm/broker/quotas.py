@@ -14,11 +14,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BrokerSettings
 from klamm.store.layout import ConfigEntity, ConfigKind
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -176,6 +180,14 @@ class Quotas:
         now_ms = self._elapsed_ms()
         meter.record(amount, now_ms)
         return min(meter.wait_ms(limit.rate, now_ms), window_ms * windows)
+
+
+def charge(broker: Broker, context: RequestContext, key: str, amount: int) -> int:
+    """Count bytes of a client; how many milliseconds it is to be left alone for."""
+    if not broker.quotas.is_active:
+        return 0
+    client = Client.of(context.principal, context.client_id)
+    return broker.quotas.use(key, client, amount, broker.settings)
 
 
 class Mutations:

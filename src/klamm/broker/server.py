@@ -41,6 +41,7 @@ from klamm.broker.quotas import Client, Quotas
 from klamm.broker.replicas import ReplicaManager
 from klamm.broker.router import Router
 from klamm.broker.tasks import Tasks
+from klamm.broker.throttles import Throttles
 from klamm.log.directory import LogDirectory
 from klamm.log.partition import LogDirectoryFailed
 from klamm.log.settings import LogSettings
@@ -102,6 +103,8 @@ class Broker:
         self.controller = ControllerShell(self)
         self.policies = Policies.of(settings)
         self.quotas = Quotas(self.clock.elapsed_ms)
+        self.throttles = Throttles(id, self.clock.elapsed_ms)
+        self.throttles.take_rate(settings)
         self.dynamic_config = DynamicConfig(self, settings)
         self.admin = Admin(self, self.policies)
         self.auto_creation = AutoCreation(self)
@@ -356,11 +359,13 @@ class Broker:
     def topic_settings_changed(self, topic: str, settings: TopicSettings) -> None:
         """A topic's own settings were altered."""
         self.replicas.reconfigure(topic, settings)
+        self.throttles.take_topic(topic, settings)
         self.controller.topic_settings_changed(topic, settings.overrides)
 
     def broker_settings_changed(self, settings: BrokerSettings) -> None:
         """This broker's settings were altered, and with them the defaults of all topics."""
         self._settings = settings
+        self.throttles.take_rate(settings)
         for topic in {topic_partition.topic for topic_partition in self.replicas.partitions}:
             self.replicas.reconfigure(topic, self.dynamic_config.topic(topic))
         self.controller.broker_settings_changed()

@@ -60,6 +60,19 @@ def test_a_topic_without_a_leader_is_created_and_times_out() -> None:
     on_a_host(test)
 
 
+def test_a_topic_that_is_known_without_leaders_is_not_ready() -> None:
+    async def test(host: TestHost) -> None:
+        asking = asyncio.create_task(create(host, NewTopic(name="a"), timeout_ms=50))
+        stored = asyncio.Event()
+        unwatch = host.session.watch_children(layout.TOPICS, stored.set)
+        await stored.wait()
+        unwatch()
+        await host.announce(led=False)
+        assert codes(await asking) == [ErrorCode.REQUEST_TIMED_OUT]
+
+    on_a_host(test)
+
+
 def test_no_time_to_wait_is_said_in_words() -> None:
     async def test(host: TestHost) -> None:
         (outcome,) = await create(host, NewTopic(name="a"), timeout_ms=0)

@@ -252,6 +252,15 @@ def test_a_change_that_comes_between_is_not_lost() -> None:
         session.before_write.append(other)
         assert await alter_config(session, TOPIC, lambda old: {**old, "ours": "1"}) is None
         assert await stored_config(session, TOPIC.path) == {"theirs": "1", "ours": "1"}
+        # The first time there was no node yet, now there is one of a version.
+        await alter_config(session, TOPIC, lambda old: {"ours": "2"})
+        session.before_write.append(other)
+        assert await alter_config(session, TOPIC, lambda old: {**old, "more": "1"}) is None
+        assert await stored_config(session, TOPIC.path) == {
+            "theirs": "1",
+            "ours": "2",
+            "more": "1",
+        }
 
     on_a_store(test)
 

@@ -122,8 +122,11 @@ def test_the_first_rule_that_says_no_gives_the_answer() -> None:
     steps.append((replace(ask, assignment=manual((0, (0,)))), strict))
     ask = replace(ask, configs=())
     steps.append((ask, strict))
-    codes = [refusal(admit_creation(*step))[0].value for step in steps]
+    refusals = [refusal(admit_creation(*step)) for step in steps]
+    codes = [code.value for code, _ in refusals]
     assert codes == [36, 40, 42, 37, 38, 42, 17, 36, 36, 17, 39, 39, 39, 40, 44]
+    assert "marked for deletion" in refusals[7][1]
+    assert "already exists" in refusals[8][1]
     assert isinstance(admit_creation(ask, replace(strict, policy=None)), Creation)
 
 

@@ -56,6 +56,7 @@ def test_a_layer_hides_those_below_it() -> None:
     assert started.for_topic({}).int("retention.ms") == 4
     assert cluster.for_topic({}).int("retention.ms") == 3 * 3_600_000
     assert own.for_topic({}).int("retention.ms") == 2
+    assert [s.int("log.retention.ms") for s in (started, own)] == [4, 2]
     assert own.for_topic({"retention.ms": "1"}).int("retention.ms") == 1
     assert own.for_topic({"retention.ms": "1"}).origins("retention.ms") == [
         Origin("retention.ms", "1", Source.TOPIC),

@@ -144,4 +144,5 @@ class _Fetch:
         return found
 
     def _reply(self, answer: _Answer) -> Reply:
-        return reply(self._broker, self._context, answer.response)
+        is_follower = self._reader.follower is not None
+        return reply(self._broker, self._context, answer.response, is_follower=is_follower)

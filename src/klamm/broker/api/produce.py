@@ -19,6 +19,7 @@ from klamm.broker.connection import Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.partition import Partition
+from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode
@@ -48,7 +49,7 @@ _TRANSACTIONAL: Final = 0x10
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
     request = parse_request(context.version, body)
     refusal = _refusal(request)
-    waiting = _Waiting(broker, context, request.acks)
+    waiting = _Waiting(broker, context, request.acks, len(body))
     for topic in request.topics:
         results: list[PartitionResult] = []
         waiting.topics.append(TopicResult(topic.name, results))
@@ -131,13 +132,14 @@ def _not_here(broker: Broker, topic: str, index: int, code: ErrorCode) -> Partit
 class _Waiting:
     """One request: what became of its partitions, and what is still open."""
 
-    __slots__ = ("_acks", "_broker", "_context", "_future", "_open", "_timer", "topics")
+    __slots__ = ("_acks", "_broker", "_context", "_future", "_open", "_size", "_timer", "topics")
 
-    def __init__(self, broker: Broker, context: RequestContext, acks: int) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, acks: int, size: int) -> None:
         self.topics: list[TopicResult] = []
         self._broker = broker
         self._context = context
         self._acks = acks
+        self._size = size
         self._open: dict[Partition, tuple[list[PartitionResult], int, int]] = {}
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -187,14 +189,17 @@ class _Waiting:
             self._timer.cancel()
 
     def _reply(self) -> Reply:
+        wait_ms = charge(self._broker, self._context, PRODUCER_BYTE_RATE, self._size)
         if self._acks == 0:
-            return Reply(then_close=any(result.error_code for result in _all(self.topics)))
-        response = ProduceResponse(self.topics)
+            failed = any(result.error_code for result in _all(self.topics))
+            return Reply(mute_ms=wait_ms, then_close=failed)
+        response = ProduceResponse(self.topics, throttle_time_ms=wait_ms)
         leaders = [r.current_leader for r in _all(self.topics) if r.current_leader is not None]
         if leaders:
             response.node_endpoints = endpoints_of(self._broker, self._context.listener, leaders)
         header = self._context.header
-        return Reply((encode_response_frame(header, encode_response(header[1], response)),))
+        frame = encode_response_frame(header, encode_response(header[1], response))
+        return Reply((frame,), mute_ms=wait_ms)
 
 
 def _all(topics: Iterable[TopicResult]) -> Iterable[PartitionResult]:

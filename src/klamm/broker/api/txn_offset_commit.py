@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
-from klamm.broker.coordinators.groups import METADATA_LENGTH_MAX
 from klamm.groups.offsets import CommittedOffset
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -36,7 +35,7 @@ async def handle(
                 errors[at] = fault
             elif broker.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(metadata) > METADATA_LENGTH_MAX:
+            elif len(metadata) > broker.settings.int("offset.metadata.max.bytes"):
                 errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offsets[at] = CommittedOffset(

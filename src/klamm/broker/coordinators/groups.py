@@ -13,7 +13,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from klamm.broker.coordinators import records
 from klamm.broker.coordinators.journal import Journal, partition_for, told_to_clients
@@ -26,8 +26,6 @@ from klamm.protocol import internal
 from klamm.protocol.batch import ControlKind, control_kind, decode_records, parse_header
 
 log = logging.getLogger("klamm.groups")
-
-METADATA_LENGTH_MAX: Final = 4096
 
 
 class Clock(Protocol):

@@ -182,50 +182,8 @@ QUOTAS: Final[tuple[Definition, ...]] = (
 )
 
 NETWORK: Final[tuple[Definition, ...]] = (
-    setting("listeners", Kind.STRING, "PLAINTEXT://:9092", "Where the broker listens."),
-    setting(
-        "advertised.listeners",
-        Kind.STRING,
-        None,
-        "Where clients are told to connect, when that differs.",
-    ),
     setting("socket.request.max.bytes", Kind.INT, "104857600", "The largest request.", _FROM_1),
-    setting(
-        "socket.send.buffer.bytes",
-        Kind.INT,
-        "102400",
-        "SO_SNDBUF of client connections; -1 leaves it to the system.",
-    ),
-    setting(
-        "socket.receive.buffer.bytes",
-        Kind.INT,
-        "102400",
-        "SO_RCVBUF of client connections; -1 leaves it to the system.",
-    ),
-    setting(
-        "socket.listen.backlog.size",
-        Kind.INT,
-        "50",
-        "How many connections may wait to be accepted.",
-        _FROM_1,
-    ),
     setting("connections.max.idle.ms", Kind.LONG, "600000", "When an idle connection is closed."),
-    setting(
-        "max.connections",
-        Kind.INT,
-        str(INT_MAX),
-        "How many connections a broker takes.",
-        _FROM_0,
-        _WIDE,
-    ),
-    setting(
-        "max.connections.per.ip",
-        Kind.INT,
-        str(INT_MAX),
-        "How many connections one address may have.",
-        _FROM_0,
-        _WIDE,
-    ),
     setting(
         "request.timeout.ms",
         Kind.INT,
@@ -233,21 +191,4 @@ NETWORK: Final[tuple[Definition, ...]] = (
         "How long a broker waits for another broker's answer.",
     ),
     setting("fetch.max.bytes", Kind.INT, "57671680", "The most one Fetch answers.", AtLeast(1024)),
-    setting(
-        "max.incremental.fetch.session.cache.slots",
-        Kind.INT,
-        "1000",
-        "How many fetch sessions are kept.",
-        _FROM_0,
-    ),
-    setting(
-        "max.request.partition.size.limit",
-        Kind.INT,
-        "2000",
-        "How many partitions DescribeTopicPartitions answers at once.",
-        _FROM_1,
-    ),
-    setting(
-        "num.io.threads", Kind.INT, "8", "How many threads do the blocking work.", _FROM_1, _WIDE
-    ),
 )

@@ -119,14 +119,6 @@ CONTROLLER: Final[tuple[Definition, ...]] = (
 
 REPLICATION: Final[tuple[Definition, ...]] = (
     setting(
-        "num.replica.fetchers",
-        Kind.INT,
-        "1",
-        "How many fetchers copy from each other broker.",
-        _FROM_1,
-        _WIDE,
-    ),
-    setting(
         "replica.fetch.max.bytes",
         Kind.INT,
         "1048576",
@@ -166,12 +158,6 @@ REPLICATION: Final[tuple[Definition, ...]] = (
         "How far behind, in time, a follower may be and stay in sync.",
     ),
     setting(
-        "replica.socket.timeout.ms",
-        Kind.INT,
-        "30000",
-        "How long a follower waits for a leader's answer.",
-    ),
-    setting(
         "replica.selector.class",
         Kind.STRING,
         None,
@@ -183,7 +169,7 @@ REPLICATION: Final[tuple[Definition, ...]] = (
         str(LONG_MAX),
         "Bytes a second this broker's leaders send to throttled replicas.",
         _FROM_0,
-        Dynamic.PER_BROKER,
+        _WIDE,
     ),
     setting(
         "follower.replication.throttled.rate",
@@ -191,6 +177,6 @@ REPLICATION: Final[tuple[Definition, ...]] = (
         str(LONG_MAX),
         "Bytes a second this broker's throttled followers copy.",
         _FROM_0,
-        Dynamic.PER_BROKER,
+        _WIDE,
     ),
 )

@@ -27,6 +27,15 @@ _IDLE: Final[Mapping[str, str]] = {
     "klamm runs its brokers on one loop: there are no such threads, queues or purgatories": """
         background.threads int 10
         num.network.threads int 3
+        num.io.threads int 8
+        num.replica.fetchers int 1
+        num.recovery.threads.per.data.dir int 1
+        log.cleaner.threads int 1
+        log.cleaner.io.buffer.size int 524288
+        log.cleaner.io.buffer.load.factor double 0.9
+        log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308
+        log.initial.task.delay.ms long 30000
+        log.flush.start.offset.checkpoint.interval.ms int 60000
         num.replica.alter.log.dirs.threads int -
         queued.max.requests int 500
         queued.max.request.bytes long -1
@@ -38,11 +47,17 @@ _IDLE: Final[Mapping[str, str]] = {
         group.coordinator.threads int 1
         group.coordinator.append.linger.ms int 10
         replica.socket.receive.buffer.bytes int 65536
+        replica.socket.timeout.ms int 30000
+        socket.send.buffer.bytes int 102400
+        socket.receive.buffer.bytes int 102400
+        socket.listen.backlog.size int 50
         socket.connection.setup.timeout.ms long 10000
         socket.connection.setup.timeout.max.ms long 30000
         unclean.leader.election.interval.ms long 300000
     """,
-    "klamm numbers its brokers itself": """
+    "klamm gives its brokers their numbers and addresses": """
+        listeners str PLAINTEXT://:9092
+        advertised.listeners str -
         broker.id.generation.enable bool true
         reserved.broker.max.id int 1000
     """,
@@ -65,10 +80,16 @@ _IDLE: Final[Mapping[str, str]] = {
         alter.log.dirs.replication.quota.window.size.seconds int 1
     """,
     "klamm has no limits of this kind on connections": """
+        max.connections int 2147483647
+        max.connections.per.ip int 2147483647
         max.connections.per.ip.overrides str
         max.connection.creation.rate int 2147483647
         connection.failed.authentication.delay.ms int 100
         connections.max.reauth.ms long 0
+    """,
+    "klamm keeps fetch sessions of followers only, and has no DescribeTopicPartitions": """
+        max.incremental.fetch.session.cache.slots int 1000
+        max.request.partition.size.limit int 2000
     """,
     "klamm measures itself in its own way": """
         auto.include.jmx.reporter bool true

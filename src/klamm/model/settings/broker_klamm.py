@@ -104,28 +104,12 @@ KLAMM: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
-        "klamm.delete.topic.cancel.enable",
-        Kind.BOOLEAN,
-        "false",
-        "Whether a deletion can be called off until the first replica was told to delete its log.",
-        None,
-        _WIDE,
-    ),
-    setting(
         "klamm.delete.topic.retry.ms",
         Kind.LONG,
         "30000",
         "How often a halted deletion is tried again; 0 for Kafka's way, which waits for a broker "
         "to restart.",
         _FROM_0,
-        _WIDE,
-    ),
-    setting(
-        "klamm.delete.topic.keep.offsets",
-        Kind.BOOLEAN,
-        "false",
-        "Whether the committed offsets of a topic stay until its deletion is complete.",
-        None,
         _WIDE,
     ),
     setting(
@@ -151,33 +135,6 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "500",
         "How many leaders at most go back to their preferred broker in one round.",
         AtLeast(1),
-        _WIDE,
-    ),
-    setting(
-        "klamm.fence.unreachable.ms",
-        Kind.LONG,
-        "0",
-        "A broker that the store counts as alive but that has not taken the controller's requests "
-        "for this long is treated as dead; 0 for never.",
-        _FROM_0,
-        _WIDE,
-    ),
-    setting(
-        "klamm.reassignment.strict",
-        Kind.BOOLEAN,
-        "false",
-        "Whether moves asked for through the node /admin/reassign_partitions may name only live "
-        "brokers.",
-        None,
-        _WIDE,
-    ),
-    setting(
-        "klamm.election.remember.disk",
-        Kind.BOOLEAN,
-        "false",
-        "Whether the last in-sync replica may lead only from the log directory it had: an empty "
-        "disk then waits for an unclean election.",
-        None,
         _WIDE,
     ),
 )

@@ -50,8 +50,7 @@ class Dynamic(StrEnum):
     """Whether a broker setting can be changed while the broker runs."""
 
     READ_ONLY = "read-only"
-    PER_BROKER = "per-broker"
-    CLUSTER_WIDE = "cluster-wide"
+    CLUSTER_WIDE = "cluster-wide"  # for one broker or for all
 
 
 class Rule(Protocol):

@@ -261,7 +261,6 @@ def relation_fault(settings: BrokerSettings) -> str | None:
 
 _ORDERED: Final = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
-    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
 )
 

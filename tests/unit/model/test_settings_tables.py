@@ -1,0 +1,56 @@
+"""The tables say the truth: about the code, and on the page made from them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+
+ROOT = Path(__file__).parents[3]
+SOURCE = ROOT / "src" / "klamm"
+# Read by name only where settings of all kinds are handled alike.
+SYNONYMS = {synonym.name for topic in TOPIC_SETTINGS.values() for synonym in topic.synonyms}
+
+
+@pytest.fixture(scope="module")
+def words() -> frozenset[str]:
+    """Every text in the code outside of the tables."""
+    files = (path for path in SOURCE.rglob("*.py") if path.parent.name != "settings")
+    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text())))
+    return frozenset(
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name, d in TOPIC_SETTINGS.items() if not d.no_effect),
+        *(n for n, d in BROKER_SETTINGS.items() if not d.no_effect and n not in SYNONYMS),
+    ],
+)
+def test_what_is_said_to_have_an_effect_is_read_somewhere(words: frozenset[str], name: str) -> None:
+    assert name in words
+
+
+def test_a_setting_without_effect_gives_its_reason() -> None:
+    idle = [d for d in BROKER_SETTINGS.values() if d.no_effect]
+    assert len(idle) > 100
+    assert all(d.no_effect.startswith("klamm") for d in idle)
+
+
+def test_the_page_is_not_stale() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "generate_settings.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
