@@ -81,23 +81,18 @@ class _Segment:
 
     def take(self) -> Request | None:
         """The next request of this segment; None when it is used up."""
-        orders, metadata, stop = self.last_orders, self.last_metadata, self.stop
-        if orders is not None:
-            self.last_orders = None
-            return replace(
-                orders,
-                orders=tuple(self.orders.values()),
-                topic_ids={
-                    o.partition.topic: self.ids[o.partition.topic] for o in self.orders.values()
-                },
-                leaders=tuple(self.leaders.values()),
-            )
-        if metadata is not None:
-            self.last_metadata = None
-            partitions = tuple(self.metadata.values())
+        if self.last_orders is not None:
+            request, orders = self.last_orders, tuple(self.orders.values())
+            leaders = tuple(self.leaders.values())
+            self.last_orders, self.orders, self.leaders = None, {}, {}
+            ids = {o.partition.topic: self.ids[o.partition.topic] for o in orders}
+            return replace(request, orders=orders, topic_ids=ids, leaders=leaders)
+        if self.last_metadata is not None:
+            update, partitions = self.last_metadata, tuple(self.metadata.values())
+            self.last_metadata, self.metadata = None, {}
             ids = {m.partition.topic: self.ids[m.partition.topic] for m in partitions}
-            return replace(metadata, partitions=partitions, topic_ids=ids)
-        self.stop = None
+            return replace(update, partitions=partitions, topic_ids=ids)
+        stop, self.stop = self.stop, None
         return stop
 
 

@@ -1,0 +1,169 @@
+"""What waits for a broker is merged, and what must stay apart stays apart."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+
+from klamm.broker.control_messages import Sender
+from klamm.broker.outbox import Backlog, Outbox
+from klamm.controller import events
+from klamm.controller.effects import (
+    LeaderAndIsr,
+    PartitionMetadata,
+    ReplicaOrder,
+    Request,
+    StopOrder,
+    StopReplica,
+    UpdateMetadata,
+)
+from klamm.model.assignment import Assignment
+from klamm.model.brokers import Broker, Endpoint
+from klamm.model.errors import ErrorCode, ProtocolError
+from klamm.model.leadership import Leadership
+from klamm.model.names import BrokerId, TopicPartition
+from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
+
+ONE = BrokerId(1)
+T0, T1 = TopicPartition("T", 0), TopicPartition("T", 1)
+IDS = {"T": uuid.UUID(int=7)}
+
+
+def led(epoch: int) -> Leadership:
+    return Leadership(leader=ONE, leader_epoch=epoch, isr=(ONE,), controller_epoch=1)
+
+
+def order(partition: TopicPartition, epoch: int, is_new: bool = False) -> ReplicaOrder:
+    return ReplicaOrder(partition, led(epoch), Assignment((ONE,)), is_new)
+
+
+def orders(*given: ReplicaOrder) -> LeaderAndIsr:
+    return LeaderAndIsr(to=ONE, broker_epoch=1, orders=given, topic_ids=IDS, leaders=())
+
+
+def metadata(*epochs: tuple[TopicPartition, int]) -> UpdateMetadata:
+    known = tuple(PartitionMetadata(p, led(epoch), (ONE,), ()) for p, epoch in epochs)
+    return UpdateMetadata(to=ONE, broker_epoch=1, partitions=known, topic_ids=IDS, brokers=())
+
+
+def stop(delete: bool) -> StopReplica:
+    return StopReplica(to=ONE, broker_epoch=1, orders=(StopOrder(T0, IDS["T"], -2, delete),))
+
+
+def drained(*requests: Request) -> list[Request]:
+    backlog = Backlog()
+    for request in requests:
+        backlog.add(request)
+    taken = []
+    while (request := backlog.take()) is not None:
+        taken.append(request)
+    return taken
+
+
+def test_a_newer_order_replaces_one_that_was_not_sent_yet() -> None:
+    (merged,) = drained(orders(order(T0, 1), order(T1, 1)), orders(order(T0, 2)))
+    assert isinstance(merged, LeaderAndIsr)
+    assert merged.orders == (order(T0, 2), order(T1, 1))
+
+
+def test_a_log_that_may_be_created_stays_one_that_may_be_created() -> None:
+    (merged,) = drained(orders(order(T0, 1, is_new=True)), orders(order(T0, 2)))
+    assert isinstance(merged, LeaderAndIsr)
+    assert merged.orders == (order(T0, 2, is_new=True),)
+
+
+def test_the_latest_word_on_a_partition_is_what_clients_are_told() -> None:
+    (merged,) = drained(metadata((T0, 1), (T1, 1)), metadata(), metadata((T0, 3)))
+    assert isinstance(merged, UpdateMetadata)
+    assert [m.leadership.leader_epoch for m in merged.partitions] == [3, 1]
+
+
+def test_orders_come_before_metadata() -> None:
+    kinds = [type(r) for r in drained(metadata((T0, 1)), orders(order(T0, 1)))]
+    assert kinds == [LeaderAndIsr, UpdateMetadata]
+
+
+def test_nothing_is_moved_across_a_stop_and_two_of_them_stay_two() -> None:
+    taken = drained(orders(order(T0, 1)), stop(False), stop(True), orders(order(T0, 2)))
+    assert taken == [orders(order(T0, 1)), stop(False), stop(True), orders(order(T0, 2))]
+
+
+def test_what_was_taken_is_not_sent_again_with_what_comes_later() -> None:
+    backlog = Backlog()
+    backlog.add(orders(order(T0, 1)))
+    backlog.add(metadata((T0, 1)))
+    assert backlog.take() == orders(order(T0, 1))
+    backlog.add(orders(order(T1, 1)))
+    assert backlog.take() == orders(order(T1, 1))
+    assert backlog.take() == metadata((T0, 1))
+    assert backlog.take() is None
+
+
+class _Link:
+    """A broker behind a link that fails as often as it is told to."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.opened = 0
+        self.heard: list[Any] = []
+
+    async def open(self, endpoint: Endpoint) -> _Link:
+        self.opened += 1
+        return self
+
+    async def request(self, key: Any, version: int, message: Any) -> Any:
+        if self.failures:
+            self.failures -= 1
+            raise ProtocolError("garbled")
+        self.heard.append(message)
+        if isinstance(message, leader_and_isr.Request):
+            return leader_and_isr.Response()
+        if isinstance(message, stop_replica.Request):
+            error = stop_replica.StopReplicaPartitionError("T", 0, ErrorCode.KAFKA_STORAGE_ERROR)
+            return stop_replica.Response(partition_errors=[error])
+        return update_metadata.Response()
+
+    async def close(self) -> None:
+        pass
+
+
+def broker(epoch: int) -> dict[BrokerId, Broker]:
+    return {ONE: Broker(id=ONE, epoch=epoch, endpoints=(Endpoint("host", 9),))}
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+async def test_a_request_is_tried_until_it_is_answered_and_the_answer_is_an_event(
+    failures: int,
+) -> None:
+    link = _Link(failures)
+    answers: asyncio.Queue[events.Event] = asyncio.Queue()
+    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=answers.put_nowait)
+    await outbox.follow(broker(1))
+    outbox.send([stop(True)])
+    async with asyncio.timeout(5):
+        answer = await answers.get()
+    await outbox.close()
+    assert answer == events.StopReplicaAnswered(
+        stop(True), ErrorCode.NONE, {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    )
+    assert link.opened == 1 + failures
+    assert link.heard[0].controller_epoch == 3
+
+
+async def test_requests_for_a_registration_that_ended_are_dropped() -> None:
+    link = _Link(0)
+    answers: asyncio.Queue[events.Event] = asyncio.Queue()
+    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=answers.put_nowait)
+    await outbox.follow(broker(2))
+    outbox.send([stop(True)])  # made for epoch 1
+    later = StopReplica(to=ONE, broker_epoch=2, orders=stop(True).orders)
+    outbox.send([later])
+    async with asyncio.timeout(5):
+        answer = await answers.get()
+    await outbox.close()
+    assert isinstance(answer, events.StopReplicaAnswered)
+    assert answer.request == later
+    assert len(link.heard) == 1
