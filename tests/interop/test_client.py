@@ -242,6 +242,25 @@ def test_a_record_that_is_too_large_spoils_nothing_else(cluster: Cluster) -> Non
     run(cluster, use)
 
 
+def test_a_producer_says_what_it_could_not_deliver() -> None:
+    with Cluster(brokers=2) as cluster:
+        cluster.create_topic("lost", 2, 1)
+
+        async def use(client: Client) -> None:
+            async with Producer(client, timeout_s=1, idempotent=False) as producer:
+                kept = await producer.send("lost", b"kept", partition=0)
+                await producer.flush()
+                assert kept.result().offset == 0
+                for broker in (0, 1):
+                    await asyncio.to_thread(cluster.kill_broker, broker)
+                lost = [await producer.send("lost", b"x", partition=n) for n in (0, 1)]
+                with pytest.raises(DeadlineExceeded):
+                    await producer.flush()
+                assert all(isinstance(f.exception(), DeadlineExceeded) for f in lost)
+
+        run(cluster, use)
+
+
 def test_topics_nobody_created(cluster: Cluster) -> None:
     async def use(client: Client) -> None:
         async with Producer(client) as producer:

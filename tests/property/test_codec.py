@@ -23,6 +23,8 @@ from klamm.model.errors import ProtocolError
 from klamm.model.names import ZERO_ID
 from klamm.protocol import codec
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.compiler import _Writer
+from klamm.protocol.schema import Wire
 from wire.messages import random_message, random_text
 
 NOT_IN_KIO = frozenset(range(4, 8))
@@ -146,6 +148,34 @@ def test_bytes_are_those_of_kio(key: int, version: int, direction: str, seed: in
 def test_round_trip(key: int, version: int, direction: str, seed: int) -> None:
     message = random_message(key, version, direction, random.Random(seed))
     assert decode(key, version, direction, encode(key, version, direction, message)) == message
+
+
+class FromTheFuture(_Writer):
+    """Writes a tagged field that nobody knows into every struct, at every depth."""
+
+    def tags(self, fields: list[tuple[str, Wire]], subject: str) -> None:
+        tag = self.constant(b"\x63\x02hi")
+        if fields:
+            super().tags(fields, subject)
+            self.lines[-1] = self.lines[-1].replace("uvarint(", "uvarint(1 + ") + f" + {tag}"
+        else:
+            self.flush()
+            self.add(f"{self._out} += one[1] + {tag}")
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "direction"),
+    [case for case in CASES if APIS[case.values[0]].is_flexible(case.values[1])],
+)
+@few
+@given(seed=st.integers(0, 2**32))
+def test_unknown_tags_are_skipped(key: int, version: int, direction: str, seed: int) -> None:
+    message = random_message(key, version, direction, random.Random(seed))
+    writer = FromTheFuture(version, True)
+    writer.message(type(message))
+    body = writer.function("write")(message)
+    assert len(body) > len(encode(key, version, direction, message))
+    assert decode(key, version, direction, body) == message
 
 
 @pytest.mark.parametrize(("key", "version", "direction"), CASES)

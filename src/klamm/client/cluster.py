@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from klamm.client.connection import Connection
+from klamm.client.connection import CONNECT_TIMEOUT_S, Connection
 from klamm.client.deadline import Deadline
 from klamm.client.errors import ClientError, ConnectionLost, DeadlineExceeded
-from klamm.model.errors import ErrorCode, RequestRefused, UsageError
+from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused, UsageError
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import find_coordinator, metadata
@@ -118,11 +118,10 @@ class Client:
             known = self._connections.get(address)
             if known is not None and not known.is_closed:
                 return known
-            made = await Connection.open(
-                host, port, self.client_id, timeout_s=min(10.0, deadline.left_s())
-            )
+            patience_s = min(CONNECT_TIMEOUT_S, deadline.left_s())
+            made = await Connection.open(host, port, self.client_id, timeout_s=patience_s)
             try:
-                await made.negotiate(timeout_s=deadline.left_s())
+                await made.negotiate(timeout_s=patience_s)
             except BaseException:
                 await made.close()
                 raise
@@ -306,7 +305,7 @@ class Client:
         async def one(node_id: int, part: Mapping[TopicPartition, A]) -> None:
             try:
                 outcomes.update(await ask(await self.to_node(node_id, deadline), part))
-            except ClientError as fault:
+            except (ClientError, ProtocolError) as fault:
                 outcomes.update(dict.fromkeys(part, str(fault)))
 
         async with asyncio.TaskGroup() as group:

@@ -23,7 +23,7 @@ from klamm.client.cluster import Client, code_of
 from klamm.client.connection import Connection
 from klamm.client.errors import ClientError, DeadlineExceeded
 from klamm.client.partitioner import partition_of
-from klamm.model.errors import ErrorCode, KlammError, RequestRefused
+from klamm.model.errors import ErrorCode, KlammError, ProtocolError, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol import produce
 from klamm.protocol.apis import ApiKey
@@ -260,19 +260,12 @@ class Producer:
         if unknown:
             await self._look_again(unknown)
             by_node, _ = self._by_leader(heads)
-        moved = [False]
-
-        async def one(node_id: int, batches: list[_Batch]) -> None:
-            if await self._deliver(node_id, batches):
-                moved[0] = True
-
-        async with asyncio.TaskGroup() as group:
-            for node_id, batches in by_node.items():
-                group.create_task(one(node_id, batches))
+        deliveries = (self._deliver(node_id, batches) for node_id, batches in by_node.items())
+        moved = await asyncio.gather(*deliveries)
         await self._drop_expired(heads)
         async with self._progress:
             self._progress.notify_all()
-        return moved[0]
+        return any(moved)
 
     def _by_leader(self, heads: Iterable[_Batch]) -> tuple[dict[int, list[_Batch]], list[_Batch]]:
         by_node: dict[int, list[_Batch]] = {}
@@ -310,7 +303,7 @@ class Producer:
         try:
             connection = await self._client.to_node(node_id, deadline)
             response = await self._ask(connection, request)
-        except ClientError:
+        except (ClientError, ProtocolError):
             await self._look_again(batches)
             return False
         if response is None:
