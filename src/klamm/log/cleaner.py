@@ -218,20 +218,16 @@ def install(what: Plan, cleaned: Cleaned) -> bool:
 
 
 def _exchange(log: PartitionLog, cleaned: Cleaned, now_ms: int) -> None:
-    # From the last to the first: as long as one `.cleaned` is left, a start undoes them all.
-    for _, fresh in reversed(cleaned.replacements):
-        _rename(fresh, names.SWAP)
+    for _, fresh in cleaned.replacements:
+        for path in fresh.files:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(path, path.removesuffix(names.CLEANED) + names.SWAP)
+    # From here on the decision stands: a start finds the new files complete.
     sync_directory(log.directory)
     due_ms = now_ms + log.settings.file_delete_delay_ms
     for group, fresh in cleaned.replacements:
         log.segments.exchange(group, fresh, due_ms)
     sync_directory(log.directory)
-
-
-def _rename(fresh: Segment, suffix: str) -> None:
-    for path in reversed(fresh.files):
-        if os.path.exists(path):
-            os.rename(path, path.removesuffix(names.CLEANED) + suffix)
 
 
 def discard(log: PartitionLog) -> None:

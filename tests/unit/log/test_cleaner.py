@@ -180,6 +180,18 @@ def test_an_open_transaction_stops_the_cleaning(log: PartitionLog) -> None:
     assert log.cleaned_to == 2
 
 
+def test_nothing_is_judged_that_may_not_be_cleaned_yet(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, b"before", keys=[None])
+    append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append(log, b"after", keys=[None])
+    log.advance_high_watermark(3)
+    log.settings = LogSettings(compact=True)
+    log.roll()
+    cleaner.clean(log, T0)
+    assert [value for _, _, value in pairs(log)] == ["x", "after"]
+
+
 def test_aborted_records_go_and_do_not_count(log: PartitionLog) -> None:
     put(log, ("a", "1"))
     put(log, ("a", "x"), producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from klamm.log.append import Appended, AppendRefused
+from klamm.log.epochs import EpochCache
 from klamm.log.partition import PartitionLog
 from klamm.model.errors import ErrorCode, ProtocolError
-from klamm.protocol.batch import crc_ok, iter_batches, parse_header
+from klamm.protocol.batch import (
+    LOG_APPEND_TIME,
+    Codec,
+    Record,
+    crc_ok,
+    encode_batch,
+    iter_batches,
+    parse_header,
+)
 from unit.log.writing import T0, append, batch, records, try_append, values
 
 MakeLog = Callable[..., PartitionLog]
@@ -196,3 +206,88 @@ def test_a_log_can_restart_elsewhere(make_log: MakeLog) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (70, 70, 70)
     assert append(log, b"b").base_offset == 70
     assert values(log) == [b"b"]
+
+
+def test_a_flush_does_not_vouch_for_records_that_were_replaced_meanwhile(
+    make_log: MakeLog,
+) -> None:
+    log = make_log()
+    append(log, b"a", b"b")
+
+    class Interrupting(EpochCache):
+        """While a flush writes the epochs, the loop cuts the log and goes on."""
+
+        @property
+        def entries(self) -> tuple[tuple[int, int], ...]:
+            log.truncate_to(0)
+            append(log, b"other", b"others")
+            return super().entries
+
+    log.epochs = Interrupting(lambda: log.log_end_offset)
+    log.epochs.assign(1, 0)
+    log.flush()
+    assert (log.log_end_offset, log.recovery_point) == (2, 0)
+
+
+def test_a_log_that_is_deleted_during_a_flush_is_no_failure(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, b"a")
+    log.close(clean=False)
+    shutil.rmtree(log.directory)
+    log.flush()
+    assert log.health.failure is None
+
+
+def test_an_empty_follower_may_begin_inside_a_batch(make_log: MakeLog) -> None:
+    log = make_log()
+    log.restart_at(12)
+    data = encode_batch([Record(n, T0, None, b"v") for n in range(10, 15)], base_offset=10)
+    log.append_as_follower(memoryview(data))
+    assert (log.log_start_offset, log.log_end_offset) == (12, 15)
+    assert [record.offset for record in records(log)] == [12, 13, 14]
+
+
+def test_a_follower_refuses_a_batch_that_overlaps_its_end(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, b"a", b"b", b"c")
+    data = encode_batch([Record(n, T0, None, b"v") for n in range(1, 6)], base_offset=1)
+    with pytest.raises(ProtocolError, match="overlaps"):
+        log.append_as_follower(memoryview(data))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+@pytest.mark.parametrize("sent", [0, 1, 4])
+def test_a_topic_may_want_its_own_codec(make_log: MakeLog, codec: str, sent: int) -> None:
+    log = make_log(compression_type=codec)
+    append(log, b"v" * 500, b"w", codec=sent)
+    data = log.read(0, max_bytes=10_000).read()
+    assert crc_ok(data)
+    assert Codec(parse_header(data).codec).name.lower() == codec.replace("uncompressed", "none")
+    assert values(log) == [b"v" * 500, b"w"]
+
+
+@pytest.mark.parametrize(("time", "fits"), [(T0 - 101, False), (T0 - 100, True), (T0 + 51, False)])
+def test_records_too_old_or_too_new_are_named(make_log: MakeLog, time: int, fits: bool) -> None:
+    log = make_log(timestamp_before_max_ms=100, timestamp_after_max_ms=50)
+    outcome = try_append(log, batch(b"a", timestamp=time), now_ms=T0)
+    if fits:
+        assert isinstance(outcome, Appended)
+    else:
+        assert isinstance(outcome, AppendRefused)
+        assert outcome.code is ErrorCode.INVALID_TIMESTAMP
+        assert [error.batch_index for error in outcome.record_errors] == [0]
+
+
+def test_a_batch_that_claims_the_brokers_time_is_refused(make_log: MakeLog) -> None:
+    refused = try_append(make_log(), batch(b"a", attributes=LOG_APPEND_TIME))
+    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_reading_far_behind_uses_the_index(make_log: MakeLog) -> None:
+    log = make_log(index_interval_bytes=500)
+    for number in range(400):
+        append(log, b"%d" % number)
+    assert len(log.segments.active.offsets) > 20
+    for offset in (0, 1, 57, 200, 399):
+        part = log.read(offset, max_bytes=100)
+        assert parse_header(part.read()).base_offset == offset

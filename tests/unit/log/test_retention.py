@@ -111,6 +111,16 @@ def test_files_are_renamed_first_and_removed_after_the_delay(make_log: MakeLog) 
     assert len(part.read()) == part.size, "who had found it may still send it"
 
 
+def test_epochs_of_segments_that_were_too_old_go(make_log: MakeLog) -> None:
+    log = make_log(retention_ms=500)
+    for number in range(3):
+        append(log, b"x", epoch=number, timestamp=T0 + number * 1000)
+        log.roll()
+    log.advance_high_watermark(3)
+    log.apply_retention(T0 + 2000)
+    assert log.epochs.entries == ((2, 2),)
+
+
 def test_epochs_and_snapshots_go_with_their_records(make_log: MakeLog) -> None:
     log = make_log(retention_ms=-1)
     for number in range(4):

@@ -1,0 +1,74 @@
+"""Open files, bounded."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from klamm.log.files import FilePool, replace_file
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_no_more_than_the_limit_are_open(tmp_path: Path) -> None:
+    pool = FilePool(limit=4)
+    before = open_files()
+    for number in range(20):
+        pool.get(str(tmp_path / str(number)), create=True)
+    assert len(pool) == 4
+    assert open_files() == before + 4
+    pool.clear()
+    assert open_files() == before
+
+
+def test_the_longest_unused_is_closed_first(tmp_path: Path) -> None:
+    pool = FilePool(limit=2)
+    first, second, third = (str(tmp_path / name) for name in "abc")
+    kept = pool.get(first, create=True).fileno()
+    pool.get(second, create=True)
+    pool.get(first)
+    pool.get(third, create=True)
+    assert pool.get(first).fileno() == kept
+    pool.clear()
+
+
+def test_a_file_stays_open_for_whoever_holds_it(tmp_path: Path) -> None:
+    pool = FilePool(limit=1)
+    path = str(tmp_path / "a")
+    handle = pool.get(path, create=True)
+    os.pwrite(handle.fileno(), b"hello", 0)
+    pool.get(str(tmp_path / "b"), create=True)
+    os.unlink(path)
+    assert os.pread(handle.fileno(), 5, 0) == b"hello"
+    pool.clear()
+
+
+def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        FilePool().get(str(tmp_path / "a"))
+
+
+def test_a_process_short_of_descriptors_does_with_fewer(tmp_path: Path) -> None:
+    pool = FilePool(limit=1000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() + 10, hard))
+    try:
+        for number in range(100):
+            pool.get(str(tmp_path / str(number)), create=True)
+        assert len(pool) < 20
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        pool.clear()
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old and longer")
+    replace_file(str(path), b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["a"]
