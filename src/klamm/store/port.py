@@ -2,7 +2,8 @@
 
 Nodes have data, a version and a creation transaction id (`czxid`, which is a broker's epoch).
 Writes are multis: all of their operations happen or none does. A watch is a hint that something may
-have changed; it carries no facts, may come late or twice, and stays until it is taken off. Nobody
+have changed; it carries no facts, may come late or twice, and stays until it is taken off. It holds
+from the next read of the same session on: who watches first and reads then misses nothing. Nobody
 sees a write before it is durable.
 """
 
@@ -88,7 +89,9 @@ class Result(NamedTuple):
 
     outcome: Outcome
     path: str = ""  # the full path of a created node, with its sequence
-    stat: Stat | None = None  # after a create or a set
+    # After a create or a set. None in one case only: the answer of a set without a version was
+    # lost, and the node was changed again before it could be read back.
+    stat: Stat | None = None
 
     @property
     def ok(self) -> bool:

@@ -37,6 +37,10 @@ class _Register:
 
         return unwatch
 
+    @property
+    def paths(self) -> Iterable[str]:
+        return self._by_path.keys()
+
     def at(self, paths: Iterable[str]) -> Iterable[_Watch]:
         if not self._by_path:
             return
@@ -69,6 +73,14 @@ class Watches:
 
     def add_children(self, session: int, path: str, hint: Hint) -> Unwatch:
         return self._children.add(path, _Watch(session, hint))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that somebody watches."""
+        return tuple(dict.fromkeys((*self._nodes.paths, *self._children.paths)))
+
+    def watched(self, path: str) -> bool:
+        return path in self._nodes.paths or path in self._children.paths
 
     def remove_session(self, session: int) -> None:
         self._nodes.remove_session(session)

@@ -1,0 +1,253 @@
+"""ZooKeeper (3.6 or later) as the store, through kazoo.
+
+Reads of many nodes share requests, writes are pipelined and done once however often the connection
+breaks, and watches are persistent ones that are set anew on each connection. While the connection
+is broken, calls wait; when it stays broken for longer than a session lives, they fail until it is
+back. A session that the server has expired stays expired: whoever used it connects again and reads
+everything anew.
+
+Next to what callers write there is one node of our own, hidden from them, with the tickets of each
+session's writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from klamm.model.errors import StoreUnavailable, UsageError
+from klamm.store.port import Hint, Node, Op, Result, SessionState, Unwatch
+from klamm.store.tree import ROOT, Touched, check_path
+from klamm.store.watches import Watches
+from klamm.store.zookeeper_bridge import Bridge, Request
+from klamm.store.zookeeper_nodes import ServerNodes
+from klamm.store.zookeeper_tickets import TICKETS, TicketOffice
+from klamm.store.zookeeper_wire import AddWatch, RemoveWatch
+
+SESSION_TIMEOUT_MS: Final = 18_000  # Kafka's default
+_NODE_EVENTS: Final = frozenset({"CREATED", "CHANGED", "DELETED"})
+_CHILDREN_EVENTS: Final = frozenset({"CREATED", "CHILD", "DELETED"})
+
+
+class ZooKeeperStore:
+    """Sessions with one ensemble, such as `zk1:2181,zk2:2181/kafka`."""
+
+    def __init__(
+        self,
+        connect_string: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        connection_timeout_ms: int | None = None,
+    ) -> None:
+        hosts, _, chroot = connect_string.partition("/")
+        if not hosts.strip(", "):
+            raise UsageError(f"{connect_string!r} names no ZooKeeper server")
+        self.hosts: Final = hosts
+        self.chroot: Final = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
+        self.session_timeout_ms: Final = session_timeout_ms
+        self.connection_timeout_ms: Final = connection_timeout_ms or session_timeout_ms
+        self.pool: Final = ThreadPoolExecutor(thread_name_prefix="klamm-zookeeper")
+        self.sessions: Final[set[ZooKeeperSession]] = set()
+        self._closed = False
+
+    async def connect(self) -> ZooKeeperSession:
+        """A new session; StoreUnavailable when no server answers in time."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        session = ZooKeeperSession(self)
+        await session.open()
+        return session
+
+    async def close(self) -> None:
+        """End the sessions; whoever holds one hears that it has expired."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.gather(*(session.leave() for session in tuple(self.sessions)))
+            self.pool.shutdown()
+
+
+class ZooKeeperSession:
+    """One session with ZooKeeper."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._bridge = Bridge(
+            store.hosts,
+            session_timeout_ms=store.session_timeout_ms,
+            on_state=self._on_state,
+            on_event=self._on_event,
+        )
+        self._nodes = ServerNodes(self._bridge, store.chroot)
+        self._watches = Watches()
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._patience: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._ended = asyncio.Event()
+        self._id = 0
+        self._writes: TicketOffice
+
+    @property
+    def id(self) -> int:
+        return self._id
+
+    async def open(self) -> None:
+        """Connect, and make what the session needs for itself."""
+        self._store.sessions.add(self)
+        try:
+            timeout_ms = self._store.connection_timeout_ms
+            self._id = await self._in_thread(self._bridge.start, timeout_ms)
+            self._writes = TicketOffice(self._nodes, self._id)
+            await self._writes.open()
+        except BaseException:
+            self._end("the session never began")
+            raise
+
+    async def get(self, path: str) -> Node | None:
+        (node,) = await self.get_many((path,))
+        return node
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        self._check()
+        return await self._nodes.get_many(paths)
+
+    async def children(self, path: str) -> tuple[str, ...] | None:
+        self._check()
+        names = await self._nodes.children(path)
+        if names and path == ROOT:
+            return tuple(name for name in names if f"/{name}" != TICKETS)
+        return names
+
+    async def multi(self, ops: Sequence[Op]) -> tuple[Result, ...]:
+        self._check()
+        for op in ops:
+            check_path(op)
+        return await self._writes.multi(ops) if ops else ()
+
+    async def multis(self, groups: Iterable[Sequence[Op]]) -> list[tuple[Result, ...]]:
+        self._check()
+        groups = tuple(groups)
+        for ops in groups:
+            for op in ops:
+                check_path(op)
+        return await self._writes.multis(groups)
+
+    def watch_node(self, path: str, hint: Hint) -> Unwatch:
+        self._check()
+        return self._watching(path, self._watches.add_node(self._id, path, hint))
+
+    def watch_children(self, path: str, hint: Hint) -> Unwatch:
+        self._check()
+        return self._watching(path, self._watches.add_children(self._id, path, hint))
+
+    def watch_state(self, hear: Callable[[SessionState], None]) -> Unwatch:
+        self._listeners.append(hear)
+        return lambda: self._listeners.remove(hear) if hear in self._listeners else None
+
+    async def close(self) -> None:
+        """Do what is under way, then end; the ephemeral nodes go at once."""
+        if not self._closing:
+            self._closing = True
+            await self._writes.all_done()
+            await self._in_thread(self._bridge.close)
+            self._end("the session was closed")
+        await self._ended.wait()
+
+    async def leave(self) -> None:
+        """What happens to a session whose store is closed."""
+        if not self._closing:
+            await self.close()
+            self._tell(SessionState.EXPIRED)
+
+    async def kill(self) -> None:
+        """As if the process had died: the server finds out when the session times out."""
+        if not self._closing:
+            self._closing = True
+            self._end("the session was killed")
+            await self._in_thread(self._bridge.drop)
+
+    async def expire(self) -> None:
+        """Have the server end the session, as it does after hearing nothing for too long."""
+        if not self._closing:
+            await self._in_thread(self._bridge.expire)
+            await self._ended.wait()
+
+    def _on_state(self, state: SessionState) -> None:
+        if self._closing:
+            return
+        match state:
+            case SessionState.CONNECTED:
+                self._connected()
+            case SessionState.SUSPENDED:
+                self._patience = self._loop.call_later(
+                    self._store.session_timeout_ms / 1000, self._give_up
+                )
+            case SessionState.EXPIRED:
+                self._closing = True
+                self._end("the session has expired")
+                # kazoo would go on with a new session, which is nothing to us.
+                self._store.pool.submit(self._bridge.close)
+        self._tell(state)
+
+    def _connected(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._bridge.resume()
+        # A broken connection takes its watches along, and nobody knows what went by unseen. Reads
+        # that follow a hint are sent behind the new watch, so nothing can slip in between.
+        paths = dict.fromkeys(self._watches.paths)
+        for path in paths:
+            self._send_and_forget(AddWatch(path, self._store.chroot))
+        self._hint(Touched(nodes=paths, parents=paths))
+
+    def _give_up(self) -> None:
+        self._bridge.refuse(f"ZooKeeper was away for {self._store.session_timeout_ms} ms")
+
+    def _end(self, why: str) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._watches.remove_session(self._id)
+        self._store.sessions.discard(self)
+        self._bridge.refuse(why)
+        self._ended.set()
+
+    def _on_event(self, kind: str, full_path: str) -> None:
+        path = full_path.removeprefix(self._store.chroot) or ROOT
+        touched = Touched()
+        if kind in _NODE_EVENTS:
+            touched.nodes[path] = None
+        if kind in _CHILDREN_EVENTS:
+            touched.parents[path] = None
+        self._hint(touched)
+
+    def _hint(self, touched: Touched) -> None:
+        for hint in self._watches.hints(touched):
+            self._loop.call_soon(hint)
+
+    def _tell(self, state: SessionState) -> None:
+        for hear in tuple(self._listeners):
+            hear(state)
+
+    def _watching(self, path: str, forget: Unwatch) -> Unwatch:
+        self._send_and_forget(AddWatch(path, self._store.chroot))
+
+        def unwatch() -> None:
+            if self._watches.watched(path):
+                forget()
+                if not self._watches.watched(path) and not self._closing:
+                    self._send_and_forget(RemoveWatch(path, self._store.chroot))
+
+        return unwatch
+
+    def _send_and_forget(self, request: Request) -> None:
+        # A lost one is made good when the connection is back.
+        self._bridge.call(request).add_done_callback(lambda sent: sent.exception())
+
+    async def _in_thread(self, call: Callable[..., Any], *arguments: object) -> Any:
+        return await self._loop.run_in_executor(self._store.pool, call, *arguments)
+
+    def _check(self) -> None:
+        if self._closing:
+            raise StoreUnavailable("the session has ended")

@@ -1,0 +1,240 @@
+"""kazoo's threads on one side, one event loop on the other.
+
+Everything that may happen on a kazoo thread is here: answers, watch events and changes of the
+connection's state all hop onto the loop before anybody sees them. kazoo's errors are translated
+here and nowhere else: `AnswerLost` means that a request may or may not have been done, anything
+else that this session cannot be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from klamm.model.errors import KlammError, StoreUnavailable, UsageError
+from klamm.store.port import SessionState
+
+try:
+    from kazoo.client import CLOSED_STATES, KazooClient
+    from kazoo.exceptions import (
+        ConnectionLoss,
+        NoNodeError,
+        OperationTimeoutError,
+        SessionExpiredError,
+    )
+    from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.protocol.states import KazooState, WatchedEvent
+    from kazoo.retry import KazooRetry
+except ModuleNotFoundError as missing:
+    raise UsageError("ZooKeeper needs kazoo: pip install 'klamm[zookeeper]'") from missing
+
+# As many requests as this are with kazoo at once; the others wait here.
+_IN_FLIGHT_MAX: Final = 100
+_RECONNECT_DELAY_S: Final = 0.05
+_RECONNECT_DELAY_S_MAX: Final = 1.0
+
+_STATES: Final = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.EXPIRED,
+}
+
+
+class AnswerLost(KlammError):
+    """The connection broke between a request and its answer."""
+
+
+class NodeMissing(KlammError):
+    """The request needs a node that is not there."""
+
+
+class Request(Protocol):
+    """What kazoo's connection can send."""
+
+    @property
+    def type(self) -> int: ...
+    def serialize(self) -> bytes: ...
+    def deserialize(self, data: bytes, offset: int) -> object: ...
+
+
+class Bridge:
+    """One ZooKeeper session, used from the loop that made it."""
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        on_state: Callable[[SessionState], None],
+        on_event: Callable[[str, str], None],
+        client_id: tuple[int, bytes] | None = None,
+    ) -> None:
+        self._hosts = hosts
+        self._session_timeout_ms = session_timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[Request, asyncio.Future[Any]]] = deque()
+        self._in_flight: set[asyncio.Future[Any]] = set()
+        self._refusing: str | None = None  # why no calls are taken
+        self._client = _Client(
+            lambda event: self._hop(on_event, event.type, event.path),
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            client_id=client_id,
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=_RECONNECT_DELAY_S, max_delay=_RECONNECT_DELAY_S_MAX
+            ),
+        )
+        self._client.add_listener(lambda state: self._hop(on_state, _STATES[state]))
+
+    def start(self, timeout_ms: int) -> int:
+        """Connect, blocking; the session's id."""
+        try:
+            self._client.start(timeout_ms / 1000)
+        except KazooTimeoutError as error:
+            within = f"within {timeout_ms} ms"
+            raise StoreUnavailable(f"no ZooKeeper answered at {self._hosts} {within}") from error
+        session_id, _ = self._client.client_id
+        return int(session_id)
+
+    def call(self, request: Request) -> asyncio.Future[Any]:
+        """Send a request behind all that were sent before."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._refusing is None:
+            self._waiting.append((request, future))
+            self._send()
+        else:
+            future.set_exception(StoreUnavailable(self._refusing))
+        return future
+
+    def refuse(self, why: str) -> None:
+        """Let nobody wait any longer, and nobody begin to."""
+        self._refusing = why
+        waiting = [future for _, future in self._waiting]
+        self._waiting.clear()
+        for future in (*self._in_flight, *waiting):
+            if not future.done():
+                future.set_exception(StoreUnavailable(why))
+
+    def resume(self) -> None:
+        """Take calls again."""
+        self._refusing = None
+
+    def close(self) -> None:
+        """End the session, blocking; its ephemeral nodes are gone when this returns."""
+        self._client.stop()
+        self._client.close()
+
+    def drop(self) -> None:
+        """Leave without a word, blocking: the server finds out when the session times out."""
+        self._client._stopped.set()
+        connected = self._client._connection._socket
+        if connected is not None:
+            with suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+        self._client._safe_close()
+        self._client.close()
+
+    def expire(self) -> None:
+        """Have the server end the session, blocking: a second client takes it and closes it."""
+        twin = KazooClient(
+            hosts=self._hosts,
+            timeout=self._session_timeout_ms / 1000,
+            client_id=self._client.client_id,
+        )
+        twin.start()
+        twin.stop()
+        twin.close()
+
+    def _send(self) -> None:
+        while self._waiting and len(self._in_flight) < _IN_FLIGHT_MAX:
+            request, future = self._waiting.popleft()
+            if not future.done():
+                self._in_flight.add(future)
+                self._client.enqueue(request, _Answer(self, future))
+
+    def _answered(self, future: asyncio.Future[Any], value: object, error: object) -> None:
+        self._in_flight.discard(future)
+        if not future.done():
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(_translated(error))
+        self._send()
+
+    def _hop(self, call: Callable[..., None], *arguments: object) -> None:
+        # A closed loop has nobody left who waits.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+class _Answer:
+    """Where kazoo puts what came back, on its own thread."""
+
+    __slots__ = ("_bridge", "_future")
+
+    def __init__(self, bridge: Bridge, future: asyncio.Future[Any]) -> None:
+        self._bridge = bridge
+        self._future = future
+
+    def set(self, value: object = None) -> None:
+        self._bridge._hop(self._bridge._answered, self._future, value, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._bridge._hop(self._bridge._answered, self._future, None, error)
+
+
+class _Client(KazooClient):  # type: ignore[misc]
+    """kazoo with persistent watches: every event goes to one place, and none uses up a watcher."""
+
+    def __init__(self, hear: Callable[[WatchedEvent], None], **settings: object) -> None:
+        self._hear = hear
+        super().__init__(**settings)
+
+    def enqueue(self, request: Request, answer: _Answer) -> None:
+        """What kazoo's `_call` does for requests of its own, but never waiting.
+
+        kazoo wakes its thread with one byte a request, through a pipe that is not emptied while
+        there is no connection. When the pipe is full there are more bytes in it than requests may
+        be with kazoo, so this one is sure to be found.
+        """
+        if self._state in CLOSED_STATES:
+            answer.set_exception(SessionExpiredError())
+            return
+        self._queue.append((request, answer))
+        try:
+            self._connection._write_sock.send(b"\0", socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+        except (OSError, AttributeError):  # closed just now
+            answer.set_exception(SessionExpiredError())
+
+    def _reset_watchers(self) -> None:
+        self._data_watchers = self._child_watchers = _EveryPath(self._hear)
+
+
+class _EveryPath:
+    """Looks to kazoo like its register of one-shot watchers."""
+
+    def __init__(self, hear: Callable[[WatchedEvent], None]) -> None:
+        self._hear = hear
+
+    def pop(self, path: str, default: object) -> list[Callable[[WatchedEvent], None]]:
+        return [self._hear]
+
+
+def _translated(error: object) -> KlammError:
+    match error:
+        case KlammError():
+            return error
+        case ConnectionLoss() | OperationTimeoutError():
+            return AnswerLost("the connection to ZooKeeper broke")
+        case NoNodeError():
+            return NodeMissing("there is no such node")
+        case SessionExpiredError():
+            return StoreUnavailable("the ZooKeeper session has expired")
+        case _:
+            return StoreUnavailable(f"ZooKeeper refused: {error!r}")

