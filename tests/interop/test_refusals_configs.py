@@ -164,6 +164,11 @@ def test_settings_of_all_brokers_lie_under_those_of_one(wire: Wire) -> None:
     ]
 
 
+def test_a_broker_knows_its_own_number(wire: Wire) -> None:
+    for broker in wire.cluster.running:
+        assert value(wire, BROKER, str(broker), "broker.id", broker=broker) == (str(broker), 4)
+
+
 def test_a_changed_setting_is_in_force_on_every_replica(wire: Wire) -> None:
     check(wire.alter(TOPIC, "t", ("segment.bytes", SET, "4711")), E.NONE, None)
     wire.settle()

@@ -85,6 +85,9 @@ class Broker:
     ) -> None:
         self.id = id
         self.rack = rack or settings.str("broker.rack") or None
+        # Several brokers share what the user gave; these two are each one's own.
+        own = {"broker.id": str(id), "broker.rack": self.rack}
+        settings = settings.with_static({k: text for k, text in own.items() if text is not None})
         self.data_dir = Path(data_dir)
         self.clock: Clock = clock or SystemClock()
         self.cluster_id = ""

@@ -223,4 +223,5 @@ def _core_settings(settings: BrokerSettings) -> Settings:
         vanished_deletes_logs=settings.bool("klamm.vanished.topic.delete.logs"),
         imbalance_percentage=settings.int("leader.imbalance.per.broker.percentage"),
         rebalance_batch_max=settings.int("klamm.leader.rebalance.batch"),
+        legacy_moves_checked=settings.bool("klamm.reassignment.strict"),
     )

@@ -6,6 +6,7 @@ then tells whether this one got through, a new topic by its id, everything else 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,8 +18,12 @@ from klamm.model.errors import ErrorCode, Refused, StoreUnavailable
 from klamm.store import layout
 from klamm.store.port import Create, Op, Outcome, Session, SetData
 
+log = logging.getLogger(__name__)
+
 # How often a write is planned again because somebody else's came first, or its answer got lost.
 _TRIES: Final = 5
+# ZooKeeper takes no node above a mebibyte.
+_NODE_SIZE_WARNED: Final = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,16 @@ class NewNode:
         path = layout.topic_config_path(topic)
         return [
             SetData(path, config) if orphan else Create(path, config),
-            Create(layout.topic_path(topic), layout.encode_topic(self.node)),
+            Create(layout.topic_path(topic), _topic_data(topic, self.node)),
         ]
+
+
+def _topic_data(topic: str, node: layout.TopicNode) -> bytes:
+    """The bytes of a topic's node; a warning long before ZooKeeper would refuse them."""
+    data = layout.encode_topic(node)
+    if len(data) > _NODE_SIZE_WARNED:
+        log.warning("a topic's node is very large", extra={"topic": topic, "size": len(data)})
+    return data
 
 
 async def create_topics(session: Session, topics: Sequence[NewNode]) -> list[Refused | None]:
@@ -91,7 +104,7 @@ async def grow_topic(session: Session, topic: str, plan: Plan) -> layout.TopicNo
         attempted = grown(known, placement)
         try:
             (result,) = await session.multi(
-                [SetData(path, layout.encode_topic(attempted), node.stat.version)]
+                [SetData(path, _topic_data(topic, attempted), node.stat.version)]
             )
         except StoreUnavailable:
             continue

@@ -70,6 +70,7 @@ def moves_requested(turn: Turn, event: MovesRequested) -> Flow[None]:
             or not replicas
             or context.is_queued(id.topic)
             or _loses_in_sync(partition, replicas)
+            or (turn.settings.legacy_moves_checked and _fault(context, id, replicas) is not None)
         ):
             turn.warn(f"the request to move {id} cannot be followed and is removed")
         else:

@@ -32,6 +32,7 @@ class Settings:
     vanished_deletes_logs: bool = False  # for topics whose nodes were removed by hand
     imbalance_percentage: int = 10
     rebalance_batch_max: int = 500  # how many leaders one round of the rebalance moves
+    legacy_moves_checked: bool = False  # the legacy request obeys the rules of the API
 
 
 @dataclass(slots=True)

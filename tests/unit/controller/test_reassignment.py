@@ -7,6 +7,7 @@ import pytest
 from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr, RewriteTopic, StopReplica
 from klamm.controller.states import ReplicaState
+from klamm.controller.turn import Settings
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
@@ -324,3 +325,15 @@ def test_a_new_controller_takes_a_move_up_from_any_point(
     assert assignment(world) == Assignment(brokers(4, 5))
     assert {b for b, broker in world.brokers.items() if broker.logs} == {4, 5}
     assert world.state("T-0").leader == 4
+
+
+def test_the_legacy_request_can_be_made_to_obey_the_rules_of_the_api() -> None:
+    world = World([1, 2, 3], settings=Settings(legacy_moves_checked=True))
+    world.elect(1)
+    world.create("T", [[1, 2]])
+    world.deliver()
+    request = {tp("T-0"): brokers(1, 9)}
+    world.store.move_requests = dict(request)
+    world.handle(events.MovesRequested(request))
+    assert world.store.move_requests == {}
+    assert assignment(world) == Assignment(brokers(1, 2))

@@ -130,6 +130,13 @@ KLAMM: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "klamm.reassignment.strict",
+        Kind.BOOLEAN,
+        "false",
+        "Whether moves asked for through the node /admin/reassign_partitions obey the rules of the "
+        "API; otherwise, as in Kafka, one to a broker that is not there waits for it.",
+    ),
+    setting(
         "klamm.leader.rebalance.batch",
         Kind.INT,
         "500",

@@ -153,6 +153,10 @@ class BrokerSettings(_Values):
         """The same start-up settings under other dynamic ones. They must have been validated."""
         return BrokerSettings(self.static, cluster, own or {})
 
+    def with_static(self, more: Mapping[str, str]) -> BrokerSettings:
+        """As if the broker had been started with these, too."""
+        return BrokerSettings({**self.static, **more}, self.cluster_dynamic, self.own_dynamic)
+
     @property
     def static(self) -> Mapping[str, str]:
         """What the broker was started with."""
