@@ -19,10 +19,16 @@ from pathlib import Path
 
 import cluster_life
 import codec
+import log
 import throughput
 from measure import Measure
 
-MEASURES: tuple[Measure, ...] = (*cluster_life.MEASURES, *throughput.MEASURES, *codec.MEASURES)
+MEASURES: tuple[Measure, ...] = (
+    *cluster_life.MEASURES,
+    *throughput.MEASURES,
+    *codec.MEASURES,
+    *log.MEASURES,
+)
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -263,13 +263,19 @@ class Segment:
         """(position, header) of the first batch that ends at or after an offset."""
         self.ready_indexes()
         entry = self.offsets.entry_for(offset)
-        if entry is not None:
-            header = next(self.headers(entry.position), (0, None))[1]
-            if header is None or not self.base_offset <= header.base_offset <= entry.offset:
-                # The entry leads astray; the records themselves do not.
-                self.rebuild_indexes()
-                entry = self.offsets.entry_for(offset)
-        return self._scan(offset, entry.position if entry else 0)
+        trusted = entry is None
+        for at, header in self.headers(entry.position if entry else 0):
+            if entry is not None and not trusted:
+                if not self.base_offset <= header.base_offset <= entry.offset:
+                    break
+                trusted = True
+            if header.last_offset >= offset:
+                return at, header
+        if trusted:
+            return None
+        # The entry led astray; the records themselves do not.
+        self.rebuild_indexes()
+        return self._scan(offset, 0)
 
     def end_before(self, offset: int) -> int:
         """The position behind the last batch that lies below an offset as a whole."""

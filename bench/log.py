@@ -1,0 +1,130 @@
+"""What the log room costs: appending, reading, and coming back with ten thousand logs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+
+from measure import Measure
+
+from klamm.log.append import Appended
+from klamm.log.directory import LogDirectory
+from klamm.log.settings import LogSettings
+from klamm.model.names import TopicPartition
+from klamm.protocol.batch import Record, encode_batch
+
+LOGS = 10_000
+CLUSTER = "b" * 22
+SETTINGS = LogSettings(segment_bytes=256 << 20)
+NOW = 1_700_000_000_000
+BEST_OF = 7
+
+
+@contextmanager
+def _directory() -> Iterator[LogDirectory]:
+    with TemporaryDirectory(prefix="klamm-bench-log-") as path:
+        directory = _open(path)
+        try:
+            yield directory
+        finally:
+            directory.close(clean=False)
+
+
+def _open(path: str) -> LogDirectory:
+    return LogDirectory.open(path, 0, CLUSTER, settings_for=lambda topic: SETTINGS)
+
+
+def _batch(size: int, **producer: int) -> memoryview:
+    """One batch of exactly this size."""
+    empty = len(encode_batch([Record(0, NOW, None, b"")], **producer))
+    data = encode_batch([Record(0, NOW, None, b"x" * (size - empty))], **producer)
+    return memoryview(bytearray(data))
+
+
+def _microseconds(count: int, work: Callable[[], object]) -> float:
+    """Processor time of one repetition, in the best of several rounds."""
+    best = float("inf")
+    for _ in range(BEST_OF):
+        started = time.process_time()
+        for _ in range(count):
+            work()
+        best = min(best, (time.process_time() - started) / count)
+    return best * 1e6
+
+
+def _append(size: int, count: int) -> float:
+    with _directory() as directory:
+        log = directory.create(TopicPartition("bench", 0), uuid.uuid4(), SETTINGS)
+        data = _batch(size)
+        unstamped = bytes(8)
+
+        def once() -> None:
+            data[:8] = unstamped
+            log.append_as_leader(data, leader_epoch=0, now_ms=NOW)
+
+        return _microseconds(count, once)
+
+
+def _append_idempotent() -> float:
+    with _directory() as directory:
+        log = directory.create(TopicPartition("bench", 0), uuid.uuid4(), SETTINGS)
+        total = 2000 * BEST_OF
+        batches = iter(
+            [_batch(120, producer_id=1, producer_epoch=0, base_sequence=n) for n in range(total)]
+        )
+
+        def once() -> None:
+            outcome = log.append_as_leader(next(batches), leader_epoch=0, now_ms=NOW)
+            assert isinstance(outcome, Appended)
+
+        return _microseconds(2000, once)
+
+
+def _read(*, at_tail: bool) -> float:
+    with _directory() as directory:
+        log = directory.create(TopicPartition("bench", 0), uuid.uuid4(), SETTINGS)
+        for _ in range(2000):
+            log.append_as_leader(_batch(1000), leader_epoch=0, now_ms=NOW)
+        offset = log.log_end_offset - 1 if at_tail else log.log_end_offset // 3
+        return _microseconds(2000, lambda: log.read(offset, max_bytes=100_000))
+
+
+def _create_many() -> float:
+    with _directory() as directory:
+        started = time.perf_counter()
+        for number in range(LOGS):
+            directory.create(TopicPartition("bench", number), uuid.uuid4(), SETTINGS)
+        return time.perf_counter() - started
+
+
+def _load_many(*, clean: bool) -> float:
+    data = bytes(_batch(120))
+    with TemporaryDirectory(prefix="klamm-bench-log-") as path:
+        directory = _open(path)
+        for number in range(LOGS):
+            log = directory.create(TopicPartition("bench", number), uuid.uuid4(), SETTINGS)
+            log.append_as_leader(memoryview(bytearray(data)), leader_epoch=0, now_ms=NOW)
+        directory.close(clean=clean)
+        started = time.perf_counter()
+        directory = _open(path)
+        took = time.perf_counter() - started
+        directory.close(clean=False)
+        return took
+
+
+MEASURES = (
+    Measure("append-100", "append a batch of 120 bytes", "us", lambda: _append(120, 5000), 15),
+    Measure("append-idempotent", "the same from an idempotent producer", "us", _append_idempotent),
+    Measure("append-16k", "append a batch of 16 KB", "us", lambda: _append(16_384, 2000)),
+    Measure("append-1m", "append a batch of 1 MB", "us", lambda: _append(1_000_000, 30)),
+    Measure("read-tail", "find the newest batch", "us", lambda: _read(at_tail=True)),
+    Measure("read-behind", "find an offset through the index", "us", lambda: _read(at_tail=False)),
+    Measure("create-10000", "create 10,000 logs", "s", _create_many),
+    Measure(
+        "load-clean", "load 10,000 logs after a clean stop", "s", lambda: _load_many(clean=True)
+    ),
+    Measure("load-crashed", "load 10,000 logs after a crash", "s", lambda: _load_many(clean=False)),
+)
