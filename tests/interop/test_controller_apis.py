@@ -1,0 +1,189 @@
+"""The controller's own APIs, driven by real admin clients and by klamm's client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
+from kafka.errors import (
+    InvalidReplicationAssignmentError,
+    NoReassignmentInProgressError,
+)
+
+from klamm import Cluster
+from klamm.client.connection import Connection
+from klamm.protocol.private import PrivateKey
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    settings = {"auto.leader.rebalance.enable": "false", "log.segment.delete.delay.ms": "100"}
+    with Cluster(4, settings=settings, data=tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    yield client
+    client.close()
+
+
+def ask(cluster: Cluster, broker: int, key: PrivateKey, body: dict[str, Any]) -> dict[str, Any]:
+    async def asked() -> dict[str, Any]:
+        host, _, port = cluster.bootstrap_servers.split(",")[broker].rpartition(":")
+        connection = await Connection.open(host, int(port))
+        try:
+            return await connection.ask(key, body)
+        finally:
+            await connection.close()
+
+    return asyncio.run(asked())
+
+
+def create(cluster: Cluster, replicas: list[int]) -> None:
+    """Topic T with one partition on these brokers."""
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    client.create_topics([NewTopic("T", 1, replica_assignment=[replicas])])["T"].result(30)
+    cluster.wait_for_topic("T")
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """For what no broker announces: the state of disks and of the store."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def leader_lost(cluster: Cluster) -> None:
+    """T-0 prefers broker 1 and is led by broker 2, with 1 in sync again."""
+    create(cluster, [1, 2])
+    cluster.stop_broker(1)
+    cluster.wait_for_leader("T", 0, other_than=1)
+    cluster.start_broker(1)
+    cluster.wait_for_isr("T", size=2)
+
+
+def test_kafka_python_gives_leadership_back(cluster: Cluster, admin: KafkaAdminClient) -> None:
+    leader_lost(cluster)
+    admin.elect_leaders(0, {"T": [0]})
+    seen = cluster.partition("T")
+    assert seen is not None
+    assert seen.leader == 1
+
+
+def test_confluent_gives_leadership_back(cluster: Cluster) -> None:
+    leader_lost(cluster)
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    partition = TopicPartition("T", 0)
+    result = client.elect_leaders(ElectionType.PREFERRED, [partition]).result(30)
+    assert [error for error in result.values() if error is not None] == []
+    seen = cluster.partition("T")
+    assert seen is not None
+    assert seen.leader == 1
+    again = client.elect_leaders(ElectionType.PREFERRED, [partition]).result(30)
+    assert [error.code() for error in again.values()] == [84]  # not needed
+
+
+def test_an_unclean_election_is_for_whoever_asks_for_it(
+    cluster: Cluster, admin: KafkaAdminClient
+) -> None:
+    create(cluster, [1, 2])
+    cluster.stop_broker(2)
+    cluster.wait_for_isr("T", size=1)
+    cluster.kill_broker(1)
+    cluster.start_broker(2)
+    cluster.wait_until(lambda view: 2 in view.brokers)
+    admin.elect_leaders(1, {"T": [0]})
+    cluster.wait_for_leader("T", 0, other_than=1)
+
+
+def test_a_partition_moves_and_its_old_logs_are_removed(
+    cluster: Cluster, admin: KafkaAdminClient, tmp_path: Path
+) -> None:
+    create(cluster, [0, 1])
+    producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    for number in range(100):
+        producer.send("T", b"%d" % number)
+    producer.flush()
+    producer.close()
+    partition = kafka.TopicPartition("T", 0)
+    assert admin.alter_partition_reassignments({partition: [2, 3]}) == {partition: None}
+    cluster.wait_until(lambda view: _replicas_of(view, "T") == (2, 3), timeout_s=60)
+    assert admin.list_partition_reassignments() == {}
+    eventually(lambda: _hosts(tmp_path, "T-0") == {2, 3})
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=10_000,
+    )
+    consumer.assign([partition])
+    read = [next(consumer).value for _ in range(100)]
+    consumer.close()
+    assert read == [b"%d" % number for number in range(100)]
+
+
+def test_moves_that_cannot_be_are_refused(cluster: Cluster, admin: KafkaAdminClient) -> None:
+    create(cluster, [0, 1])
+    partition = kafka.TopicPartition("T", 0)
+    with pytest.raises(NoReassignmentInProgressError):
+        _only(admin.alter_partition_reassignments({partition: None}))
+    with pytest.raises(InvalidReplicationAssignmentError):
+        _only(admin.alter_partition_reassignments({partition: [0, 9]}))
+
+
+def _only(results: dict[Any, Any]) -> None:
+    for error in results.values():
+        if error is not None:
+            raise error
+
+
+def test_the_story_of_a_topic_is_told_by_the_controller(cluster: Cluster) -> None:
+    create(cluster, [0, 1])
+    controller = cluster.wait_for_controller()
+    assert isinstance(controller, int)
+    story = ask(cluster, controller, PrivateKey.STORY, {"topic": "T"})
+    subjects = [entry["subject"] for entry in story["entries"]]
+    assert subjects[0] == "topic T"
+    assert "T-0 on broker 1" in subjects
+
+
+def test_a_stuck_deletion_is_explained_and_can_be_ended(cluster: Cluster, tmp_path: Path) -> None:
+    controller = cluster.wait_for_controller()
+    absent = next(id for id in range(4) if id != controller)
+    create(cluster, [absent, controller])
+    cluster.kill_broker(absent)
+    cluster.wait_for_leader("T", 0, other_than=absent)
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    client.delete_topics(["T"])["T"].result(30)
+    answer = ask(cluster, controller, PrivateKey.EXPLAIN, {"topic": "T"})
+    assert [(w["what"], w["broker"], w["why"]) for w in answer["waiting"]] == [
+        ("deletion", absent, "broker is not there")
+    ]
+    refused = ask(cluster, controller, PrivateKey.FORGET_REPLICA, {"topic": "T", "broker": 9})
+    assert refused["error_code"] == 42
+    body = {"topic": "T", "broker": absent}
+    assert ask(cluster, controller, PrivateKey.FORGET_REPLICA, body)["error_code"] == 0
+    eventually(lambda: not any(path.endswith("/T") for path in cluster.store_paths()))
+    assert absent in _hosts(tmp_path, "T-0")
+    cluster.start_broker(absent)
+    eventually(lambda: _hosts(tmp_path, "T-0") == set())
+
+
+def _replicas_of(view: Any, topic: str) -> tuple[int, ...]:
+    found = view.partition(topic, 0)
+    return tuple(found.replicas) if found else ()
+
+
+def _hosts(data: Path, partition: str) -> set[int]:
+    """The brokers with a live log of this partition."""
+    return {int(path.parent.name.removeprefix("broker-")) for path in data.glob(f"*/{partition}")}
