@@ -216,6 +216,9 @@ class Partition:
             return self.not_leading()
         if acks == -1 and len(self.isr.committed) < self.in_sync_min_effective:
             return ErrorCode.NOT_ENOUGH_REPLICAS
+        if local.settings.frozen and from_client:
+            why = f"topic {self.topic_partition.topic} is frozen (klamm.frozen=true)"
+            return AppendRefused(ErrorCode.POLICY_VIOLATION, why)
         end = local.log_end_offset
         result = local.append_as_leader(
             batch,

@@ -78,19 +78,23 @@ def watcher(output: Output) -> Watcher:
 
 @contextlib.contextmanager
 def job(master: str, name: str) -> Iterator[SparkSession]:
-    """A Spark for one job. What fails inside is said in one sentence."""
+    """A Spark for one job, or the running one. What fails inside is said in one sentence."""
     try:
+        from pyspark.sql import SparkSession
+
         from klamm.pipelines.session import plainly, start
     except ImportError as fault:
         raise UsageError(
             f"this needs Spark, and {fault.name} is not installed: `pip install klamm[spark]`"
         ) from None
+    running = SparkSession.getActiveSession()
     spark = start(master, name=name)
     try:
         with plainly():
             yield spark
     finally:
-        spark.stop()
+        if running is None:
+            spark.stop()
 
 
 def connection(bootstrap: str) -> ConnectionOptions:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
@@ -20,10 +21,12 @@ from klamm.cli.options import (
     parse_pairs,
 )
 from klamm.cli.output import print_json, table
+from klamm.client.admin import Admin
 from klamm.model.errors import UsageError
 from klamm.model.names import id_text
 
 app = new_app("Create, list, describe, alter and delete topics.")
+FROZEN: Final = "klamm.frozen"
 
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="K=V", help="a setting; repeatable")
@@ -141,11 +144,19 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="a topic that is not there is no failure")
     ] = False,
+    archive: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="archive and verify first; needs Spark"),
+    ] = None,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete topics and all that is in them."""
+    if archive is not None and not dry_run:
+        from klamm.cli.topic_archive import archive_before_deletion
+
+        archive_before_deletion(names, archive, output, bootstrap_server)
     gone = run(
         bootstrap_server, lambda admin: topic_changes.delete(admin, names, if_exists, dry_run)
     )
@@ -154,6 +165,37 @@ def delete(
     else:
         for name in gone:
             print(f"{'would delete' if dry_run else 'deleted'} topic {name}")
+
+
+@app.command()
+def freeze(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Refuse all writes to topics, until they are unfrozen. Readers notice nothing."""
+    _set_frozen(names, {FROZEN: "true"}, (), bootstrap_server)
+
+
+@app.command()
+def unfreeze(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Let clients write to topics again."""
+    _set_frozen(names, {}, (FROZEN,), bootstrap_server)
+
+
+def _set_frozen(
+    names: list[str], configs: dict[str, str], unset: tuple[str, ...], bootstrap: str
+) -> None:
+    changes = topic_changes.Changes(None, None, configs, unset)
+
+    async def alter_all(admin: Admin) -> None:
+        for name in names:
+            await topic_changes.alter(admin, name, changes, dry_run=False)
+
+    run(bootstrap, alter_all)
+    print(f"{'froze' if configs else 'unfroze'} {', '.join(names)}")
 
 
 def _summary(topic: TopicFacts) -> dict[str, object]:

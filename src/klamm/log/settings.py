@@ -39,6 +39,7 @@ class LogSettings:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
+    frozen: bool = False  # klamm's own: clients may not write
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
@@ -69,6 +70,7 @@ class LogSettings:
             file_delete_delay_ms=topic.int("file.delete.delay.ms"),
             flush_messages=topic.int("flush.messages"),
             flush_ms=topic.int("flush.ms"),
+            frozen=topic.bool("klamm.frozen"),
             index_interval_bytes=topic.int("index.interval.bytes"),
             max_compaction_lag_ms=topic.int("max.compaction.lag.ms"),
             max_message_bytes=topic.int("max.message.bytes"),

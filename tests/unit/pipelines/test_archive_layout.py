@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klamm.model.errors import UsageError
@@ -52,6 +52,7 @@ def _manifest(path: Path, topic: str = "t", created_ms: int = 1) -> Manifest:
     )
 
 
+@settings(deadline=None)
 @given(st.integers(0, 5000), st.integers(0, 5000), st.integers(1, 700))
 def test_windows_tile_the_log_and_are_cut_at_multiples(start: int, more: int, size: int) -> None:
     windows = plan_windows(3, start, start + more, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klamm.model.names import TopicPartition
@@ -34,6 +34,7 @@ def test_small_share_is_rounded_up_so_that_no_partition_starves() -> None:
     assert share_limit({T0: 0, T1: 0}, {T0: 1_000_000, T1: 3}, 10)[T1] == 1
 
 
+@settings(deadline=None)
 @given(backlogs, st.integers(1, 5000))
 def test_limit_never_moves_back_nor_past_the_end(
     backlog: dict[TopicPartition, tuple[int, int]], limit: int
@@ -69,6 +70,7 @@ def test_accepted_loss_starts_at_what_is_left() -> None:
     assert cut_losses({T0: 3, T1: 500}, {T0: 110, T1: 110}, {T0: 10, T1: 0}) == {T0: 10, T1: 110}
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 5000)), min_size=1, max_size=8),
     st.one_of(st.none(), st.integers(1, 700)),

@@ -161,6 +161,13 @@ TOPIC_SETTINGS: Final[Mapping[str, Definition]] = by_name(
             no_effect=_TIERED,
         ),
         _topic(
+            "klamm.frozen",
+            Kind.BOOLEAN,
+            "false",
+            "Whether clients are refused to write to the topic, as before an archive that must be "
+            "the last word. Readers notice nothing.",
+        ),
+        _topic(
             "max.compaction.lag.ms",
             Kind.LONG,
             _FOREVER,

