@@ -228,7 +228,7 @@ class Partition:
             from_client=from_client,
         )
         if local.log_end_offset != end:
-            self._grown(end, self._host.now_ms())
+            self._grown(end)
         return result
 
     def not_leading(self) -> ErrorCode:
@@ -241,11 +241,12 @@ class Partition:
     def in_sync_min_effective(self) -> int:
         return min(self.in_sync_min, len(self.replicas))
 
-    def _grown(self, end_before: int, now_ms: int) -> None:
+    def _grown(self, end_before: int) -> None:
+        now_ms = self._host.now_ms()
         for broker, state in self.followers.items():
             if state.log_end == end_before:
                 self.followers[broker] = core.left_behind(state, now_ms)
-        if len(self.isr.committed) <= 1 or not self.followers:
+        if len(self.isr.committed) <= 1:
             self.advance(now_ms)
         for follower in self.follower_watches:
             follower.touched(self)
@@ -257,9 +258,11 @@ class Partition:
         """Raise the high watermark as far as the replicas allow, and wake who waited for that."""
         local = self.log
         assert local is not None, f"{self} has no log"
-        before = local.high_watermark
-        now = core.high_watermark(self._view(local, now_ms), self._host.eligible())
-        if now <= before:
+        if self.followers:
+            now = core.high_watermark(self._view(local, now_ms), self._host.eligible())
+        else:
+            now = local.log_end_offset  # nobody to wait for
+        if now <= local.high_watermark:
             return False
         local.advance_high_watermark(now)
         waiters = self._ack_waiters

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.connection import Reply
@@ -48,23 +48,30 @@ _TRANSACTIONAL: Final = 0x10
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
     request = parse_request(context.version, body)
+    acks = request.acks
     refusal = _refusal(request)
-    waiting = _Waiting(broker, context, request.acks, len(body))
-    for topic in request.topics:
+    find = broker.replicas.find_leader
+    topics: list[TopicResult] = []
+    waiting: _Waiting | None = None
+    for name, partitions in request.topics:
         results: list[PartitionResult] = []
-        waiting.topics.append(TopicResult(topic.name, results))
+        topics.append(TopicResult(name, results))
         fault = refusal
-        if topic.name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
+        if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
             fault = fault or ErrorCode.INVALID_TOPIC_EXCEPTION
-        for index, records in topic.partitions:
-            if fault is not None:
-                results.append(PartitionResult(index, fault))
+        for index, records in partitions:
+            partition = fault or find(TopicPartition(name, index))
+            if not isinstance(partition, Partition):
+                results.append(_not_here(broker, name, index, partition))
                 continue
-            partition, result = _append(broker, context, topic.name, index, records, request.acks)
+            result = _append(broker, partition, context.version, records, acks)
             results.append(result)
-            if request.acks == -1 and result.error_code == 0 and partition is not None:
+            if acks == -1 and result[1] == 0:
+                waiting = waiting or _Waiting(broker, context, topics, len(body))
                 waiting.expect(partition, results)
-    return waiting.begin(request.timeout_ms)
+    if waiting is not None:
+        return waiting.begin(request.timeout_ms)
+    return _reply(broker, context, acks, topics, len(body))
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
@@ -72,8 +79,8 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
     if request.transactional_id is None:
-        for topic in request.topics:
-            for _, records in topic.partitions:
+        for _, partitions in request.topics:
+            for _, records in partitions:
                 if records is not None and _is_transactional(records):
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
@@ -86,22 +93,15 @@ def _is_transactional(records: memoryview) -> bool:
 
 
 def _append(
-    broker: Broker,
-    context: RequestContext,
-    topic: str,
-    index: int,
-    records: memoryview | None,
-    acks: int,
-) -> tuple[Partition | None, PartitionResult]:
-    partition = broker.replicas.find_leader(TopicPartition(topic, index))
-    if isinstance(partition, ErrorCode):
-        return None, _not_here(broker, topic, index, partition)
+    broker: Broker, partition: Partition, version: int, records: memoryview | None, acks: int
+) -> PartitionResult:
+    topic, index = partition.topic_partition
     if records is None:
-        return None, PartitionResult(
+        return PartitionResult(
             index, ErrorCode.INVALID_RECORD, error_message="there are no records"
         )
     try:
-        outcome = partition.append(records, acks=acks, version=context.version)
+        outcome = partition.append(records, acks=acks, version=version)
     except LogDirectoryFailed as failure:
         broker.directory_failed(failure)
         outcome = ErrorCode.KAFKA_STORAGE_ERROR
@@ -109,17 +109,16 @@ def _append(
         log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
         outcome = ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(outcome, Appended):
-        return partition, PartitionResult(
-            index, 0, outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset
-        )
+        base_offset, _, log_start, append_time_ms, _ = outcome
+        return PartitionResult(index, 0, base_offset, append_time_ms, log_start)
     if isinstance(outcome, AppendRefused):
-        return None, PartitionResult(
+        return PartitionResult(
             index,
             outcome.code,
             record_errors=[RecordError(at, why) for at, why in outcome.record_errors],
             error_message=outcome.message,
         )
-    return None, _not_here(broker, topic, index, outcome)
+    return _not_here(broker, topic, index, outcome)
 
 
 def _not_here(broker: Broker, topic: str, index: int, code: ErrorCode) -> PartitionResult:
@@ -129,16 +128,33 @@ def _not_here(broker: Broker, topic: str, index: int, code: ErrorCode) -> Partit
     return PartitionResult(index, code, current_leader=leader)
 
 
+def _reply(
+    broker: Broker, context: RequestContext, acks: int, topics: list[TopicResult], size: int
+) -> Reply:
+    wait_ms = charge(broker, context, PRODUCER_BYTE_RATE, size)
+    failed = [result for topic in topics for result in topic[1] if result[1]]
+    if acks == 0:
+        return Reply(mute_ms=wait_ms, then_close=bool(failed))
+    response = ProduceResponse(topics, wait_ms)
+    leaders = [result.current_leader for result in failed if result.current_leader is not None]
+    if leaders:
+        response.node_endpoints = endpoints_of(broker, context.listener, leaders)
+    header = context.header
+    frame = encode_response_frame(header, encode_response(header[1], response))
+    return Reply((frame,), wait_ms)
+
+
 class _Waiting:
-    """One request: what became of its partitions, and what is still open."""
+    """One request with acks=all: what became of its partitions, and what is still open."""
 
-    __slots__ = ("_acks", "_broker", "_context", "_future", "_open", "_size", "_timer", "topics")
+    __slots__ = ("_broker", "_context", "_future", "_open", "_size", "_timer", "_topics")
 
-    def __init__(self, broker: Broker, context: RequestContext, acks: int, size: int) -> None:
-        self.topics: list[TopicResult] = []
+    def __init__(
+        self, broker: Broker, context: RequestContext, topics: list[TopicResult], size: int
+    ) -> None:
         self._broker = broker
         self._context = context
-        self._acks = acks
+        self._topics = topics
         self._size = size
         self._open: dict[Partition, tuple[list[PartitionResult], int, int]] = {}
         self._future: asyncio.Future[Reply] | None = None
@@ -155,7 +171,7 @@ class _Waiting:
         for partition, (_, _, offset_end) in list(self._open.items()):
             partition.await_acks(offset_end, self)
         if not self._open:
-            return self._reply()
+            return self._answer()
         loop = asyncio.get_running_loop()
         self._future = loop.create_future()
         self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._expire)
@@ -174,7 +190,7 @@ class _Waiting:
             results, at, _ = opened
             results[at] = results[at]._replace(error_code=code)
         if not self._open and self._future is not None and not self._future.done():
-            self._future.set_result(self._reply())
+            self._future.set_result(self._answer())
 
     def _expire(self) -> None:
         """The records stay in the log; that all replicas have them was not seen in time."""
@@ -188,20 +204,5 @@ class _Waiting:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _reply(self) -> Reply:
-        wait_ms = charge(self._broker, self._context, PRODUCER_BYTE_RATE, self._size)
-        if self._acks == 0:
-            failed = any(result.error_code for result in _all(self.topics))
-            return Reply(mute_ms=wait_ms, then_close=failed)
-        response = ProduceResponse(self.topics, throttle_time_ms=wait_ms)
-        leaders = [r.current_leader for r in _all(self.topics) if r.current_leader is not None]
-        if leaders:
-            response.node_endpoints = endpoints_of(self._broker, self._context.listener, leaders)
-        header = self._context.header
-        frame = encode_response_frame(header, encode_response(header[1], response))
-        return Reply((frame,), mute_ms=wait_ms)
-
-
-def _all(topics: Iterable[TopicResult]) -> Iterable[PartitionResult]:
-    for topic in topics:
-        yield from topic.partitions
+    def _answer(self) -> Reply:
+        return _reply(self._broker, self._context, -1, self._topics, self._size)
