@@ -40,6 +40,32 @@ def test_what_is_said_to_have_an_effect_is_read_somewhere(words: frozenset[str],
     assert name in words
 
 
+_READERS = {"bool", "float", "int", "list", "str", "text"}
+
+
+def _names_read() -> set[str]:
+    """The names that the code asks settings for, as far as they are written out."""
+    calls = (
+        node
+        for path in SOURCE.rglob("*.py")
+        if "pipelines" not in path.parts  # its options are Spark's
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    )
+    texts = (
+        call.args[0].value
+        for call in calls
+        if call.func.attr in _READERS and call.args and isinstance(call.args[0], ast.Constant)
+    )
+    return {text for text in texts if isinstance(text, str) and "." in text}
+
+
+def test_no_setting_is_read_that_is_not_in_a_table() -> None:
+    names = _names_read()
+    assert len(names) > 50
+    assert names - BROKER_SETTINGS.keys() - TOPIC_SETTINGS.keys() == set()
+
+
 def test_a_setting_without_effect_gives_its_reason() -> None:
     idle = [d for d in BROKER_SETTINGS.values() if d.no_effect]
     assert len(idle) > 100

@@ -113,6 +113,14 @@ KLAMM: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "klamm.delete.topic.keep.offsets",
+        Kind.BOOLEAN,
+        "false",
+        "Whether the committed offsets of a topic stay until its deletion is complete.",
+        None,
+        _WIDE,
+    ),
+    setting(
         "klamm.reconcile.interval.ms",
         Kind.LONG,
         "60000",
