@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -342,9 +343,16 @@ class Broker:
         except ControllerUnreachable as fault:
             log.info("controlled shutdown found no controller", extra={"why": str(fault)})
             return False
-        remaining = len(answer.remaining_partitions)
-        log.info("controlled shutdown", extra={"code": answer.error_code, "remaining": remaining})
-        return not answer.error_code and not remaining
+        left = [TopicPartition(*astuple(p)) for p in answer.remaining_partitions]
+        log.info("controlled shutdown", extra={"code": answer.error_code, "remaining": len(left)})
+        return not answer.error_code and not any(map(self._may_be_taken_over, left))
+
+    def _may_be_taken_over(self, partition: TopicPartition) -> bool:
+        """Whether another replica is there, which may be in sync in a moment."""
+        snapshot = self.metadata.snapshot
+        found = snapshot.partition(partition)
+        others = snapshot.brokers.keys() - {self.id}
+        return found is not None and not others.isdisjoint(found.replicas)
 
     # What happens
 
