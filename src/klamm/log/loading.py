@@ -117,13 +117,14 @@ def _recover(log: PartitionLog, known: Known) -> None:
     recovery_point = known.recovery_point or 0
     start = log.segments[log.segments.place_of(recovery_point)].base_offset
     log.snapshots.cut(start)
+    recorded = dict(log.epochs.entries)
     log.epochs.truncate_end(start)
     log.log_end_offset = start
     producers = log.load_producers()
     for segment in list(log.segments.from_offset(start)):
         if segment.base_offset != start:
             log.snapshots.take(segment.base_offset, producers, durable=False)
-        whole = _recover_segment(log, segment, producers)
+        whole = _recover_segment(log, segment, producers, recorded)
         if segment is not log.segments.active:
             segment.seal()
         if not whole:
@@ -133,7 +134,9 @@ def _recover(log: PartitionLog, known: Known) -> None:
     log.recovery_point = min(recovery_point, log.log_end_offset)
 
 
-def _recover_segment(log: PartitionLog, segment: Segment, producers: ProducerStates) -> bool:
+def _recover_segment(
+    log: PartitionLog, segment: Segment, producers: ProducerStates, recorded: dict[int, int]
+) -> bool:
     """Read one segment and cut it where it stops making sense; whether all of it did."""
     segment.reset_indexes()
     segment.aborted.replace([])
@@ -153,7 +156,11 @@ def _recover_segment(log: PartitionLog, segment: Segment, producers: ProducerSta
             header.size,
             interval,
         )
-        log.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.leader_epoch != log.epochs.latest:
+            # An epoch may have begun with records that compaction has removed since.
+            begun = recorded.get(header.leader_epoch, header.base_offset)
+            fits = log.log_end_offset <= begun <= header.base_offset
+            log.epochs.assign(header.leader_epoch, begun if fits else header.base_offset)
         if header.producer_id >= 0:
             aborted = follow(producers, batch, header, header.base_offset, header.max_timestamp)
             if aborted is not None:

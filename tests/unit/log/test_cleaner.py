@@ -222,6 +222,20 @@ def test_a_marker_goes_after_its_records_and_its_horizon(log: PartitionLog) -> N
     assert batches(log) == [(2, 2, 1), (3, 3, 1), (4, 4, 1)]
 
 
+def test_an_epoch_whose_first_records_are_gone_keeps_its_start(log: PartitionLog) -> None:
+    for epoch in (0, 1):
+        put(log, ("a", "1"), epoch=epoch)
+        put(log, ("a", "2"), epoch=epoch)
+    log.roll()
+    put(log, ("b", "1"), epoch=1)
+    cleaner.clean(log, T0)
+    assert batches(log) == [(3, 3, 1), (4, 4, 1)]
+    log.flush()
+    log.close(clean=False)
+    found = load_log(log.topic_partition, log.directory, log.settings, log.pool, Known())
+    assert found.epochs.entries == ((1, 2),)
+
+
 def test_the_last_batch_of_a_producer_stays_even_empty(log: PartitionLog) -> None:
     put(log, ("a", "1"), ("b", "1"), producer_id=7, producer_epoch=3, base_sequence=5)
     put(log, ("a", "2"), ("b", "2"))
