@@ -30,6 +30,8 @@ REFUSED = [
     (topic("n", -1, 1, assigned={0: [0]}), E.INVALID_REQUEST, "its own assignment"),
     (topic("n", 0, 1), E.INVALID_PARTITIONS, "partitions must be above 0, not 0"),
     (topic("n", -5, 1), E.INVALID_PARTITIONS, "partitions must be above 0, not -5"),
+    (topic("n", 2_000_000_000, 1), E.INVALID_PARTITIONS, "the limit is 1015808"),
+    (topic("n", 100_000, 3), E.INVALID_PARTITIONS, "cannot have 100000 partitions"),
     (topic("n", 1, 0), E.INVALID_REPLICATION_FACTOR, "must be above 0, not 0"),
     (topic("n", 1, -3), E.INVALID_REPLICATION_FACTOR, "must be above 0, not -3"),
     (topic("n", 1, 4), E.INVALID_REPLICATION_FACTOR, "only 3 brokers are available"),

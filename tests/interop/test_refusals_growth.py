@@ -30,6 +30,7 @@ REFUSED = [
     (growth("t", 0), E.INVALID_PARTITIONS, "higher than the 0 requested"),
     (growth("t", -1), E.INVALID_PARTITIONS, "higher than the -1 requested"),
     (growth("t", 2), E.INVALID_PARTITIONS, "already has 2 partitions"),
+    (growth("t", 2_000_000_000), E.INVALID_PARTITIONS, "the limit is 1015808"),
     (
         growth("t", 3, [[0, 9]]),
         E.INVALID_REPLICA_ASSIGNMENT,

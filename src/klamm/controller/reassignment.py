@@ -25,6 +25,7 @@ from klamm.controller.events import (
     PartitionFault,
 )
 from klamm.controller.machines import move_partitions, move_replicas
+from klamm.controller.node_size import NODE_BYTES_MAX, node_bytes
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.topic_nodes import rewrite_topic
 from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
@@ -108,6 +109,12 @@ def start(turn: Turn, targets: Targets) -> Flow[dict[TopicPartition, PartitionFa
             for index, after in assignments.items()
             if after != topic.partitions[index].assignment
         }
+        size = node_bytes({i: changed.get(i, p.assignment) for i, p in topic.partitions.items()})
+        if size > NODE_BYTES_MAX:
+            why = f"the topic's node would take {size} bytes; {NODE_BYTES_MAX} fit: move fewer"
+            fault = PartitionFault(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+            failed.update((TopicPartition(name, index), fault) for index in assignments)
+            continue
         for index in changed:
             _remember_order(topic.partitions[index])
         if changed and not (yield from rewrite_topic(turn, topic, changed)):

@@ -14,6 +14,7 @@ from klamm.controller.admission.refusals import (
     with_duplicates,
 )
 from klamm.controller.assignment import MixedRacks, Placement, Racks, Start, place
+from klamm.controller.node_size import partitions_fault, placement_fault
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import CLUSTER_METADATA, BrokerId, colliding, name_fault
 from klamm.model.settings import BrokerSettings, topic_faults
@@ -133,12 +134,16 @@ _BEFORE_PLACEMENT: Final = (_not_visible, _no_null_config, _counts_or_assignment
 
 def _placement(ask: NewTopic, facts: CreationFacts) -> Placement | Refused:
     if ask.assignment:
-        return dict(ask.assignment)
+        chosen = dict(ask.assignment)
+        return placement_fault(ask.name, chosen) or chosen
     settings = facts.settings
     count = settings.int("num.partitions") if ask.partitions == _UNSET else ask.partitions
     factor = settings.int("default.replication.factor") if ask.factor == _UNSET else ask.factor
     mixed = MixedRacks(settings.str("klamm.placement.mixed.racks"))
-    return place(facts.brokers, count=count, factor=factor, start=facts.start, mixed=mixed)
+    too_many = partitions_fault(ask.name, facts.brokers, count=count, factor=factor)
+    return too_many or place(
+        facts.brokers, count=count, factor=factor, start=facts.start, mixed=mixed
+    )
 
 
 def _legal_name(creation: Creation, facts: CreationFacts) -> Refused | None:

@@ -20,6 +20,7 @@ from klamm.controller.assignment import (
     expansion_start,
     place,
 )
+from klamm.controller.node_size import partitions_fault
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId
@@ -49,7 +50,9 @@ class GrowthFacts:
 def admit_growth(ask: Growth, facts: GrowthFacts) -> Placement | Refused:
     """The new partitions, or the first reason not to add them."""
     current = len(facts.partitions)
-    refused = _growth_refusal(ask, facts) or _count_refusal(ask, current)
+    refused = (
+        _growth_refusal(ask, facts) or _count_refusal(ask, current) or _size_refusal(ask, facts)
+    )
     if refused is not None:
         return refused
     if ask.assignments is not None:
@@ -92,6 +95,13 @@ def _count_refusal(ask: Growth, current: int) -> Refused | None:
             f"{ask.count} requested; partitions cannot be taken away"
         )
     return Refused(why, ErrorCode.INVALID_PARTITIONS)
+
+
+def _size_refusal(ask: Growth, facts: GrowthFacts) -> Refused | None:
+    factor = len(next(iter(facts.partitions.values())).replicas)
+    return partitions_fault(
+        ask.topic, facts.brokers, count=ask.count, factor=factor, present=facts.partitions
+    )
 
 
 def _manual_growth(
