@@ -252,23 +252,25 @@ class Admin:
         fault = deletion_request_fault(asks, facts)
         if fault is not None:
             return [fault] * len(asks)
-        outcomes = [await self._mark(ask, facts, snapshot, quota) for ask in asks]
-        marked = {each.topic: each.topic_id for each in outcomes if isinstance(each, Deleted)}
-        late = await self._wait_for_absence(marked, timeout_ms)
+        admitted = [self._admit_deletion(ask, facts, snapshot, quota) for ask in asks]
+        doomed = list(dict.fromkeys(a.topic for a in admitted if isinstance(a, Deleted)))
+        marked = await topic_writes.mark_for_deletion(self._host.session, doomed)
+        refusals = dict(zip(doomed, marked, strict=True))
+        outcomes = [(refusals[a.topic] or a) if isinstance(a, Deleted) else a for a in admitted]
+        waiting = {each.topic: each.topic_id for each in outcomes if isinstance(each, Deleted)}
+        late = await self._wait_for_absence(waiting, timeout_ms)
         return [
             late.get(outcome.topic, outcome) if isinstance(outcome, Deleted) else outcome
             for outcome in outcomes
         ]
 
-    async def _mark(
+    def _admit_deletion(
         self, ask: Doomed, facts: DeletionFacts, snapshot: Snapshot, quota: Mutations
     ) -> Deleted | Refused:
         name = admit_deletion(ask, facts)
         if isinstance(name, Refused):
             return name
         refused = quota.take(len(snapshot.topics[name]))
-        if refused is None:
-            refused = await topic_writes.mark_for_deletion(self._host.session, name)
         return refused or Deleted(name, snapshot.topic_ids.get(name, ZERO_ID))
 
     async def _wait_for_leaders(

@@ -148,7 +148,7 @@ class DynamicConfig:
         entities = await self._note(session, new)
         # Ten changes of one topic are one.
         for entity in dict.fromkeys(entities):
-            await self._act(session, entity)
+            await self._act_or_skip(session, entity)
         if new:
             self._last = layout.sequence(new[-1])
 
@@ -166,6 +166,15 @@ class DynamicConfig:
             else:
                 entities.append(entity)
         return entities
+
+    async def _act_or_skip(self, session: Session, entity: ConfigEntity) -> None:
+        """One change that cannot be followed must not stop those behind it."""
+        try:
+            await self._act(session, entity)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            log.exception("a change of settings is skipped", extra={"entity": entity.entity_path})
 
     async def _act(self, session: Session, entity: ConfigEntity) -> None:
         (texts,) = await _read(session, [entity])

@@ -120,18 +120,17 @@ def grown(node: layout.TopicNode, placement: Placement) -> layout.TopicNode:
     return layout.TopicNode(node.topic_id, {**node.assignments, **added}, node.original_replicas)
 
 
-async def mark_for_deletion(session: Session, topic: str) -> Refused | None:
-    """Ask for a topic's deletion; asking twice is asking once."""
+async def mark_for_deletion(session: Session, topics: Sequence[str]) -> list[Refused | None]:
+    """Ask for the deletion of topics, pipelined; asking twice is asking once."""
     for _ in range(_TRIES):
-        if await session.get(layout.topic_path(topic)) is None:
-            return Refused(f"there is no topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        stored = await session.get_many([layout.topic_path(topic) for topic in topics])
+        present = [topic for topic, node in zip(topics, stored, strict=True) if node is not None]
         try:
-            (result,) = await session.multi([Create(layout.delete_topic_path(topic))])
+            await session.multis([Create(layout.delete_topic_path(t))] for t in present)
         except StoreUnavailable:
             continue
-        if result.ok or result.outcome is Outcome.NODE_EXISTS:
-            return None
-    return _gave_up(topic)
+        return [None if topic in present else _unknown(topic) for topic in topics]
+    return [_gave_up(topic) for topic in topics]
 
 
 Alter = Callable[[Mapping[str, str]], dict[str, str] | Refused]
@@ -174,6 +173,10 @@ async def _config_operations(
     nodes = await session.get_many(above)
     missing = [Create(path) for path, node in zip(above, nodes, strict=True) if node is None]
     return [*missing, Create(entity.path, data), marker]
+
+
+def _unknown(topic: str) -> Refused:
+    return Refused(f"there is no topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _exists(topic: str) -> Refused:

@@ -157,6 +157,8 @@ class TestHost:
     # What dynamic settings tell their broker
 
     def topic_settings_changed(self, topic: str, settings: TopicSettings) -> None:
+        if topic == "spoilt":
+            raise OSError("the disk of this topic is broken")
         self.heard.append((topic, dict(settings.overrides)))
 
     def broker_settings_changed(self, settings: BrokerSettings) -> None:

@@ -100,6 +100,17 @@ def test_what_cannot_be_understood_is_skipped_and_the_rest_goes_on() -> None:
     on_a_host(test)
 
 
+def test_a_change_that_cannot_be_followed_does_not_stop_the_next() -> None:
+    async def test(host: TestHost) -> None:
+        async with following(host) as config:
+            await put(host, ConfigEntity(ConfigKind.TOPIC, "spoilt"), retention_ms="1")
+            await put(host, TOPIC, retention_ms="2")
+            await config.caught_up()
+            assert host.heard == [("t", {"retention.ms": "2"})]
+
+    on_a_host(test)
+
+
 def test_a_quota_is_in_force_once_it_is_heard_of_and_gone_when_it_is_lifted() -> None:
     async def test(host: TestHost) -> None:
         entity = ConfigEntity(ConfigKind.CLIENT, None)

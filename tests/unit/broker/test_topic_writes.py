@@ -214,12 +214,12 @@ def test_deletion_is_asked_for_once_however_often() -> None:
     async def test(session: LossyLine) -> None:
         await create_topics(session, [new()])
         session.lose_answers = 1
-        assert await mark_for_deletion(session, "t") is None
-        assert await mark_for_deletion(session, "t") is None
-        assert await session.children(layout.DELETE_TOPICS) == ("t",)
-        refused = await mark_for_deletion(session, "u")
+        first, refused = await mark_for_deletion(session, ["t", "u"])
+        assert first is None
         assert refused is not None
         assert refused.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await mark_for_deletion(session, ["t"]) == [None]
+        assert await session.children(layout.DELETE_TOPICS) == ("t",)
 
     on_a_store(test)
 
