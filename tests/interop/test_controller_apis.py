@@ -182,6 +182,29 @@ def test_a_stuck_deletion_is_explained_and_can_be_ended(cluster: Cluster, tmp_pa
     eventually(lambda: _hosts(tmp_path, "T-0") == set())
 
 
+def test_a_plan_is_made_and_not_followed(cluster: Cluster) -> None:
+    create(cluster, [0, 1])
+    controller = cluster.wait_for_controller()
+    wanted = [{"topic": "T", "partition": 0, "replicas": [2, 3]}]
+    plan = ask(cluster, controller, PrivateKey.PLAN, {"kind": "move", "partitions": wanted})
+    assert (plan["error_code"], plan["refused"]) == (0, [])
+    assert [m["after"] for m in plan["moves"] if m["subject"] == "T-0"] == ["2,3,0,1"]
+    wanted[0]["replicas"] = [9]
+    plan = ask(cluster, controller, PrivateKey.PLAN, {"kind": "move", "partitions": wanted})
+    assert [r["error_code"] for r in plan["refused"]] == [39]
+    plan = ask(cluster, controller, PrivateKey.PLAN, {"kind": "delete", "topics": ["T"]})
+    assert plan["moves"][0]["after"] == "queued for deletion"
+    assert ask(cluster, controller, PrivateKey.PLAN, {"kind": "guess"})["error_code"] == 42
+    assert _replicas_of(cluster.view, "T") == (0, 1)
+
+
+def test_calling_a_deletion_off_is_opt_in(cluster: Cluster) -> None:
+    controller = cluster.wait_for_controller()
+    answer = ask(cluster, controller, PrivateKey.CANCEL_DELETION, {"topic": "T"})
+    assert answer["error_code"] == 42
+    assert "klamm.delete.topic.cancel.enable" in answer["error_message"]
+
+
 def _replicas_of(view: Any, topic: str) -> tuple[int, ...]:
     found = view.partition(topic, 0)
     return tuple(found.replicas) if found else ()

@@ -18,6 +18,7 @@ from klamm.controller import (
     failover,
     isr,
     leftovers,
+    planning,
     producer_ids,
     reassignment,
     shutdown,
@@ -25,7 +26,7 @@ from klamm.controller import (
 )
 from klamm.controller import events as on
 from klamm.controller.context import Context
-from klamm.controller.effects import Decision, Outcome, Write
+from klamm.controller.effects import Decision, Outcome, Plan, Write
 from klamm.controller.turn import Flow, Settings, Turn
 from klamm.model.names import BrokerId
 
@@ -118,10 +119,28 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return producer_ids.producer_ids_asked(turn, event)
         case on.ReplicaForgotten():
             return deletion.replica_forgotten(turn, event)
+        case on.DeletionCancelled():
+            return deletion.deletion_cancelled(turn, event)
         case on.ExplanationAsked():
             return _only(explanation.explain(turn.context, event.topic))
+        case on.PlanAsked():
+            return _only(_plan(turn, event.about))
         case _:
             assert_never(event)
+
+
+def _plan(turn: Turn, about: on.MovesAsked | on.ElectionsAsked | on.MarkersChanged) -> Plan:
+    match about:
+        case on.MovesAsked(targets):
+            topics = [id.topic for id in targets]
+        case on.ElectionsAsked(_, partitions):
+            everything = partitions is None
+            topics = (
+                list(turn.context.topics) if everything else [p.topic for p in partitions or ()]
+            )
+        case on.MarkersChanged(names):
+            topics = list(names)
+    return planning.plan(turn.context, topics, turn.settings, lambda copy: _work(copy, about))
 
 
 def _retry(turn: Turn) -> Flow[None]:

@@ -18,6 +18,7 @@ from klamm.controller import leftovers, move_requests
 from klamm.controller.context import Context, Deletion, Partition
 from klamm.controller.effects import RemoveMarkers, RemoveTopic, Stored
 from klamm.controller.events import (
+    DeletionCancelled,
     MarkersChanged,
     PartitionFault,
     ReplicaForgotten,
@@ -203,6 +204,22 @@ def replica_forgotten(turn: Turn, event: ReplicaForgotten) -> Flow[PartitionFaul
         yield from release(turn, [event.topic], "the missing copies were given up")
     else:
         yield from resume(turn, [event.topic])
+    return PartitionFault()
+
+
+def deletion_cancelled(turn: Turn, event: DeletionCancelled) -> Flow[PartitionFault]:
+    """Take a deletion back; possible until the first log is removed."""
+    context, name = turn.context, event.topic
+    found = context.deletions.get(name)
+    if found is None or found.started:
+        why = "is not being deleted" if found is None else "has lost logs already"
+        return PartitionFault(ErrorCode.INVALID_REQUEST, f"topic {name} {why}")
+    yield from commit([RemoveMarkers((name,))])
+    del context.deletions[name]
+    turn.note(f"topic {name}", name, "queued for deletion", "created", "called off by hand")
+    batch = turn.batch()
+    batch.publish(context.partitions_of([name]))
+    turn.send(batch)
     return PartitionFault()
 
 

@@ -242,3 +242,14 @@ class Decision:
     moves: tuple[Move, ...] = ()
     warnings: tuple[str, ...] = ()
     answer: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one event would come to."""
+
+    moves: tuple[Move, ...]
+    brokers: tuple[BrokerId, ...]  # who would be told something
+    writes_count: int
+    warnings: tuple[str, ...]
+    answer: object

@@ -16,6 +16,7 @@ from klamm.controller.effects import (
     LeaderAndIsr,
     Leftovers,
     Moves,
+    Plan,
     ProducerIdBlock,
     StopReplica,
     TopicNode,
@@ -256,6 +257,13 @@ class ReplicaForgotten(Ask[PartitionFault]):
     broker: BrokerId
 
 
+@dataclass(frozen=True, slots=True)
+class DeletionCancelled(Ask[PartitionFault]):
+    """An operator calls a deletion off before any log was removed."""
+
+    topic: str
+
+
 class Obstacle(StrEnum):
     """What a topic may be waiting for."""
 
@@ -288,6 +296,13 @@ class ExplanationAsked(Ask[tuple[Waiting, ...] | None]):
     topic: str
 
 
+@dataclass(frozen=True, slots=True)
+class PlanAsked(Ask[Plan]):
+    """What the controller would do about this question, or about deleting these topics."""
+
+    about: MovesAsked | ElectionsAsked | MarkersChanged
+
+
 Event = (
     TermBegan
     | BrokersChanged
@@ -309,5 +324,7 @@ Event = (
     | MovesListed
     | ProducerIdsAsked
     | ReplicaForgotten
+    | DeletionCancelled
     | ExplanationAsked
+    | PlanAsked
 )

@@ -27,6 +27,8 @@ class PrivateKey(IntEnum):
     STORY = 1000  # the state changes that this broker wrote down while it was the controller
     EXPLAIN = 1001  # what a topic is waiting for
     FORGET_REPLICA = 1002  # let a deletion end without a broker that stays away
+    PLAN = 1003  # what the controller would do, without doing it
+    CANCEL_DELETION = 1004  # call a deletion off before any log was removed
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

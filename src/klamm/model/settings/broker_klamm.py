@@ -113,6 +113,14 @@ KLAMM: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "klamm.delete.topic.cancel.enable",
+        Kind.BOOLEAN,
+        "false",
+        "Whether a deletion can be called off until the first replica was told to delete its log.",
+        None,
+        _WIDE,
+    ),
+    setting(
         "klamm.delete.topic.keep.offsets",
         Kind.BOOLEAN,
         "false",

@@ -1,0 +1,29 @@
+"""CancelDeletion (private, key 1004): call a deletion off before any log was removed.
+
+Asked with `{"topic": name}`; refused unless klamm.delete.topic.cancel.enable is true, the topic is
+queued for deletion, and no replica was told to remove its log yet (it waits for a move to end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from klamm.controller.events import DeletionCancelled
+from klamm.model.errors import ErrorCode, RequestRefused
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    if not broker.settings.bool("klamm.delete.topic.cancel.enable"):
+        raise RequestRefused(
+            ErrorCode.INVALID_REQUEST,
+            "deletions cannot be called off: klamm.delete.topic.cancel.enable is false",
+        )
+    fault = await broker.controller.submit(DeletionCancelled(str(request.get("topic", ""))))
+    return {"error_code": fault.code, "error_message": fault.message}
