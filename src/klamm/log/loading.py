@@ -70,7 +70,7 @@ def load_log(
         topic_id=_topic_id(directory),
         health=health,
     )
-    log.snapshots = Snapshots(directory, files.snapshots)
+    log.history.snapshots = Snapshots(directory, files.snapshots)
     log.segments = SegmentList(
         pool,
         [Segment(directory, base, pool, size=size) for base, size in sorted(files.sizes.items())],
@@ -98,9 +98,10 @@ def _trust(log: PartitionLog, known: Known, files: _Files) -> None:
     else:
         log.log_end_offset = _end_of(active)
     log.recovery_point = log.log_end_offset
-    if not log.snapshots:
+    log.history.snapshots.cut(log.log_end_offset)
+    if not log.history.snapshots:
         # A log closed without a snapshot had no producers.
-        log.set_producers(ProducerStates())
+        log.history.know(ProducerStates())
 
 
 def _end_of(segment: Segment) -> int:
@@ -116,21 +117,20 @@ def _recover(log: PartitionLog, known: Known) -> None:
     """Read what was not flushed, and derive everything from it."""
     recovery_point = known.recovery_point or 0
     start = log.segments[log.segments.place_of(recovery_point)].base_offset
-    log.snapshots.cut(start)
     recorded = dict(log.epochs.entries)
     log.epochs.truncate_end(start)
     log.log_end_offset = start
-    producers = log.load_producers()
+    log.history.cut(start)
+    producers = log.history.states
     for segment in list(log.segments.from_offset(start)):
         if segment.base_offset != start:
-            log.snapshots.take(segment.base_offset, producers, durable=False)
+            log.history.snapshots.take(segment.base_offset, producers, durable=False)
         whole = _recover_segment(log, segment, producers, recorded)
         if segment is not log.segments.active:
             segment.seal()
         if not whole:
             log.segments.retire(log.segments.after(segment), 0)
             break
-    log.set_producers(producers)
     log.recovery_point = min(recovery_point, log.log_end_offset)
 
 

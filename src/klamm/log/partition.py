@@ -33,13 +33,14 @@ from klamm.log.append import (
     record_fault,
     stamp_append_time,
 )
-from klamm.log.batches import is_intact, read_header, read_marker
+from klamm.log.batches import is_intact, read_header
 from klamm.log.checkpoints import write_epochs, write_topic_id
 from klamm.log.epochs import EpochCache
 from klamm.log.failure import Health, LogDirectoryFailed
 from klamm.log.files import FilePool, sync_directory
+from klamm.log.history import ProducerHistory
 from klamm.log.lookup import TimedOffset, first_at_or_after, newest
-from klamm.log.producers import ProducerStates, follow, last_sequence
+from klamm.log.producers import ProducerStates, Written
 from klamm.log.reading import Slice, bound_of, find_aborted, find_slice, no_bytes
 from klamm.log.retention import expendable
 from klamm.log.segment import Segment
@@ -82,11 +83,10 @@ class PartitionLog:
         self.cleaned_to = 0  # below, compaction has left every key once
         self.pool = pool
         self.segments = SegmentList(pool)
-        self.snapshots = Snapshots(directory)
+        self.history = ProducerHistory(Snapshots(directory), self._replay)
         self.epochs = EpochCache(lambda: self.log_end_offset)
         self.is_open = True
         self.truncations = 0  # how often records were taken back, which others may have to know
-        self._producers: ProducerStates | None = None
         self.health = health or Health(directory)
         self._names_synced = True  # whether the names of all its files are on the disk
         self._home_synced = True  # whether the directory's own name is
@@ -115,7 +115,7 @@ class PartitionLog:
         )
         if topic_id is not None:
             write_topic_id(log._metadata_path, topic_id)
-        log._producers = ProducerStates()
+        log.history.know(ProducerStates())
         log._home_synced = False
         log._start_segment(0)
         return log
@@ -131,14 +131,8 @@ class PartitionLog:
 
     @property
     def producers(self) -> ProducerStates:
-        """The state of the producers, read from the files when it is first needed."""
-        if self._producers is None:
-            self._producers = self.load_producers()
-        return self._producers
-
-    def set_producers(self, states: ProducerStates) -> None:
-        """Loading has found out the producers' state."""
-        self._producers = states
+        """What is known of the producers; read from the files when it is first needed."""
+        return self.history.states
 
     @property
     def last_stable_offset(self) -> int:
@@ -171,9 +165,12 @@ class PartitionLog:
             fault = record_fault(batch, settings, now_ms)
         if fault is not None:
             return fault
-        verdict = self._check_producer(batch, header, from_client)
-        if verdict is not None:
-            return verdict
+        if header.producer_id >= 0:
+            verdict = self.history.check(batch, header, from_client)
+            if isinstance(verdict, Refused):
+                return AppendRefused(verdict.code, verdict.why)
+            if verdict is not None:
+                return self._repeated(verdict)
         if settings.codec not in (None, header.codec) and not header.is_control:
             changed = recompressed(batch, header, settings)
             if isinstance(changed, AppendRefused):
@@ -258,42 +255,15 @@ class PartitionLog:
         self.restart_at(header.base_offset)
         self.log_start_offset = start
 
-    def _check_producer(
-        self, batch: memoryview, header: BatchHeader, from_client: bool
-    ) -> Appended | AppendRefused | None:
-        """Whether the producer may write this now; the earlier answer when it is a retry."""
-        producer_id = header.producer_id
-        if producer_id < 0:
-            return None
-        states = self.producers
-        if from_client:
-            verdict = states.check(
-                producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                last_sequence(header.base_sequence, header.last_offset_delta),
-                transactional=header.is_transactional,
-            )
-        elif header.is_control and (marker := read_marker(batch)) is not None:
-            verdict = states.check_marker(
-                producer_id, header.producer_epoch, marker.coordinator_epoch
-            )
-        else:
-            verdict = states.check_epoch(producer_id, header.producer_epoch)
-        if isinstance(verdict, Refused):
-            return AppendRefused(verdict.code, verdict.why)
-        if verdict is None:
-            return None
-        time = verdict.timestamp if self.settings.log_append_time else NO_TIME
-        return Appended(
-            verdict.first_offset, verdict.last_offset, self.log_start_offset, time, True
-        )
+    def _repeated(self, batch: Written) -> Appended:
+        """The answer to a batch that is in the log already: what was answered then."""
+        time = batch.timestamp if self.settings.log_append_time else NO_TIME
+        return Appended(batch.first_offset, batch.last_offset, self.log_start_offset, time, True)
 
     def _note_producer(
-        self, batch: bytes | memoryview, header: BatchHeader, offset: int, timestamp: int
+        self, batch: memoryview, header: BatchHeader, offset: int, timestamp: int
     ) -> None:
-        """Keep what a batch that is in the active segment says about its producer."""
-        aborted = follow(self.producers, batch, header, offset, timestamp)
+        aborted = self.history.note(batch, header, offset, timestamp)
         if aborted is not None:
             self.segments.active.aborted.append(aborted)
 
@@ -321,8 +291,7 @@ class PartitionLog:
             return
         offset = self.log_end_offset if base_offset is None else base_offset
         active.seal()
-        self.snapshots.take(offset, self.producers, durable=False)
-        self.snapshots.prune(self.segments.bases)
+        self.history.snapshot(offset, self.segments.bases)
         self._start_segment(offset, now_ms)
 
     def _start_segment(self, base_offset: int, now_ms: int = 0) -> None:
@@ -374,19 +343,16 @@ class PartitionLog:
         """The aborted transactions with records in [from_offset, upto), by first offset."""
         return find_aborted(self.segments, from_offset, upto)
 
-    def batches(
-        self, from_offset: int, upto: int | None = None
-    ) -> Iterator[tuple[Segment, int, BatchHeader]]:
-        """(segment, position, header) of every batch that ends at or after an offset."""
-        end = self.log_end_offset if upto is None else upto
+    def _replay(self, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
+        """The headers of all batches from an offset on, and the bytes of control batches."""
         for segment in self.segments.from_offset(from_offset):
             found = segment.locate(from_offset)
             if found is None:
                 continue
             for position, header in segment.headers(found[0]):
-                if header.base_offset >= end:
+                if header.base_offset >= self.log_end_offset:
                     return
-                yield segment, position, header
+                yield header, segment.read(position, header) if header.is_control else b""
 
     # Offsets that bound it
 
@@ -422,7 +388,7 @@ class PartitionLog:
                 self.roll(now_ms=now_ms)
             self.segments.retire(found, now_ms + self.settings.file_delete_delay_ms)
             if found:
-                self.snapshots.prune(self.segments.bases)
+                self.history.snapshots.prune(self.segments.bases)
         except OSError as error:
             raise self.health.failed(error) from error
         first = self.segments[0].base_offset
@@ -449,7 +415,7 @@ class PartitionLog:
             kept = self.segments[self.segments.place_of(offset)]
             self.segments.retire(self.segments.after(kept), 0)
             end = kept.truncate(offset)
-            self.snapshots.cut(end)
+            self.history.cut(end)
         except OSError as error:
             raise self.health.failed(error) from error
         self.log_end_offset = end
@@ -458,7 +424,6 @@ class PartitionLog:
         self.log_start_offset = min(self.log_start_offset, end)
         self.recovery_point = min(self.recovery_point, end)
         self.cleaned_to = min(self.cleaned_to, end)
-        self._producers = None
         return end
 
     def restart_at(self, offset: int) -> None:
@@ -466,28 +431,17 @@ class PartitionLog:
         self.truncations += 1
         try:
             self.segments.retire(list(self.segments), 0)
-            self.snapshots.clear()
+            self.history.clear()
             self._start_segment(offset)
         except OSError as error:
             raise self.health.failed(error) from error
         self.log_end_offset = self.log_start_offset = self.high_watermark = offset
         self.recovery_point = self.cleaned_to = offset
         self.epochs.clear()
-        self._producers = ProducerStates()
-
-    def load_producers(self) -> ProducerStates:
-        """The producers' state at the end of the log: a snapshot, and what was written since."""
-        found = self.snapshots.newest(self.log_end_offset)
-        offset, states = found or (self.segments[0].base_offset, ProducerStates())
-        for segment, position, header in self.batches(offset):
-            if header.producer_id >= 0:
-                batch = segment.read(position, header) if header.is_control else b""
-                follow(states, batch, header, header.base_offset, header.max_timestamp)
-        return states
 
     def expire_producers(self, before_ms: int) -> int:
         """Forget producers that have been silent since then; how many there were."""
-        return self._producers.expire(before_ms) if self._producers is not None else 0
+        return self.history.expire(before_ms)
 
     # Durability
 
@@ -559,10 +513,7 @@ class PartitionLog:
             if active.is_ahead_of_its_indexes:
                 active.seal()
             self.flush()
-            states = self._producers
-            if states is not None and (states.by_id or self.snapshots):
-                self.snapshots.take(self.log_end_offset, states, durable=True)
-                self.snapshots.prune(self.segments.bases)
+            self.history.settle(self.log_end_offset, self.segments.bases)
         except OSError as error:
             raise self.health.failed(error) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections.abc import Collection, Iterable
 
 from klamm.log import names
@@ -27,10 +27,6 @@ class Snapshots:
     def latest(self) -> int | None:
         return self._offsets[-1] if self._offsets else None
 
-    @property
-    def offsets(self) -> list[int]:
-        return list(self._offsets)
-
     def path(self, offset: int) -> str:
         return os.path.join(self._directory, names.offset_name(offset, names.SNAPSHOT))
 
@@ -40,9 +36,9 @@ class Snapshots:
         if offset not in self._offsets:
             insort(self._offsets, offset)
 
-    def newest(self, upto: int) -> tuple[int, ProducerStates] | None:
-        """The newest snapshot not above an offset; broken ones are removed on the way."""
-        for offset in reversed(self._offsets[: bisect_right(self._offsets, upto)]):
+    def newest(self) -> tuple[int, ProducerStates] | None:
+        """The newest snapshot; broken ones are removed on the way."""
+        for offset in reversed(self._offsets):
             states = ProducerStates.decode(read_file(self.path(offset)) or b"")
             if states is not None:
                 return offset, states
@@ -53,10 +49,6 @@ class Snapshots:
         """Remove those above the new end of the log."""
         self._remove(self._offsets[bisect_right(self._offsets, offset) :])
 
-    def drop_before(self, offset: int) -> None:
-        """Remove those below the new start of the log."""
-        self._remove(self._offsets[: bisect_left(self._offsets, offset)])
-
     def prune(self, bases: Collection[int]) -> None:
         """Keep those at a live segment's base, from which it could be recovered, and the newest."""
         kept = {*bases, self.latest}
@@ -64,9 +56,6 @@ class Snapshots:
 
     def clear(self) -> None:
         self._remove(self._offsets)
-
-    def moved(self, directory: str) -> None:
-        self._directory = directory
 
     def _remove(self, offsets: list[int]) -> None:
         gone = set(offsets)
