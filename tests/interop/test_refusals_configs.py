@@ -76,7 +76,8 @@ REFUSED = [
     (BROKER, "", [("num.partitionsx", SET, "2")], E.INVALID_CONFIG, "did you mean"),
     (BROKER, "", [("log.retention.ms", SET, "0")], E.INVALID_CONFIG, "must not be 0"),
     (BROKER, "77", [("log.retention.ms", SET, "1")], E.INVALID_REQUEST, "cannot speak for"),
-    (LOGGER, "0", [("root", SET, "INFO")], E.INVALID_REQUEST, "type 8"),
+    (LOGGER, "77", [("klamm", SET, "INFO")], E.INVALID_REQUEST, "the loggers of '77'"),
+    (99, "x", [("klamm", SET, "INFO")], E.INVALID_REQUEST, "type 99"),
 ]
 
 
@@ -111,7 +112,7 @@ def test_replacements_are_refused(wire: Wire) -> None:
         (TOPIC, "a b", E.INVALID_TOPIC_EXCEPTION),
         (TOPIC, "u", E.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "77", E.INVALID_REQUEST),
-        (LOGGER, "0", E.INVALID_REQUEST),
+        (LOGGER, "", E.INVALID_REQUEST),
         (99, "x", E.INVALID_REQUEST),
     ],
 )

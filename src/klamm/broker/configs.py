@@ -1,8 +1,8 @@
 """Settings as clients see and change them: whose they are, what they are, what may become of them.
 
-Resources are topics, brokers, and with an empty broker name all brokers together. What is described
-is read from the store, so that a client finds what it has just changed; each broker acts on a
-change a moment later, when it hears of it (`dynamic_config`).
+Resources are topics, brokers, with an empty broker name all brokers together, and the loggers of a
+broker. What is described is read from the store, so that a client finds what it has just changed;
+each broker acts on a change a moment later, when it hears of it (`dynamic_config`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from klamm.broker import admin, topic_writes
+from klamm.broker import admin, loggers, topic_writes
+from klamm.broker.entries import Entry
 from klamm.broker.policies import Alteration, Policies
 from klamm.controller.alteration import Change, altered, replaced
 from klamm.model.errors import ErrorCode, Refused
@@ -39,6 +40,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
 
 
 class Host(admin.Host, Protocol):
@@ -49,17 +51,6 @@ class Host(admin.Host, Protocol):
 
     @property
     def policies(self) -> Policies: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One setting with its value in force."""
-
-    definition: Definition
-    value: str | None
-    source: Source
-    read_only: bool
-    origins: list[Origin]  # the value in force first, then those it hides
 
 
 async def describe(
@@ -77,6 +68,11 @@ async def describe(
             if isinstance(owner, Refused):
                 return owner
             entries = await _broker_entries(host, owner)
+        case ResourceType.BROKER_LOGGER:
+            refused = _logger_fault(host, name)
+            if refused is not None:
+                return refused
+            entries = loggers.entries()
         case _:
             return Refused(f"resources of type {resource_type} have no settings here")
     return [entry for entry in entries if not keys or entry.definition.name in keys]
@@ -137,6 +133,8 @@ async def alter(
             entity: ConfigEntity | Refused = refused or ConfigEntity(ConfigKind.TOPIC, name)
         case ResourceType.BROKER:
             entity = _broker_entity(host, name)
+        case ResourceType.BROKER_LOGGER if incremental:
+            return _logger_fault(host, name) or loggers.alter(changes, validate_only=validate_only)
         case _:
             entity = Refused(f"settings of resources of type {resource_type} cannot be changed")
     if isinstance(entity, Refused):
@@ -229,6 +227,12 @@ def _broker_entity(host: Host, name: str) -> ConfigEntity | Refused:
     if name and name != str(host.id):
         return Refused(f"this is broker {host.id}: it cannot speak for broker {name}")
     return ConfigEntity(ConfigKind.BROKER, name or None)
+
+
+def _logger_fault(host: Host, name: str) -> Refused | None:
+    if name == str(host.id):
+        return None
+    return Refused(f"this is broker {host.id}: it cannot speak for the loggers of {name!r}")
 
 
 async def _stored(session: Session, entity: ConfigEntity) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import pytest
 
 from klamm.broker import configs
-from klamm.broker.configs import Entry, ResourceType
+from klamm.broker.configs import ResourceType
+from klamm.broker.entries import Entry
 from klamm.broker.policies import Alteration
 from klamm.controller.admission import NewTopic
 from klamm.controller.alteration import Change, Operation
@@ -17,7 +19,7 @@ from klamm.store import layout
 from unit.broker.admin_host import TestHost, on_a_host
 from unit.broker.test_admin import create
 
-TOPIC, BROKER = ResourceType
+TOPIC, BROKER, LOGGER = ResourceType
 
 
 def cautious(alteration: Alteration) -> str | None:
@@ -93,7 +95,8 @@ def test_a_broker_shows_its_own_settings_and_hides_its_passwords() -> None:
         (TOPIC, "absent", 3),
         (BROKER, "1", 42),
         (BROKER, "x", 42),
-        (8, "0", 42),
+        (8, "1", 42),
+        (8, "", 42),
         (99, "0", 42),
     ],
 )
@@ -166,3 +169,37 @@ def test_a_policy_on_changes_is_asked_last() -> None:
         assert await alter(host, TOPIC, "t", Change("retention.ms", "1")) == 0
 
     on_a_host(test, {"alter.config.policy.class.name": f"{__name__}:cautious"})
+
+
+def test_the_levels_of_loggers_are_settings_too() -> None:
+    name = "klamm.broker.configs.test"
+    logger = logging.getLogger(name)
+
+    async def test(host: TestHost) -> None:
+        assert await alter(host, LOGGER, "0", Change(name, "debug")) == 0
+        assert logger.level == logging.DEBUG
+        shown = (await entries(host, LOGGER, "0", name))[name]
+        assert (shown.value, shown.source) == ("DEBUG", Source.DYNAMIC_BROKER_LOGGER)
+        assert await alter(host, LOGGER, "0", Change(name, None, Operation.DELETE)) == 0
+        assert logger.level == logging.NOTSET
+
+    on_a_host(test)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (Change("klamm.nobody", "INFO"), 40),
+        (Change("klamm", "LOUD"), 40),
+        (Change("klamm", None, Operation.DELETE), 42),
+        (Change("klamm", "INFO", Operation.APPEND), 42),
+    ],
+)
+def test_levels_that_cannot_be_are_refused(change: Change, code: int) -> None:
+    async def test(host: TestHost) -> None:
+        before = logging.getLogger("klamm").level
+        assert await alter(host, LOGGER, "0", Change("klamm", "DEBUG"), change) == code
+        assert logging.getLogger("klamm").level == before
+        assert await alter(host, LOGGER, "0", change, incremental=False) == 42
+
+    on_a_host(test)

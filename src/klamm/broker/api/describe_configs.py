@@ -1,7 +1,7 @@
 """DescribeConfigs (32), versions 1-4: the settings of topics and brokers, and where they come from.
 
 Any broker answers for topics; a broker answers only for itself, and under an empty name for what is
-set for all brokers. Left out: the levels of loggers (BROKER_LOGGER) and client metrics.
+set for all brokers. Left out: client metrics.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.broker import configs
-from klamm.broker.configs import Entry
 from klamm.broker.context import RequestContext
+from klamm.broker.entries import Entry
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResource,
