@@ -18,17 +18,20 @@ from klamm.controller.effects import Move
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 FILES_MAX: Final = 8
 _PREFIX: Final = "ledger-"
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Ledger:
     """One broker's part of the ledger."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, file_bytes_max: int = FILE_BYTES_MAX) -> None:
         self._directory = directory
+        self._file_bytes_max = file_bytes_max
         self._epoch = -1
         self._sequence = 0
         self._descriptor: int | None = None
         self._size_bytes = 0
+        self._is_dirty = False
 
     def append(self, epoch: int, cause: str, moves: Iterable[Move], *, time_ms: int) -> None:
         """Write what one decision moved."""
@@ -37,68 +40,85 @@ class Ledger:
         lines = []
         for move in moves:
             self._sequence += 1
-            lines.append(
-                _line(
-                    time_ms=time_ms,
-                    controller_epoch=epoch,
-                    sequence=self._sequence,
-                    cause=cause,
-                    topic=move.topic,
-                    subject=move.subject,
-                    before=str(move.before),
-                    after=str(move.after),
-                    why=move.why,
-                )
-            )
+            entry = {
+                "time_ms": time_ms,
+                "controller_epoch": epoch,
+                "sequence": self._sequence,
+                "cause": cause,
+                "topic": move.topic,
+                "subject": move.subject,
+                "before": move.before,
+                "after": move.after,
+                "why": move.why,
+            }
+            lines.append(_encode(entry))
         if lines:
-            self._write("".join(lines).encode())
+            self._write(("\n".join(lines) + "\n").encode())
 
     def sync(self) -> None:
-        """Have the disk keep what was written."""
-        if self._descriptor is not None:
-            os.fdatasync(self._descriptor)
+        """Have the disk keep what was written; may run in another thread than the rest."""
+        if self._descriptor is None or not self._is_dirty:
+            return
+        self._is_dirty = False
+        # A copy, because the file may be rolled meanwhile.
+        descriptor = os.dup(self._descriptor)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def read(self, topic: str | None = None) -> Iterator[dict[str, object]]:
         """The entries of one topic (or of everything), oldest first."""
+        wanted = None if topic is None else f'"topic":{_encode(topic)},'.encode()
         for path in self._files():
             with path.open("rb") as file:
                 for line in file:
-                    # A crash may have cut the last line.
-                    if not line.endswith(b"\n"):
-                        continue
-                    entry = json.loads(line)
-                    if topic is None or entry["topic"] == topic:
-                        yield entry
+                    # A crash may have cut a line short.
+                    if line.endswith(b"}\n") and (wanted is None or wanted in line):
+                        yield json.loads(line)
 
     def close(self) -> None:
+        """Let go of the file; the next entry opens it again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def _write(self, data: bytes) -> None:
-        if self._descriptor is None or self._size_bytes + len(data) > FILE_BYTES_MAX:
+        if self._descriptor is None:
+            self._open(self._latest_or_new())
+        elif self._size_bytes + len(data) > self._file_bytes_max:
             self._roll()
         assert self._descriptor is not None, "a file was opened"
         os.write(self._descriptor, data)
         self._size_bytes += len(data)
+        self._is_dirty = True
+
+    def _open(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._size_bytes = path.stat().st_size
+        if self._size_bytes:
+            os.write(self._descriptor, b"\n")  # behind whatever a crash left of the last line
 
     def _roll(self) -> None:
         self.close()
-        self._directory.mkdir(parents=True, exist_ok=True)
         files = self._files()
         for old in files[: max(0, len(files) + 1 - FILES_MAX)]:
             old.unlink()
-        number = int(files[-1].stem.removeprefix(_PREFIX)) + 1 if files else 0
-        path = self._directory / f"{_PREFIX}{number:010d}.jsonl"
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._size_bytes = 0
+        self._open(self._numbered(_number(files[-1]) + 1))
+
+    def _latest_or_new(self) -> Path:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        files = self._files()
+        if files and files[-1].stat().st_size < self._file_bytes_max:
+            return files[-1]
+        return self._numbered(_number(files[-1]) + 1 if files else 0)
+
+    def _numbered(self, number: int) -> Path:
+        return self._directory / f"{_PREFIX}{number:010d}.jsonl"
 
     def _files(self) -> list[Path]:
         return sorted(self._directory.glob(f"{_PREFIX}*.jsonl"))
 
 
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _line(**fields: object) -> str:
-    return _encode(fields) + "\n"
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix(_PREFIX))

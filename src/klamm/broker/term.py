@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 state_log = logging.getLogger("klamm.state_change")
 
 _FIRST_REBALANCE_S: Final = 5.0
+_LEDGER_SYNC_S: Final = 1.0
 
 
 class Term:
@@ -73,6 +74,7 @@ class Term:
                 tasks.create_task(self._rebalance(), name="leader-rebalance")
                 tasks.create_task(self._retry(), name="retry")
                 tasks.create_task(self._reconcile(), name="reconciliation")
+                tasks.create_task(self._keep_ledger(), name="ledger")
                 while True:
                     await self._take_turn(await self.inbox.get())
         finally:
@@ -182,7 +184,7 @@ class Term:
             await asyncio.sleep(pause_s)
             left = 0
             if self._settings().bool("auto.leader.rebalance.enable"):
-                left = await self.ask_internally(events.RebalanceDue())
+                left = await self._ask_internally(events.RebalanceDue())
             interval_s = self._settings().int("leader.imbalance.check.interval.seconds")
             # A round that did not move all of them goes on soon.
             pause_s = min(1.0, interval_s) if left else interval_s
@@ -192,7 +194,7 @@ class Term:
             pause_ms = self._settings().int("klamm.delete.topic.retry.ms")
             await asyncio.sleep((pause_ms or 30_000) / 1000)
             if pause_ms:
-                await self.ask_internally(events.RetryDue())
+                await self._ask_internally(events.RetryDue())
 
     async def _reconcile(self) -> None:
         """Look again now and then, in case a hint was lost."""
@@ -209,7 +211,12 @@ class Term:
                 ):
                     self.inbox.put(hint)
 
-    async def ask_internally(self, event: events.Event) -> int:
+    async def _keep_ledger(self) -> None:
+        while True:
+            await asyncio.sleep(_LEDGER_SYNC_S)
+            await asyncio.to_thread(self._ledger.sync)
+
+    async def _ask_internally(self, event: events.Event) -> int:
         """Queue an event and wait for its turn to end."""
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self.inbox.put(event, answer)
