@@ -133,6 +133,9 @@ def _complete(turn: Turn, name: str) -> Flow[None]:
     if not isinstance(outcome, Stored):
         turn.warn(f"topic {name} could not be removed from the store yet")
         return
+    for partition in topic.partitions.values():
+        for broker, state in partition.replica_states.items():
+            turn.note(str(Replica(partition.id, broker)), name, state, _S.NON_EXISTENT)
     turn.note(f"topic {name}", name, "deleting", "absent", "every replica has confirmed")
     context.remove_topic(name)
 
