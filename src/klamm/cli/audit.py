@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,8 +47,7 @@ def audit(
     with tempfile.TemporaryDirectory() as scratch:
         source = ledger or Path(scratch) / "ledger.jsonl"
         if ledger is None:
-            entries = run(bootstrap_server, gather)
-            source.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+            write_ledger(source, run(bootstrap_server, gather))
         with job(master, "audit") as spark:
             from klamm.pipelines import audit as pipeline
             from klamm.pipelines.report import render
@@ -89,6 +88,11 @@ def _summary(found: Any) -> Iterator[str]:
         yield f"{found.counts[name]:>8,}  {label}"
     for row in found.rows["stuck"][:5]:
         yield f"          {row['subject']}: {row['state']}, {row['waits_for']}"
+
+
+def write_ledger(path: Path, entries: Iterable[dict[str, Any]]) -> None:
+    """Entries as the lines that the job reads."""
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
 
 async def gather(admin: Admin) -> list[dict[str, Any]]:

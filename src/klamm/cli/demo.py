@@ -1,0 +1,238 @@
+"""`klamm demo`: a guided tour of about two minutes.
+
+A cluster starts; topics are created and filled; Spark aggregates a stream while a broker is stopped
+and started; a topic grows; one is archived, deleted and restored with its proof; the audit of it
+all is written. Everything is real and nothing is prepared: the numbers printed are those that were
+seen.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from klamm.cli.asking import run
+from klamm.cli.options import Output, OutputOption, new_app
+from klamm.cli.output import print_json
+from klamm.cli.spark_jobs import connection, job, plain, size_text, watcher
+from klamm.model.errors import KlammError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from klamm.cluster import Cluster
+
+app = new_app("A guided tour of about two minutes.")
+
+_CUSTOMERS = 50
+_ORDERS = "orders"
+
+
+@app.command()
+def demo(
+    to: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="where archive and report go")
+    ] = Path("klamm-demo"),
+    records: Annotated[
+        int, typer.Option(help="how many records to begin with", min=1000)
+    ] = 200_000,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """A guided tour: a cluster, a stream through a broker's stop, an archive, an audit."""
+    from klamm.cluster import Cluster
+
+    tour = _Tour(to, records, output)
+    with (
+        tempfile.TemporaryDirectory(prefix="klamm-demo-") as scratch,
+        job("local[2]", "klamm demo") as spark,
+    ):
+        tour.say("A cluster of three brokers starts")
+        with Cluster(brokers=3) as cluster:
+            tour.note(f"it serves on {cluster.bootstrap_servers}")
+            tour.note(f"broker {cluster.controller_id} is the controller")
+            tour.fill(cluster)
+            tour.stream(spark, cluster, Path(scratch))
+            tour.grow(cluster)
+            tour.archive(spark, cluster)
+            tour.audit(spark, cluster, Path(scratch))
+    if output is Output.JSON:
+        print_json(plain(tour.facts))
+
+
+class _Tour:
+    """The steps, and what was seen in them."""
+
+    def __init__(self, to: Path, records: int, output: Output) -> None:
+        self._to = to.absolute()
+        self._records = records
+        self._output = output
+        self._console = Console(quiet=output is Output.JSON)
+        self._began = time.monotonic()
+        self._step = 0
+        self._written = 0
+        self.facts: dict[str, Any] = {}
+
+    def say(self, text: str) -> None:
+        self._step += 1
+        seconds = time.monotonic() - self._began
+        self._console.print(f"\n[bold]{self._step}. {text}[/bold]  [dim]({seconds:.0f} s)[/dim]")
+
+    def note(self, text: str) -> None:
+        self._console.print(f"   {text}", markup=False, highlight=False)
+
+    def fill(self, cluster: Cluster) -> None:
+        self.say("Topics are created and filled")
+        cluster.create_topic(_ORDERS, partitions=3, replication_factor=3)
+        began = time.monotonic()
+        self._write(cluster, self._records)
+        rate = self._records / (time.monotonic() - began)
+        self.note(f"{self._records:,} orders written with acks=all: {rate:,.0f} records/s")
+
+    def _write(self, cluster: Cluster, count: int) -> None:
+        import pyarrow as pa
+
+        from klamm.pipelines.options import parse_write
+        from klamm.pipelines.sink import write_frames
+
+        numbers = range(self._written, self._written + count)
+        frame = pa.RecordBatch.from_pydict(
+            {
+                "key": [f"customer-{n % _CUSTOMERS}" for n in numbers],
+                "value": [f'{{"order": {n}, "amount": {n % 97}}}' for n in numbers],
+            }
+        )
+        servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+        write_frames(parse_write(servers | {"topic": _ORDERS}), [frame], task=0)
+        self._written += count
+
+    def stream(self, spark: SparkSession, cluster: Cluster, scratch: Path) -> None:
+        self.say("Spark counts orders by customer while a broker is stopped and started")
+        from klamm.pipelines.session import read_stream
+
+        counted: dict[str, int] = {}
+
+        def keep(rows: Any, _batch: int) -> None:
+            for row in rows.collect():
+                counted[row.customer] = counted.get(row.customer, 0) + row["count"]
+
+        orders = read_stream(
+            spark,
+            cluster.bootstrap_servers,
+            _ORDERS,
+            checkpoint=scratch / "checkpoint",
+            startingOffsets="earliest",
+        )
+        by_customer = orders.selectExpr("string(key) AS customer")
+        query = (
+            by_customer.writeStream.foreachBatch(
+                lambda rows, batch: keep(rows.groupBy("customer").count(), batch)
+            )
+            .option("checkpointLocation", str(scratch / "checkpoint"))
+            .trigger(processingTime="500 milliseconds")
+            .start()
+        )
+        try:
+            with _Meanwhile(lambda: self._write(cluster, 2000)):
+                self._shake(cluster)
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        total = sum(counted.values())
+        self.facts["streamed"] = {"records": total, "written": self._written}
+        if total != self._written or len(counted) != _CUSTOMERS:
+            raise KlammError(f"{self._written} orders were written, and {total} were counted")
+        self.note(f"{total:,} orders counted, {self._written:,} written: every one exactly once")
+
+    def _shake(self, cluster: Cluster) -> None:
+        victim = next(b for b in cluster.running if b != cluster.controller_id)
+        cluster.stop_broker(victim)
+        cluster.wait_for_isr(_ORDERS, size=2)
+        self.note(f"broker {victim} is stopped: its partitions have other leaders")
+        time.sleep(2)
+        cluster.start_broker(victim)
+        cluster.wait_for_isr(_ORDERS, size=3)
+        self.note(f"broker {victim} is back and has caught up")
+
+    def grow(self, cluster: Cluster) -> None:
+        self.say("The topic grows from 3 partitions to 6")
+        from klamm.cli.story import _gather, tell
+        from klamm.cli.topic_changes import add_partitions
+
+        run(cluster.bootstrap_servers, lambda admin: add_partitions(admin, _ORDERS, 6, None))
+        cluster.wait_for_topic(_ORDERS, partitions=6)
+        records = run(cluster.bootstrap_servers, lambda admin: _gather(admin, _ORDERS))
+        self.note("what the controller says about it (klamm story orders):")
+        for line in list(tell(records))[-6:]:
+            self.note(f"  {line}")
+
+    def archive(self, spark: SparkSession, cluster: Cluster) -> None:
+        self.say("The topic is archived, verified, deleted, and restored with proof")
+        from klamm.pipelines.archive import archive, verify
+        from klamm.pipelines.restore import restore
+
+        reach, bar = connection(cluster.bootstrap_servers), watcher(self._output)
+        done = archive(spark, reach, _ORDERS, self._to / "archive", progress=bar)
+        kept = done.manifest
+        self.note(f"{kept.records:,} records, {len(kept.files)} files, {size_text(kept.bytes)}")
+        if faults := verify(spark, kept, progress=bar):
+            raise KlammError(f"the archive is damaged: {faults[0]}")
+        from klamm.pipelines.cluster import Lookup
+
+        Lookup(reach).delete(_ORDERS)
+        cluster.wait_for_no_topic(_ORDERS)
+        self.note(f"{_ORDERS} is deleted")
+        back = restore(spark, reach, kept, check=False, progress=bar)
+        self.note(f"{back.records:,} records are back; read again, every window has its old digest")
+        self.facts["archived"] = {"records": kept.records, "manifest": done.manifest_path}
+        self.facts["restored"] = {"records": back.records}
+
+    def audit(self, spark: SparkSession, cluster: Cluster, scratch: Path) -> None:
+        self.say("Everything the controller decided is audited")
+        from klamm.cli.audit import gather, write_ledger
+        from klamm.pipelines import audit
+        from klamm.pipelines.report import render
+
+        ledger = scratch / "ledger.jsonl"
+        write_ledger(ledger, run(cluster.bootstrap_servers, gather))
+        now = int(time.time() * 1000)
+        found = audit.run(spark, str(ledger), self._to / "audit", now_ms=now)
+        page = self._to / "audit.html"
+        page.write_text(render(found, title="klamm demo: the audit"))
+        verdict = "nothing is wrong" if found.is_clean else f"see the report: {found.counts}"
+        self.note(f"{found.events} decisions, {verdict}")
+        self.note(str(page))
+        self.facts["audit"] = {"events": found.events, "clean": found.is_clean, "report": page}
+
+
+class _Meanwhile:
+    """Does something again and again in a thread while the block runs."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._stop = threading.Event()
+        self._faults: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, name="klamm-demo", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(0.2):
+                self._work()
+        except KlammError as fault:
+            self._faults.append(fault)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        with suppress(IndexError):
+            raise self._faults[0]
