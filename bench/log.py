@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ CLUSTER = "b" * 22
 SETTINGS = LogSettings(segment_bytes=256 << 20)
 NOW = 1_700_000_000_000
 BEST_OF = 7
+_pack_offset = struct.Struct(">q").pack_into
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def _open(path: str) -> LogDirectory:
 
 
 def _batch(size: int, **producer: int) -> memoryview:
-    """One batch of exactly this size."""
+    """One batch of about this size."""
     empty = len(encode_batch([Record(0, NOW, None, b"")], **producer))
     data = encode_batch([Record(0, NOW, None, b"x" * (size - empty))], **producer)
     return memoryview(bytearray(data))
@@ -83,6 +85,27 @@ def _append_idempotent() -> float:
         return _microseconds(2000, once)
 
 
+def _follow(size: int) -> float:
+    """A megabyte of batches of one size, as a follower gets it from its leader."""
+    with _directory() as directory:
+        log = directory.create(TopicPartition("bench", 0), uuid.uuid4(), SETTINGS)
+        plain = _batch(size)
+        size = len(plain)
+        count = 1_000_000 // size
+        data = memoryview(bytearray(plain) * count)
+
+        def once() -> None:
+            for number in range(count):
+                _pack_offset(data, number * size, log.log_end_offset + number)
+            started = time.process_time()
+            log.append_as_follower(data)
+            spent.append(time.process_time() - started)
+
+        spent: list[float] = []
+        _microseconds(3, once)
+        return min(spent) * 1e6
+
+
 def _read(*, at_tail: bool) -> float:
     with _directory() as directory:
         log = directory.create(TopicPartition("bench", 0), uuid.uuid4(), SETTINGS)
@@ -120,6 +143,8 @@ MEASURES = (
     Measure("append-idempotent", "the same from an idempotent producer", "us", _append_idempotent),
     Measure("append-16k", "append a batch of 16 KB", "us", lambda: _append(16_384, 2000)),
     Measure("append-1m", "append a batch of 1 MB", "us", lambda: _append(1_000_000, 30)),
+    Measure("follow-200", "1 MB of small batches as a follower", "us", lambda: _follow(200)),
+    Measure("follow-16k", "1 MB of 16 KB batches as a follower", "us", lambda: _follow(16_384)),
     Measure("read-tail", "find the newest batch", "us", lambda: _read(at_tail=True)),
     Measure("read-behind", "find an offset through the index", "us", lambda: _read(at_tail=False)),
     Measure("create-10000", "create 10,000 logs", "s", _create_many),

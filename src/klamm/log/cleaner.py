@@ -64,7 +64,7 @@ class Cleaned:
 def plan(log: PartitionLog, now_ms: int) -> Plan | None:
     """What there is to clean in a log; None when there is nothing."""
     settings = log.settings
-    if not settings.compact:
+    if not settings.compact or len(log.segments) == 1:
         return None
     end = _cleanable_end(log, now_ms)
     first_dirty = log.cleaned_to

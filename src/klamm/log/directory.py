@@ -128,6 +128,9 @@ class LogDirectory:
             log = PartitionLog.create(
                 partition, path, settings, self.pool, topic_id=topic_id, health=self.health
             )
+        except FileExistsError:
+            # Somebody has put it there since we started: take it for what it is.
+            log = load_log(partition, path, settings, self.pool, Known(), health=self.health)
         except OSError as error:
             raise self.health.failed(error) from error
         self._logs[partition] = log
@@ -233,22 +236,26 @@ class LogDirectory:
         """Stop. A clean stop flushes and says so; an unclean one leaves all as after a crash."""
         try:
             if clean and self.is_online:
-                self._settle()
-                self.checkpoint()
-                self.checkpoint_high_watermarks()
-                checkpoints.write_clean_shutdown(
-                    os.path.join(self.path, names.CLEAN_SHUTDOWN), broker_epoch
-                )
+                self._settle(broker_epoch)
+        except LogDirectoryFailed:
+            pass  # it was told when it happened; the next start finds no marker, and recovers
         finally:
             self._logs.clear()
             self.pool.clear()
             self._lock.drop()
 
-    def _settle(self) -> None:
-        """Close all logs, several at a time: most of it is waiting for the disk."""
+    def _settle(self, broker_epoch: int) -> None:
+        """Close all logs, several at a time: most of it is waiting for the disk. Then say so."""
         with ThreadPoolExecutor(_CLOSING_THREADS, "klamm-close") as threads:
             for _ in threads.map(lambda log: log.close(clean=True), list(self)):
                 pass
+        self.checkpoint()
+        self.checkpoint_high_watermarks()
+        path = os.path.join(self.path, names.CLEAN_SHUTDOWN)
+        try:
+            checkpoints.write_clean_shutdown(path, broker_epoch)
+        except OSError as error:
+            raise self.health.failed(error) from error
 
     # Opening
 

@@ -55,11 +55,6 @@ class _Index:
     def __len__(self) -> int:
         return self._size() // self.entry.size
 
-    @property
-    def size(self) -> int:
-        """Bytes of the entries."""
-        return self._size()
-
     def start_empty(self) -> None:
         """Begin anew, whatever the file says; the next save replaces it."""
         self._entries = bytearray()

@@ -191,11 +191,11 @@ class PartitionLog:
             self.segments.active.append(
                 batch, first, last, max_timestamp, settings.index_interval_bytes
             )
+            self.epochs.assign(leader_epoch, first)
+            if header.producer_id >= 0:
+                self._note_producer(batch, header, first, max_timestamp)
         except OSError as error:
             raise self.health.failed(error) from error
-        self.epochs.assign(leader_epoch, first)
-        if header.producer_id >= 0:
-            self._note_producer(batch, header, first, max_timestamp)
         self.log_end_offset = last + 1
         if last + 1 - self.recovery_point >= settings.flush_messages:
             self.flush()
@@ -208,44 +208,73 @@ class PartitionLog:
         first batch is damaged or does not fit here.
         """
         self.health.check()
-        at, first = 0, self.log_end_offset
-        while at + HEADER_SIZE <= len(batches):
-            header = read_header(batches, at)
-            size = header.size
-            if size < HEADER_SIZE or at + size > len(batches):
-                break
-            batch = batches[at : at + size]
-            if not is_intact(batch, header):
-                if at == 0:
-                    raise ProtocolError(f"the leader sent a damaged batch of {self}")
-                break
-            if header.last_offset >= self.log_end_offset:
-                self._append_copy(batch, header, now_ms)
-            at += size
+        first = next_offset = self.log_end_offset
+        run: list[BatchHeader] = []  # neighbours that are written in one go
+        start = end = 0
+        for header in self._intact(batches):
+            at, end = end, end + header.size
+            if header.last_offset < next_offset or (run and not self._fits(end - start, header)):
+                self._append_run(batches[start:at], run, now_ms)
+                run, start = [], at
+            if header.last_offset < next_offset:
+                start = end
+                continue
+            if header.base_offset < next_offset:
+                self._begin_inside(header)
+            run.append(header)
+            next_offset = header.last_offset + 1
+        self._append_run(batches[start:end], run, now_ms)
         if self.log_end_offset - self.recovery_point >= self.settings.flush_messages:
             self.flush()
         return Appended(first, self.log_end_offset - 1, self.log_start_offset)
 
-    def _append_copy(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-        if header.base_offset < self.log_end_offset:
-            self._begin_inside(header)
-        last = header.last_offset
-        settings = self.settings
+    def _intact(self, batches: memoryview) -> Iterator[BatchHeader]:
+        """The headers of the whole and undamaged batches at the beginning of a buffer."""
+        at = 0
+        while at + HEADER_SIZE <= len(batches):
+            header = read_header(batches, at)
+            size = header.size
+            if size < HEADER_SIZE or at + size > len(batches):
+                return
+            if not is_intact(batches[at : at + size], header):
+                if at == 0:
+                    raise ProtocolError(f"the leader sent a damaged batch of {self}")
+                return
+            yield header
+            at += size
+
+    def _append_run(self, data: memoryview, run: list[BatchHeader], now_ms: int) -> None:
+        """Write batches that lie one behind the other, and go in one segment."""
+        if not run:
+            return
+        interval = self.settings.index_interval_bytes
+        first = run[0]
         try:
-            self._make_room(header.size, header.base_offset, last, header.max_timestamp, now_ms)
-            self.segments.active.append(
-                batch,
-                header.base_offset,
-                last,
-                header.max_timestamp,
-                settings.index_interval_bytes,
+            self._make_room(
+                first.size, first.base_offset, first.last_offset, first.max_timestamp, now_ms
             )
+            active = self.segments.active
+            position = active.write(data)
+            at = 0
+            for header in run:
+                size, offset, last = header.size, header.base_offset, header.last_offset
+                active.note(position + at, offset, last, header.max_timestamp, size, interval)
+                self.epochs.assign(header.leader_epoch, offset)
+                if header.producer_id >= 0:
+                    self._note_producer(data[at : at + size], header, offset, header.max_timestamp)
+                at += size
+                self.log_end_offset = last + 1
         except OSError as error:
             raise self.health.failed(error) from error
-        self.epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id >= 0:
-            self._note_producer(batch, header, header.base_offset, header.max_timestamp)
-        self.log_end_offset = last + 1
+
+    def _fits(self, size: int, header: BatchHeader) -> bool:
+        """Whether the active segment takes this much more, a batch at the end included."""
+        return not self.segments.active.is_full(
+            more=size,
+            last_offset=header.last_offset,
+            segment_bytes=self.settings.segment_bytes,
+            index_bytes=self.settings.segment_index_bytes,
+        )
 
     def _begin_inside(self, header: BatchHeader) -> None:
         """An empty log may start in the middle of a batch: the leader's start offset did."""
@@ -290,9 +319,12 @@ class PartitionLog:
         if not active.size:
             return
         offset = self.log_end_offset if base_offset is None else base_offset
-        active.seal()
-        self.history.snapshot(offset, self.segments.bases)
-        self._start_segment(offset, now_ms)
+        try:
+            active.seal()
+            self.history.snapshot(offset, self.segments.bases)
+            self._start_segment(offset, now_ms)
+        except OSError as error:
+            raise self.health.failed(error) from error
 
     def _start_segment(self, base_offset: int, now_ms: int = 0) -> None:
         segment = Segment(self.directory, base_offset, self.pool, created_ms=now_ms)
@@ -478,7 +510,7 @@ class PartitionLog:
         # Records that were taken back meanwhile may have been replaced by others since.
         if self.truncations == truncations:
             self.recovery_point = end
-        self._last_flush_ms = now_ms
+        self._last_flush_ms = now_ms or self._last_flush_ms
 
     def _save_epochs(self) -> None:
         if self.epochs.is_dirty:

@@ -108,13 +108,19 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write one set of batches at the end; all or nothing as far as readers can see."""
+        """Write one batch at the end, and keep what readers will ask about it."""
+        position = self.write(data)
+        self.note(
+            position, first_offset, last_offset, max_timestamp, len(data), index_interval_bytes
+        )
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Put bytes at the end; where they are. Readers see all of them or none."""
         position = self.size
         handle = self._pool.get(self.path, create=True)
-        size = len(data)
         write_at(handle.fileno(), data, position)
-        self.size = position + size
-        self.note(position, first_offset, last_offset, max_timestamp, size, index_interval_bytes)
+        self.size = position + len(data)
+        return position
 
     def note(
         self,
@@ -125,7 +131,7 @@ class Segment:
         size: int,
         index_interval_bytes: int,
     ) -> None:
-        """Keep what readers will ask about a set that is in the file."""
+        """Keep what readers will ask about a batch that is in the file."""
         if position == 0:
             self._first_timestamp = max_timestamp
         largest = self._largest or self.largest
@@ -144,13 +150,13 @@ class Segment:
         self._recent_positions.append(position)
 
     def is_full(self, *, more: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
-        """Whether another set of this size has no place here."""
+        """Whether so many more bytes, up to this offset, have no place here."""
         return (
             self.size + more > segment_bytes
             or self.size > _RELATIVE_MAX
             or not self.can_hold(last_offset)
-            or self.offsets.size >= index_bytes - 8
-            or self.times.size >= index_bytes - 24
+            or len(self.offsets.load()) > index_bytes - 8
+            or len(self.times.load()) > index_bytes - 24
         )
 
     def can_hold(self, offset: int) -> bool:

@@ -233,6 +233,17 @@ def test_a_failed_fsync_is_not_tried_again(tmp_path: Path) -> None:
     directory.close()
 
 
+def test_a_disk_that_fails_at_the_end_leaves_no_marker(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    fill(directory, count=1)
+    log = directory.get(ORDERS)
+    assert log is not None
+    _break_file(log.segments.active.handle().fileno())
+    directory.close()
+    assert directory.failure is not None
+    assert not (tmp_path / names.CLEAN_SHUTDOWN).exists()
+
+
 def _break_file(fd: int) -> None:
     """Let a descriptor lead to a closed pipe, where neither writing nor flushing can work."""
     reader, writer = os.pipe()

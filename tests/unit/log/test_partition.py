@@ -11,6 +11,7 @@ import pytest
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.epochs import EpochCache
 from klamm.log.partition import PartitionLog
+from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.protocol.batch import (
     LOG_APPEND_TIME,
@@ -291,3 +292,23 @@ def test_reading_far_behind_uses_the_index(make_log: MakeLog) -> None:
     for offset in (0, 1, 57, 200, 399):
         part = log.read(offset, max_bytes=100)
         assert parse_header(part.read()).base_offset == offset
+
+
+def test_a_follower_splits_what_it_gets_at_the_size_of_a_segment(
+    make_log: MakeLog, tmp_path: Path
+) -> None:
+    leader = make_log()
+    for number in range(20):
+        append(leader, b"%d" % number * 20, epoch=number // 8)
+    data = leader.read(0, max_bytes=100_000).read()
+    follower = PartitionLog.create(
+        leader.topic_partition,
+        str(tmp_path / "follower"),
+        LogSettings(segment_bytes=350),
+        leader.pool,
+    )
+    assert follower.append_as_follower(memoryview(data)) == Appended(0, 19, 0)
+    assert len(follower.segments) > 5
+    assert all(segment.size <= 350 for segment in follower.segments)
+    assert values(follower) == values(leader)
+    assert follower.epochs.entries == leader.epochs.entries
