@@ -27,8 +27,6 @@ from klamm.store.zookeeper_tickets import TICKETS, TicketOffice
 from klamm.store.zookeeper_wire import AddWatch, RemoveWatch
 
 SESSION_TIMEOUT_MS: Final = 18_000  # Kafka's default
-_NODE_EVENTS: Final = frozenset({"CREATED", "CHANGED", "DELETED"})
-_CHILDREN_EVENTS: Final = frozenset({"CREATED", "CHILD", "DELETED"})
 
 
 class ZooKeeperStore:
@@ -78,7 +76,7 @@ class ZooKeeperSession:
             store.hosts,
             session_timeout_ms=store.session_timeout_ms,
             on_state=self._on_state,
-            on_event=self._on_event,
+            on_touched=self._on_touched,
         )
         self._nodes = ServerNodes(self._bridge, store.chroot)
         self._watches = Watches()
@@ -213,14 +211,13 @@ class ZooKeeperSession:
         self._bridge.refuse(why)
         self._ended.set()
 
-    def _on_event(self, kind: str, full_path: str) -> None:
-        path = full_path.removeprefix(self._store.chroot) or ROOT
-        touched = Touched()
-        if kind in _NODE_EVENTS:
-            touched.nodes[path] = None
-        if kind in _CHILDREN_EVENTS:
-            touched.parents[path] = None
-        self._hint(touched)
+    def _on_touched(self, on_server: Touched) -> None:
+        nodes = dict.fromkeys(map(self._below_chroot, on_server.nodes))
+        parents = dict.fromkeys(map(self._below_chroot, on_server.parents))
+        self._hint(Touched(nodes, parents))
+
+    def _below_chroot(self, path: str) -> str:
+        return path.removeprefix(self._store.chroot) or ROOT
 
     def _hint(self, touched: Touched) -> None:
         for hint in self._watches.hints(touched):

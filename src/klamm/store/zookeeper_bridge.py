@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from klamm.model.errors import KlammError, StoreUnavailable, UsageError
 from klamm.store.port import SessionState
+from klamm.store.tree import Touched
 
 try:
     from kazoo.client import CLOSED_STATES, KazooClient
@@ -27,7 +29,7 @@ try:
         SessionExpiredError,
     )
     from kazoo.handlers.threading import KazooTimeoutError
-    from kazoo.protocol.states import KazooState, WatchedEvent
+    from kazoo.protocol.states import KazooState
     from kazoo.retry import KazooRetry
 except ModuleNotFoundError as missing:
     raise UsageError("ZooKeeper needs kazoo: pip install 'klamm[zookeeper]'") from missing
@@ -70,7 +72,7 @@ class Bridge:
         *,
         session_timeout_ms: int,
         on_state: Callable[[SessionState], None],
-        on_event: Callable[[str, str], None],
+        on_touched: Callable[[Touched], None],
         client_id: tuple[int, bytes] | None = None,
     ) -> None:
         self._hosts = hosts
@@ -79,8 +81,9 @@ class Bridge:
         self._waiting: deque[tuple[Request, asyncio.Future[Any]]] = deque()
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._refusing: str | None = None  # why no calls are taken
+        self._events = _Events(lambda take: self._hop(lambda: on_touched(take())))
         self._client = _Client(
-            lambda event: self._hop(on_event, event.type, event.path),
+            self._events,
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             client_id=client_id,
@@ -190,8 +193,8 @@ class _Answer:
 class _Client(KazooClient):  # type: ignore[misc]
     """kazoo with persistent watches: every event goes to one place, and none uses up a watcher."""
 
-    def __init__(self, hear: Callable[[WatchedEvent], None], **settings: object) -> None:
-        self._hear = hear
+    def __init__(self, events: _Events, **settings: object) -> None:
+        self._events = events
         super().__init__(**settings)
 
     def enqueue(self, request: Request, answer: _Answer) -> None:
@@ -213,17 +216,55 @@ class _Client(KazooClient):  # type: ignore[misc]
             answer.set_exception(SessionExpiredError())
 
     def _reset_watchers(self) -> None:
-        self._data_watchers = self._child_watchers = _EveryPath(self._hear)
+        self._data_watchers = _Watchers(self._events.node_touched)
+        self._child_watchers = _Watchers(self._events.children_touched)
 
 
-class _EveryPath:
-    """Looks to kazoo like its register of one-shot watchers."""
+class _Watchers:
+    """Looks to kazoo like a register of one-shot watchers, of which it takes those to call."""
 
-    def __init__(self, hear: Callable[[WatchedEvent], None]) -> None:
+    def __init__(self, hear: Callable[[str], None]) -> None:
         self._hear = hear
 
-    def pop(self, path: str, default: object) -> list[Callable[[WatchedEvent], None]]:
-        return [self._hear]
+    def pop(self, path: str, default: object) -> tuple[()]:
+        self._hear(path)
+        return ()
+
+
+class _Events:
+    """What was touched since the loop last looked.
+
+    A multi that creates a thousand nodes sends a thousand events for their parent. They gather
+    here, on kazoo's thread, and the loop is woken once for as many as came before it looks.
+    """
+
+    def __init__(self, wake: Callable[[Callable[[], Touched]], None]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._touched: Touched | None = None
+
+    def node_touched(self, path: str) -> None:
+        # It may have been created just now, which those who watch for children want to know.
+        with self._gathering() as touched:
+            touched.nodes[path] = touched.parents[path] = None
+
+    def children_touched(self, path: str) -> None:
+        with self._gathering() as touched:
+            touched.parents[path] = None
+
+    @contextmanager
+    def _gathering(self) -> Iterator[Touched]:
+        with self._lock:
+            is_first = self._touched is None
+            self._touched = self._touched or Touched()
+            yield self._touched
+        if is_first:
+            self._wake(self._take)
+
+    def _take(self) -> Touched:
+        with self._lock:
+            touched, self._touched = self._touched, None
+        return touched or Touched()
 
 
 def _translated(error: object) -> KlammError:
