@@ -222,6 +222,7 @@ async def test_watches_outlive_a_broken_connection(server: ZooKeeperServer) -> N
         await node_bell.wait()  # nobody knows what changed while it was away
         await children_bell.wait()
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+        assert await here.session.children("/p") == ()
         await here.witness.multi([SetData("/n", b"1"), Create("/p/a")])
         await node_bell.wait()
         await children_bell.wait()
