@@ -25,6 +25,7 @@ def wire() -> Iterator[Wire]:
 
 
 REFUSED = [
+    (growth("__cluster_metadata", 2), E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic"),
     (growth("unknown", 2), E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic unknown"),
     (growth("t", 1), E.INVALID_PARTITIONS, "has 2 partitions, which is higher than the 1"),
     (growth("t", 0), E.INVALID_PARTITIONS, "higher than the 0 requested"),

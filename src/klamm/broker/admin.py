@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Protocol
 
-from klamm.broker import topic_writes
+from klamm.broker import topic_writes, waiting
 from klamm.broker.metadata_cache import MetadataCache, Snapshot
 from klamm.broker.policies import Policies
 from klamm.broker.quotas import Mutations
@@ -34,20 +34,16 @@ from klamm.controller.admission import (
     admit_deletion,
     admit_growth,
     deletion_request_fault,
+    duplicates,
     name_faults,
 )
 from klamm.controller.assignment import Racks, Start
 from klamm.model.assignment import Assignment
-from klamm.model.errors import ErrorCode, Refused
-from klamm.model.names import NO_LEADER, ZERO_ID, BrokerId, is_usable_id
+from klamm.model.errors import Refused
+from klamm.model.names import ZERO_ID, BrokerId, is_usable_id
 from klamm.model.settings import BrokerSettings
 from klamm.store import layout
 from klamm.store.port import Session
-
-_NEVER_WAITED: Final = Refused(
-    "accepted, but the request allowed no time to wait for it", ErrorCode.REQUEST_TIMED_OUT
-)
-_TIMED_OUT: Final = Refused("", ErrorCode.REQUEST_TIMED_OUT)
 
 
 class Controller(Protocol):
@@ -120,7 +116,7 @@ class Admin:
             for outcome in outcomes
             if isinstance(outcome, Created)
         }
-        late = await self._wait_for_leaders(counts, timeout_ms)
+        late = await waiting.for_leaders(self._host.metadata, counts, timeout_ms)
         return [
             late.get(outcome.creation.topic, outcome) if isinstance(outcome, Created) else outcome
             for outcome in outcomes
@@ -177,7 +173,7 @@ class Admin:
         validate_only: bool = False,
     ) -> list[Refused | None]:
         """One outcome a topic, in the order asked; None is success."""
-        faults = name_faults([ask.topic for ask in asks])
+        faults = duplicates([ask.topic for ask in asks])
         counts: dict[str, int] = {}
         outcomes: list[Refused | None] = []
         async with self._turn:
@@ -188,7 +184,7 @@ class Admin:
                 outcomes.append(refused)
                 if refused is None and not validate_only:
                     counts[ask.topic] = ask.count
-        late = await self._wait_for_leaders(counts, timeout_ms)
+        late = await waiting.for_leaders(self._host.metadata, counts, timeout_ms)
         return [outcome or late.get(ask.topic) for ask, outcome in zip(asks, outcomes, strict=True)]
 
     async def _grow(self, ask: Growth, quota: Mutations, validate_only: bool) -> Refused | None:
@@ -257,8 +253,11 @@ class Admin:
         marked = await topic_writes.mark_for_deletion(self._host.session, doomed)
         refusals = dict(zip(doomed, marked, strict=True))
         outcomes = [(refusals[a.topic] or a) if isinstance(a, Deleted) else a for a in admitted]
-        waiting = {each.topic: each.topic_id for each in outcomes if isinstance(each, Deleted)}
-        late = await self._wait_for_absence(waiting, timeout_ms)
+        ids = {each.topic: each.topic_id for each in outcomes if isinstance(each, Deleted)}
+        completed = self._host.settings.bool("klamm.delete.topic.wait.for.completion")
+        late = await waiting.for_absence(
+            self._host.metadata, ids, timeout_ms, self._host.session if completed else None
+        )
         return [
             late.get(outcome.topic, outcome) if isinstance(outcome, Deleted) else outcome
             for outcome in outcomes
@@ -272,76 +271,6 @@ class Admin:
             return name
         refused = quota.take(len(snapshot.topics[name]))
         return refused or Deleted(name, snapshot.topic_ids.get(name, ZERO_ID))
-
-    async def _wait_for_leaders(
-        self, counts: Mapping[str, int], timeout_ms: int
-    ) -> dict[str, Refused]:
-        """The topics that lack a leader when the time is over."""
-        waiting = dict(counts)
-
-        def all_led(snapshot: Snapshot) -> bool:
-            for topic in [t for t, count in waiting.items() if is_led(snapshot, t, count)]:
-                del waiting[topic]
-            return not waiting
-
-        if timeout_ms <= 0:
-            return dict.fromkeys(counts, _NEVER_WAITED)
-        await self._host.metadata.wait_for(all_led, timeout_ms)
-        return dict.fromkeys(waiting, _TIMED_OUT)
-
-    async def _wait_for_absence(
-        self, marked: Mapping[str, uuid.UUID], timeout_ms: int
-    ) -> dict[str, Refused]:
-        """The topics that are still there when the time is over."""
-        waiting = dict(marked)
-
-        def all_gone(snapshot: Snapshot) -> bool:
-            gone = [t for t, topic_id in waiting.items() if snapshot.topic_ids.get(t) != topic_id]
-            for topic in gone:
-                del waiting[topic]
-            return not waiting
-
-        if timeout_ms <= 0:
-            return dict.fromkeys(marked, _NEVER_WAITED)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
-        await self._host.metadata.wait_for(all_gone, timeout_ms)
-        late = set(waiting)
-        if self._host.settings.bool("klamm.delete.topic.wait.for.completion"):
-            late |= await self._still_marked(marked.keys() - late, deadline)
-        return dict.fromkeys(late, _TIMED_OUT)
-
-    async def _still_marked(self, topics: Collection[str], deadline: float) -> set[str]:
-        """The topics whose marker, the last node to go, is there when the time is over."""
-        left = set(topics)
-        for topic in topics:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await until_absent(self._host.session, layout.delete_topic_path(topic))
-            except TimeoutError:
-                continue
-            left.discard(topic)
-        return left
-
-
-async def until_absent(session: Session, path: str) -> None:
-    """Wait until a node is gone."""
-    changed = asyncio.Event()
-    unwatch = session.watch_node(path, changed.set)
-    try:
-        while await session.get(path) is not None:
-            await changed.wait()
-            changed.clear()
-    finally:
-        unwatch()
-
-
-def is_led(snapshot: Snapshot, topic: str, count: int) -> bool:
-    """Whether this many partitions of a topic are known and all have a leader."""
-    partitions = snapshot.topics.get(topic, {})
-    return len(partitions) >= count and all(
-        info.leader != NO_LEADER for info in partitions.values()
-    )
 
 
 def _settled(

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from klamm.broker import admin
 from klamm.broker.clock import Clock
 from klamm.broker.quotas import Client, Quotas
+from klamm.broker.waiting import is_led
 from klamm.client.connection import Connection
 from klamm.controller.admission import NewTopic
 from klamm.model.brokers import Endpoint
@@ -154,7 +155,7 @@ class AutoCreation:
             refused = await self._send_on(ask, client)
         if refused is None or refused.code in _BEING_CREATED:
             await self._host.metadata.wait_for(
-                lambda snapshot: admin.is_led(snapshot, topic, 1), _VISIBLE_MS
+                lambda snapshot: is_led(snapshot, topic, 1), _VISIBLE_MS
             )
         return refused
 
@@ -179,7 +180,7 @@ class AutoCreation:
     def _answer(self, topic: str, refused: Refused | None) -> ErrorCode:
         if refused is not None and refused.code not in _BEING_CREATED:
             return refused.code
-        if admin.is_led(self._host.metadata.snapshot, topic, 1):
+        if is_led(self._host.metadata.snapshot, topic, 1):
             return ErrorCode.NONE
         return ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -14,6 +14,7 @@ from klamm.controller.admission.creation import (
     Policy,
     Proposal,
     admit_creation,
+    duplicates,
     name_faults,
 )
 from klamm.controller.admission.deletion import (
@@ -38,5 +39,6 @@ __all__ = [
     "admit_deletion",
     "admit_growth",
     "deletion_request_fault",
+    "duplicates",
     "name_faults",
 ]

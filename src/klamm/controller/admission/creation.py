@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -73,13 +73,18 @@ class Creation:
         return len(next(iter(self.placement.values())))
 
 
-def name_faults(names: Iterable[str]) -> dict[str, Refused]:
-    """The names that a request must not have, before anything else is looked at."""
-    faults = {
+def duplicates(names: Sequence[str]) -> dict[str, Refused]:
+    """The names that a request has more than once: which of the wishes was meant?"""
+    return {
         name: Refused(f"topic {name} is in the request {count} times", ErrorCode.INVALID_REQUEST)
         for name, count in Counter(names).items()
         if count > 1
     }
+
+
+def name_faults(names: Sequence[str]) -> dict[str, Refused]:
+    """The names that cannot be created, before anything else is looked at."""
+    faults = duplicates(names)
     if CLUSTER_METADATA in names:
         faults[CLUSTER_METADATA] = Refused(
             f"{CLUSTER_METADATA} is Kafka's own and cannot be created", ErrorCode.INVALID_REQUEST
