@@ -36,6 +36,7 @@ class World:
         self.brokers: dict[BrokerId, FakeBroker] = {}
         self.mail: deque[tuple[Request, int]] = deque()  # on the way, with the controller's epoch
         self.answers: deque[Event] = deque()
+        self.now_ms = 0
         self.decisions: list[Decision] = []
         self.watchers: list[Callable[[Event, Decision], None]] = []
         self.before_commit: Callable[[Sequence[Write]], None] | None = None
@@ -63,7 +64,7 @@ class World:
     def handle(self, event: Event) -> object:
         """One event from its facts to its last request."""
         core = self.core
-        decision = core.decide(event)
+        decision = core.decide(event, now_ms=self.now_ms)
         self._announce(event, decision)
         while decision.writes:
             if self.before_commit is not None:

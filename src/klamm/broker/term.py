@@ -107,7 +107,7 @@ class Term:
         if isinstance(event, (events.TopicsChanged, events.TermBegan)):
             self._watch_topics(event)
         self.core.settings = _core_settings(self._settings())
-        decision = self.core.decide(event)
+        decision = self.core.decide(event, now_ms=self._now_ms())
         while decision.writes:
             self._announce(decision)
             outcomes = await self._committer.commit(decision.writes)

@@ -35,12 +35,14 @@ def brokers_changed(turn: Turn, event: BrokersChanged) -> Flow[None]:
     gone = [*bounced, *dead]
     for broker in gone:
         del context.brokers[broker]
+        context.away[broker] = context.now_ms
         turn.note(f"broker {broker}", "", "live", "gone")
     if gone:
         yield from _brokers_failed(turn, gone)
     come = sorted([*new, *bounced])
     for broker in [*come, *changed]:
         context.brokers[broker] = event.brokers[broker]
+        context.away.pop(broker, None)
     for broker in come:
         turn.note(f"broker {broker}", "", "gone", "live", f"epoch {event.brokers[broker].epoch}")
     if come:
@@ -75,7 +77,7 @@ def _brokers_failed(turn: Turn, gone: Sequence[BrokerId]) -> Flow[None]:
     context = turn.context
     for broker in gone:
         context.offline_dirs.pop(broker, None)
-        context.shutting_down.discard(broker)
+        context.shutting_down.pop(broker, None)
     yield from replicas_went_offline(turn, context.hosted_by(gone))
 
 
@@ -138,7 +140,9 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
     yield from _sort_out_leftovers(turn, broker, codes)
     if failed:
         turn.warn(f"broker {broker} has {len(failed)} replicas on a failed log directory")
-        context.offline_dirs.setdefault(broker, {}).update((r.partition, None) for r in failed)
+        context.offline_dirs.setdefault(broker, {}).update(
+            (r.partition, context.now_ms) for r in failed
+        )
         yield from replicas_went_offline(turn, failed)
     if recovered:
         for replica in recovered:

@@ -50,8 +50,11 @@ class Topic:
 class Deletion:
     """One topic that is queued for deletion."""
 
-    started: bool = False
+    queued_ms: int = 0  # when it was asked for
+    inherited: bool = False  # from an earlier controller, which may have had logs removed
+    started: bool = False  # brokers were told to remove their logs
     halted: str | None = None  # why it does not go on, in words
+    entered_ms: dict[Replica, int] = field(default_factory=dict)  # when a replica last moved
 
 
 @dataclass(slots=True)
@@ -60,16 +63,20 @@ class Context:
 
     controller: BrokerId
     epoch: int
+    now_ms: int = 0  # when the event that is worked on began, as the shell has it
+    began_ms: int = 0  # when the term began: what is older than that has an unknown age
     brokers: dict[BrokerId, Broker] = field(default_factory=dict)
-    shutting_down: set[BrokerId] = field(default_factory=set)
+    shutting_down: dict[BrokerId, int] = field(default_factory=dict)  # since when
     topics: dict[str, Topic] = field(default_factory=dict)
     names: dict[uuid.UUID, str] = field(default_factory=dict)
     deletions: dict[str, Deletion] = field(default_factory=dict)
-    # Indexes; dicts used as ordered sets.
+    # Indexes; dicts used as ordered sets. Where a value is a number, it says since when.
     hosted: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
-    unled: dict[TopicPartition, None] = field(default_factory=dict)
-    moving: dict[TopicPartition, None] = field(default_factory=dict)
-    offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
+    unled: dict[TopicPartition, int] = field(default_factory=dict)
+    moving: dict[TopicPartition, int] = field(default_factory=dict)
+    offline_dirs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
+    away: dict[BrokerId, int] = field(default_factory=dict)  # brokers that went in this term
+    behind: dict[TopicPartition, dict[BrokerId, int]] = field(default_factory=dict)  # not in sync
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
     leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
     leftovers_unsaved: dict[BrokerId, None] = field(default_factory=dict)
@@ -165,18 +172,26 @@ class Context:
             self.hosted.setdefault(broker, {})[partition.id] = None
             self._drop_leftover(broker, partition.id)
         if assignment.is_moving:
-            self.moving[partition.id] = None
+            self.moving.setdefault(partition.id, self.now_ms)
         else:
             self.moving.pop(partition.id, None)
 
     def lead(self, partition: Partition, leadership: Leadership) -> None:
         """Cache what the store has accepted."""
         partition.leadership = leadership
+        replicas = partition.assignment.replicas
+        if len(leadership.isr) < len(replicas):
+            before = self.behind.get(partition.id, {})
+            self.behind[partition.id] = {
+                b: before.get(b, self.now_ms) for b in replicas if b not in leadership.isr
+            }
+        elif self.behind:
+            self.behind.pop(partition.id, None)
 
     def set_state(self, partition: Partition, state: PartitionState) -> None:
         partition.state = state
         if state in _UNLED:
-            self.unled[partition.id] = None
+            self.unled.setdefault(partition.id, self.now_ms)
         else:
             self.unled.pop(partition.id, None)
 
@@ -191,6 +206,7 @@ class Context:
                 self.hosted[broker].pop(partition.id, None)
             self.unled.pop(partition.id, None)
             self.moving.pop(partition.id, None)
+            self.behind.pop(partition.id, None)
             self.move_requests.pop(partition.id, None)
             for dirs in self.offline_dirs.values():
                 dirs.pop(partition.id, None)

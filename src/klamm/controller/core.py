@@ -44,9 +44,10 @@ class Core:
     def epoch(self) -> int:
         return self.context.epoch
 
-    def decide(self, event: on.Event) -> Decision:
-        """Begin the work on an event."""
+    def decide(self, event: on.Event, *, now_ms: int = 0) -> Decision:
+        """Begin the work on an event that came up at this time."""
         assert self._flow is None, "the event before has not ended"
+        self.context.now_ms = now_ms
         self._turn = Turn(self.context, self.settings, type(event).__name__)
         self._flow = _work(self._turn, event)
         return self._advance(lambda flow: next(flow))

@@ -53,10 +53,10 @@ def markers_changed(turn: Turn, event: MarkersChanged) -> Flow[None]:
     yield from resume(turn, fresh)
 
 
-def queue(turn: Turn, name: str) -> None:
+def queue(turn: Turn, name: str, *, inherited: bool = False) -> None:
     """Put a topic on the way out."""
     if not turn.context.is_queued(name):
-        turn.context.deletions[name] = Deletion()
+        turn.context.deletions[name] = Deletion(turn.context.now_ms, inherited)
         turn.note(f"topic {name}", name, "created", "queued for deletion")
 
 

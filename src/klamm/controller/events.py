@@ -268,6 +268,7 @@ class Obstacle(StrEnum):
     """What a topic may be waiting for."""
 
     BROKER_DOWN = "broker is not there"
+    BROKER_LEAVING = "broker is shutting down"
     DIR_FAILED = "log directory failed"
     MOVING = "partition is being moved"
     DELETE_FAILED = "the broker could not delete its copy"
@@ -287,10 +288,20 @@ class Waiting:
     broker: BrokerId | None
     why: Obstacle
     until: str  # what would end the wait
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a topic is waiting for, and since when."""
+
+    waiting: tuple[Waiting, ...] = ()
+    deleting_since_ms: int | None = None  # None where the topic is not being deleted
+    began_ms: int = 0  # when this controller took over: what is as old may be older
 
 
 @dataclass(frozen=True, slots=True)
-class ExplanationAsked(Ask[tuple[Waiting, ...] | None]):
+class ExplanationAsked(Ask[Explanation | None]):
     """What a topic is waiting for; None where there is no such topic."""
 
     topic: str

@@ -1,16 +1,20 @@
-"""What a topic is waiting for, in values that a front end can put into words."""
+"""What a topic is waiting for and since when, in values that a front end can put into words.
+
+A controller knows when things happened in its own term. What it found when it took over may be
+older than that, so such a wait has the beginning of the term as its time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from klamm.controller.context import Context, Partition
-from klamm.controller.events import Obstacle, Waiting
+from klamm.controller.events import Explanation, Obstacle, Waiting
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.model.names import BrokerId
+from klamm.model.names import BrokerId, Replica
 
 
-def explain(context: Context, name: str) -> tuple[Waiting, ...] | None:
+def explain(context: Context, name: str) -> Explanation | None:
     """Everything that holds a topic up; nothing where it is as it should be."""
     topic = context.topics.get(name)
     if topic is None:
@@ -21,57 +25,87 @@ def explain(context: Context, name: str) -> tuple[Waiting, ...] | None:
             found += _deletion(context, partition)
         else:
             found += _life(context, partition)
-    return tuple(found)
+    deletion = context.deletions.get(name)
+    return Explanation(
+        waiting=tuple(found),
+        deleting_since_ms=deletion.queued_ms if deletion else None,
+        began_ms=context.began_ms,
+    )
 
 
 def _deletion(context: Context, partition: Partition) -> Iterator[Waiting]:
-    index = partition.id.partition
-    if partition.id in context.moving:
-        yield Waiting("deletion", index, None, Obstacle.MOVING, "the move ends or is cancelled")
+    id, deletion = partition.id, context.deletions[partition.id.topic]
+    if id in context.moving:
+        since_ms = max(context.moving[id], deletion.queued_ms)
+        until = "the move ends or is cancelled"
+        yield Waiting("deletion", id.partition, None, Obstacle.MOVING, until, since_ms)
     for broker in partition.assignment.replicas:
         state = partition.replica_states.get(broker)
         if state is ReplicaState.DELETION_SUCCESSFUL:
             continue
-        if broker not in context.brokers:
-            until = f"broker {broker} is back, or its copy is forgotten"
-            yield Waiting("deletion", index, broker, Obstacle.BROKER_DOWN, until)
-        elif not context.is_online(broker, partition.id):
-            until = f"broker {broker} restarts with a good disk"
-            yield Waiting("deletion", index, broker, Obstacle.DIR_FAILED, until)
+        absence = _absence(context, partition, broker)
+        if absence is not None:
+            why, since_ms, until = absence
+            since_ms = max(since_ms, deletion.queued_ms)
+            if why is Obstacle.BROKER_DOWN:
+                until += ", or its copy is forgotten"
         elif state is ReplicaState.DELETION_STARTED:
-            until = f"broker {broker} answers"
-            yield Waiting("deletion", index, broker, Obstacle.DELETE_PENDING, until)
+            why, until = Obstacle.DELETE_PENDING, f"broker {broker} answers"
+            since_ms = deletion.entered_ms[Replica(id, broker)]
         elif state is ReplicaState.DELETION_INELIGIBLE:
-            until = "the next try"
-            yield Waiting("deletion", index, broker, Obstacle.DELETE_FAILED, until)
+            why, until = Obstacle.DELETE_FAILED, "the next try"
+            since_ms = deletion.entered_ms.get(Replica(id, broker), deletion.queued_ms)
+        else:
+            continue
+        yield Waiting("deletion", id.partition, broker, why, until, since_ms)
 
 
 def _life(context: Context, partition: Partition) -> Iterator[Waiting]:
-    index = partition.id.partition
+    id, leadership = partition.id, partition.leadership
     if partition.state is PartitionState.NEW:
-        yield Waiting("creation", index, None, Obstacle.NO_REPLICA, _any_of(partition))
-    elif partition.state is PartitionState.OFFLINE and partition.leadership is not None:
-        isr = partition.leadership.isr
-        until = f"one of brokers {_listed(isr)} is back, or an unclean election"
-        yield Waiting("election", index, None, Obstacle.NO_IN_SYNC, until)
-    if partition.leadership is None:
+        until = f"one of brokers {_listed(partition.assignment.replicas)} is there"
+        since_ms = context.unled[id]
+        yield Waiting("creation", id.partition, None, Obstacle.NO_REPLICA, until, since_ms)
+    elif partition.state is PartitionState.OFFLINE and leadership is not None:
+        until = f"one of brokers {_listed(leadership.isr)} is back, or an unclean election"
+        since_ms = context.unled[id]
+        yield Waiting("election", id.partition, None, Obstacle.NO_IN_SYNC, until, since_ms)
+    if leadership is None:
         return
     for broker in partition.assignment.replicas:
-        if broker in partition.leadership.isr:
-            continue
-        moving = broker in partition.assignment.adding
-        what = "move" if moving else "replication"
-        if not context.is_online(broker, partition.id):
-            down = broker not in context.brokers
-            why = Obstacle.BROKER_DOWN if down else Obstacle.DIR_FAILED
-            yield Waiting(what, index, broker, why, f"broker {broker} is back")
-        else:
-            why = Obstacle.CATCHING_UP if moving else Obstacle.LAGGING
-            yield Waiting(what, index, broker, why, f"broker {broker} has caught up")
+        if broker not in leadership.isr:
+            yield _lag(context, partition, broker)
 
 
-def _any_of(partition: Partition) -> str:
-    return f"one of brokers {_listed(partition.assignment.replicas)} is there"
+def _lag(context: Context, partition: Partition, broker: BrokerId) -> Waiting:
+    id = partition.id
+    moving = broker in partition.assignment.adding
+    absence = _absence(context, partition, broker)
+    if absence is not None:
+        why, _, until = absence
+    else:
+        why = Obstacle.CATCHING_UP if moving else Obstacle.LAGGING
+        until = f"broker {broker} has caught up"
+    since_ms = context.behind.get(id, {}).get(broker, context.began_ms)
+    if moving:
+        since_ms = max(since_ms, context.moving[id])
+    what = "move" if moving else "replication"
+    return Waiting(what, id.partition, broker, why, until, since_ms)
+
+
+def _absence(
+    context: Context, partition: Partition, broker: BrokerId
+) -> tuple[Obstacle, int, str] | None:
+    """Why a broker cannot serve its replica, since when, and until when; None where it can."""
+    id, back = partition.id, f"broker {broker} is back"
+    if broker not in context.brokers:
+        return Obstacle.BROKER_DOWN, context.away.get(broker, context.began_ms), back
+    dirs = context.offline_dirs.get(broker, {})
+    if id in dirs:
+        return Obstacle.DIR_FAILED, dirs[id], f"broker {broker} restarts with a good disk"
+    if broker in context.shutting_down:
+        return Obstacle.BROKER_LEAVING, context.shutting_down[broker], back
+    return None
 
 
 def _listed(brokers: tuple[BrokerId, ...]) -> str:

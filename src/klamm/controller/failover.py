@@ -22,6 +22,7 @@ from klamm.model.names import Replica
 def term_began(turn: Turn, event: TermBegan) -> Flow[None]:
     """Take over."""
     context = turn.context
+    context.began_ms = context.now_ms
     turn.note(f"controller {context.controller}", "", "standby", "active", f"epoch {context.epoch}")
     _learn(context, event)
     yield from leftovers.save(turn)
@@ -69,7 +70,7 @@ def _queue_deletions(turn: Turn, event: TermBegan) -> Flow[None]:
     # A marker without a topic is the last of a deletion that was interrupted.
     yield from commit([RemoveTopic(name) for name in event.markers if name not in context.topics])
     for name in known:
-        deletion.queue(turn, name)
+        deletion.queue(turn, name, inherited=True)
         if deletion.waits_for_move(context, name):
             deletion.halt(turn, name, "a partition is being moved")
         elif any(

@@ -100,6 +100,8 @@ def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
     moving = {p.id for p in context.partitions() if p.assignment.is_moving}
     if moving != context.moving.keys():
         yield f"the index of moves is off: {moving ^ context.moving.keys()}"
+    if not context.behind.keys() <= seen:
+        yield f"unknown partitions are said to be behind: {context.behind.keys() - seen}"
     for name in context.deletions.keys() - context.topics.keys():
         yield f"topic {name} is queued for deletion and not known"
     for broker, dirs in context.offline_dirs.items():

@@ -116,7 +116,7 @@ def _partition_view(
             replicas=replicas,
             isr=partition.leadership.isr if partition.leadership else (),
             live=live,
-            leaving=frozenset(live & context.shutting_down),
+            leaving=frozenset(live & context.shutting_down.keys()),
             target=partition.assignment.target,
             unclean_allowed=unclean_allowed or context.may_be_unclean(id.topic),
         ),
@@ -192,10 +192,13 @@ def _settle_replicas(
     target: ReplicaState,
 ) -> None:
     states = partition.replica_states
+    doomed = turn.context.deletions.get(partition.id.topic)
     for replica, step in steps:
         before = states.get(replica.broker, ReplicaState.NON_EXISTENT)
         if before is not target:
             turn.note(str(replica), partition.id.topic, before, target)
+            if doomed is not None:
+                doomed.entered_ms[replica] = turn.context.now_ms
         if target is ReplicaState.NON_EXISTENT:
             states.pop(replica.broker, None)
         else:

@@ -51,8 +51,10 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
     copy = Context(
         context.controller,
         context.epoch,
+        context.now_ms,
+        context.began_ms,
         brokers=dict(context.brokers),
-        shutting_down=set(context.shutting_down),
+        shutting_down=dict(context.shutting_down),
         topics=deepcopy(kept),
         names={topic.id: topic.name for topic in kept.values()},
         deletions=deepcopy({n: d for n, d in context.deletions.items() if n in kept}),
@@ -62,11 +64,11 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
     for partition in copy.partitions():
         for broker in partition.assignment.replicas:
             copy.hosted.setdefault(broker, {})[partition.id] = None
-    copy.unled = {id: None for id in ids if id in context.unled}
-    copy.moving = {id: None for id in ids if id in context.moving}
+    copy.unled = {id: context.unled[id] for id in ids if id in context.unled}
+    copy.moving = {id: context.moving[id] for id in ids if id in context.moving}
     copy.move_requests = {
         id: context.move_requests[id] for id in ids if id in context.move_requests
     }
     for broker, dirs in context.offline_dirs.items():
-        copy.offline_dirs[broker] = {id: None for id in ids if id in dirs}
+        copy.offline_dirs[broker] = {id: dirs[id] for id in ids if id in dirs}
     return copy

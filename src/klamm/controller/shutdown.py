@@ -21,7 +21,7 @@ def shutdown_asked(turn: Turn, event: ShutdownAsked) -> Flow[ShutdownAnswer]:
     if event.broker_epoch != -1 and event.broker_epoch < broker.epoch:
         return ShutdownAnswer(ErrorCode.STALE_BROKER_EPOCH)
     if event.broker not in context.shutting_down:
-        context.shutting_down.add(event.broker)
+        context.shutting_down[event.broker] = context.now_ms
         turn.note(f"broker {event.broker}", "", "live", "shutting down")
     concerned = _replicated(context, event.broker)
     led = [p for p in concerned if p.leadership and p.leadership.leader == event.broker]

@@ -166,7 +166,7 @@ def test_a_failed_disk_costs_the_replicas_on_it_and_no_other(world: World) -> No
     assert world.state("T-0").leader == 2
     assert world.state("T-0").isr == (2, 3)
     assert world.state("U-0").leader == 1
-    assert world.core.context.offline_dirs == {BrokerId(1): {tp("T-0"): None}}
+    assert world.core.context.offline_dirs == {BrokerId(1): {tp("T-0"): 0}}
 
 
 def test_a_replica_on_a_failed_disk_counts_as_offline_in_metadata(world: World) -> None:

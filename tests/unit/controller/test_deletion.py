@@ -6,7 +6,6 @@ import pytest
 
 from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr, RemoveMarkers, StopReplica, UpdateMetadata
-from klamm.controller.events import Obstacle
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode
@@ -334,20 +333,3 @@ def test_a_new_controller_finishes_a_deletion_from_any_point(world: World, answe
     assert orders == []  # no log is created only to be removed again
     world.deliver()
     assert is_gone(world)
-
-
-def test_what_a_stuck_deletion_waits_for_can_be_asked(world: World) -> None:
-    world.stop_broker(2)
-    world.delete("T")
-    world.deliver()
-    waiting = world.ask(events.ExplanationAsked("T"))
-    assert waiting == (
-        events.Waiting(
-            "deletion",
-            0,
-            BrokerId(2),
-            Obstacle.BROKER_DOWN,
-            "broker 2 is back, or its copy is forgotten",
-        ),
-    )
-    assert world.ask(events.ExplanationAsked("nothing")) is None

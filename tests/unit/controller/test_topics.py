@@ -12,7 +12,6 @@ from klamm.controller.effects import (
     StopReplica,
     UpdateMetadata,
 )
-from klamm.controller.events import Obstacle, Waiting
 from klamm.controller.states import PartitionState
 from klamm.controller.turn import Settings
 from klamm.model.leadership import Leadership
@@ -176,25 +175,3 @@ def test_a_new_controller_follows_the_legacy_requests(world: World) -> None:
     world.deliver()
     assert world.store.topics["T"].partitions[0].replicas == (TWO,)
     assert world.store.move_requests == {}
-
-
-def test_what_a_topic_waits_for(world: World) -> None:
-    assert world.ask(events.ExplanationAsked("T")) == ()
-    world.create("U", [[7]])
-    assert world.ask(events.ExplanationAsked("U")) == (
-        Waiting("creation", 0, None, Obstacle.NO_REPLICA, "one of brokers 7 is there"),
-    )
-    world.stop_broker(2)
-    assert world.ask(events.ExplanationAsked("T")) == (
-        Waiting("replication", 0, TWO, Obstacle.BROKER_DOWN, "broker 2 is back"),
-    )
-    world.stop_broker(1)
-    elected = world.ask(events.ExplanationAsked("T"))
-    assert elected is not None
-    assert elected[0] == Waiting(
-        "election",
-        0,
-        None,
-        Obstacle.NO_IN_SYNC,
-        "one of brokers 1 is back, or an unclean election",
-    )

@@ -1,7 +1,9 @@
 """Explain (private, key 1001): what a topic is waiting for, as the controller sees it.
 
 Asked with `{"topic": name}`; answers `waiting`, one object for each reason: what is held up, the
-partition, the broker, why, until when, and since when, where the ledger knows it.
+partition, the broker, why, until when, and since when. `deleting_since_ms` is null unless the topic
+is being deleted. A controller remembers times of its own term: where `since_at_least` is true, the
+wait may be older than it says.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     topic = str(request.get("topic", ""))
-    waiting = await broker.controller.submit(ExplanationAsked(topic))
-    if waiting is None:
+    found = await broker.controller.submit(ExplanationAsked(topic))
+    if found is None:
         return {
             "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "error_message": f"there is no topic {topic}",
         }
-    latest = await broker.in_worker(lambda: _last_moves(broker, topic))
     return {
         "error_code": ErrorCode.NONE,
+        "topic": topic,
+        "deleting_since_ms": found.deleting_since_ms,
         "waiting": [
             {
                 "what": reason.what,
@@ -37,21 +40,9 @@ async def handle(
                 "broker": reason.broker,
                 "why": reason.why,
                 "until": reason.until,
-                "since_ms": _since_ms(latest, topic, reason.partition, reason.broker),
+                "since_ms": reason.since_ms,
+                "since_at_least": reason.since_ms <= found.began_ms,
             }
-            for reason in waiting
+            for reason in found.waiting
         ],
     }
-
-
-def _last_moves(broker: Broker, topic: str) -> dict[object, object]:
-    """When each subject of the topic last moved."""
-    return {entry["subject"]: entry["time_ms"] for entry in broker.controller.story(topic)}
-
-
-def _since_ms(
-    latest: Mapping[object, object], topic: str, partition: int, broker: int | None
-) -> object:
-    name = f"{topic}-{partition}"
-    replica = f"{name} on broker {broker}"
-    return latest.get(replica) or latest.get(name) or latest.get(f"topic {topic}")
