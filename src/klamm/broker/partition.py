@@ -371,8 +371,12 @@ class Partition:
 
         It cannot be left to its next fetch: in a session, a partition without news is not in it.
         """
-        for broker in self.followers:
-            if self.isr.is_settled and broker not in self.isr.committed:
+        lag_ms_max = self._host.lag_ms_max()
+        for broker, state in self.followers.items():
+            if broker in self.isr.committed or not self.isr.is_settled:
+                continue
+            # One that lags proves with its own fetches that it is alive at all.
+            if not state.lags(local.log_end_offset, now_ms, lag_ms_max):
                 view = self._view(local, now_ms)
                 self._propose(core.expansion(view, broker, self._host.eligible()))
 
