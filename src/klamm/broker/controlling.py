@@ -70,7 +70,7 @@ class ControllerShell:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._ledger = Ledger(host.data_dir / "ledger")
+        self._ledger = Ledger(host.data_dir)
         self._changed = asyncio.Event()
         self._term: Term | None = None
         self._task: asyncio.Task[None] | None = None

@@ -1,8 +1,10 @@
 """The ledger: every transition the controller decided, one JSON line each, kept on disk.
 
-The controller's broker writes it under `<log.dir>/ledger/`. A reader asks all brokers and merges by
-(controller epoch, sequence). Files are rolled by size and the oldest go, so the ledger never fills
-a disk; what is kept is enough for the story of a topic.
+The controller's broker writes it to files `ledger-<number>.jsonl` in its log directory; to files
+and not to a directory, because Kafka takes every directory there for a partition and would refuse
+to start on it. A reader asks all brokers and merges by (controller epoch, sequence). Files are
+rolled by size and the oldest go, so the ledger never fills a disk; what is kept is enough for the
+story of a topic.
 """
 
 from __future__ import annotations

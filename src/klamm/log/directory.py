@@ -16,7 +16,7 @@ from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
 from klamm.log.failure import Health, LogDirectoryFailed
-from klamm.log.files import FILES_LIMIT, FilePool, sync_directory
+from klamm.log.files import FilePool, sync_directory
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.partition import PartitionLog
@@ -63,7 +63,6 @@ class LogDirectory:
         *,
         settings_for: Callable[[str], LogSettings] = _default_settings,
         pool: FilePool | None = None,
-        files_limit: int = FILES_LIMIT,
         delete_delay_ms: int = DELETE_DELAY_MS,
         now_ms: int = 0,
         progress: Callable[[int, int], None] | None = None,
@@ -77,7 +76,7 @@ class LogDirectory:
         """
         directory = cls(
             os.path.abspath(os.fspath(path)),
-            pool=pool or FilePool(files_limit),
+            pool=pool or FilePool(),
             settings_for=settings_for,
             delete_delay_ms=delete_delay_ms,
             on_offline=on_offline,

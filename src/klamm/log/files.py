@@ -15,11 +15,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-FILES_LIMIT: Final = 256
+_LIMIT_MIN: Final = 32
+_LIMIT_MAX: Final = 1024
 _READ_SIZE: Final = 1 << 16
 
 
@@ -47,11 +49,20 @@ class Handle:
 NO_FILE: Final = Handle("")
 
 
+def fair_limit() -> int:
+    """How many files one broker may keep open: an eighth of what the process may.
+
+    Several brokers share a process, and each needs descriptors for its connections too.
+    """
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(_LIMIT_MIN, min(allowed // 8, _LIMIT_MAX))
+
+
 class FilePool:
     """The files open now, the longest unused first."""
 
-    def __init__(self, limit: int = FILES_LIMIT) -> None:
-        self._limit = limit
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = fair_limit() if limit is None else limit
         self._open: OrderedDict[str, Handle] = OrderedDict()
 
     def __len__(self) -> int:

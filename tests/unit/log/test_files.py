@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.log.files import FilePool, replace_file
+from klamm.log.files import FilePool, fair_limit, replace_file
 
 
 def open_files() -> int:
@@ -64,6 +64,16 @@ def test_a_process_short_of_descriptors_does_with_fewer(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         pool.clear()
+
+
+@pytest.mark.parametrize(("allowed", "limit"), [(100, 32), (1024, 128), (4096, 512)])
+def test_a_broker_takes_a_fair_part_of_the_descriptors(allowed: int, limit: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    try:
+        assert fair_limit() == limit
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
