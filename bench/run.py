@@ -19,12 +19,14 @@ from pathlib import Path
 
 import cluster_life
 import codec
+import failover
 import log
 import throughput
 from measure import Measure
 
 MEASURES: tuple[Measure, ...] = (
     *cluster_life.MEASURES,
+    *failover.MEASURES,
     *throughput.MEASURES,
     *codec.MEASURES,
     *log.MEASURES,
