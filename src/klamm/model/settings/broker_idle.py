@@ -65,14 +65,14 @@ _IDLE: Final[Mapping[str, str]] = {
         inter.broker.protocol.version str 3.9-IV0
         inter.broker.listener.name str -
         control.plane.listener.name str -
-        listener.security.protocol.map str PLAINTEXT:PLAINTEXT,SSL:SSL
+        listener.security.protocol.map str SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
         early.start.listeners str -
         security.inter.broker.protocol str PLAINTEXT
         offsets.commit.required.acks short -1
         offsets.topic.compression.codec int 0
         unstable.api.versions.enable bool false
         unstable.feature.versions.enable bool false
-    """,
+    """,  # noqa: E501
     "klamm uses one log directory a broker": """
         log.dir.failure.timeout.ms long 30000
         replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807
@@ -163,7 +163,7 @@ _IDLE: Final[Mapping[str, str]] = {
         group.consumer.min.heartbeat.interval.ms int 5000
         group.consumer.max.heartbeat.interval.ms int 15000
         group.consumer.max.size int 2147483647
-        group.consumer.assignors list
+        group.consumer.assignors list org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
         group.consumer.migration.policy str disabled
         group.share.enable bool false
         group.share.delivery.count.limit int 5
@@ -179,7 +179,7 @@ _IDLE: Final[Mapping[str, str]] = {
         group.share.heartbeat.interval.ms int 5000
         group.share.min.heartbeat.interval.ms int 5000
         group.share.max.heartbeat.interval.ms int 15000
-    """,
+    """,  # noqa: E501
     "klamm trusts its own coordinator to know a transaction's partitions": """
         transaction.partition.verification.enable bool true
     """,

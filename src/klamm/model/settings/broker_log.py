@@ -18,20 +18,10 @@ _IN_OTHER_UNITS: Final[tuple[Definition, ...]] = (
     setting("log.flush.interval.ms", Kind.LONG, None, "Default of flush.ms.", _FROM_0, _WIDE),
     setting("log.retention.ms", Kind.LONG, None, "Default of retention.ms.", AtLeast(-1), _WIDE),
     setting(
-        "log.retention.minutes",
-        Kind.INT,
-        None,
-        "Counts without log.retention.ms.",
-        AtLeast(-1),
-        _WIDE,
+        "log.retention.minutes", Kind.INT, None, "Counts without log.retention.ms.", AtLeast(-1)
     ),
     setting(
-        "log.retention.hours",
-        Kind.INT,
-        "168",
-        "Counts without .ms and .minutes.",
-        AtLeast(-1),
-        _WIDE,
+        "log.retention.hours", Kind.INT, "168", "Counts without .ms and .minutes.", AtLeast(-1)
     ),
     setting("log.roll.ms", Kind.LONG, None, "Default of segment.ms.", _FROM_1, _WIDE),
     setting("log.roll.hours", Kind.INT, "168", "Counts without log.roll.ms.", _FROM_1),

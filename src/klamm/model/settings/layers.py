@@ -2,8 +2,7 @@
 
 A broker's value is the first that is set of: its own dynamic one, the cluster's dynamic one, the
 one it was started with, the built-in default. A topic's value is its own, or else the broker's
-under the names of its synonyms; there the layer counts before the order of the names, so that a
-dynamic `log.retention.hours` wins over a `log.retention.ms` of the start.
+under the names of its synonyms; there the layer counts before the order of the names.
 
 All text is parsed when a layer is put on; reading a value is one look into a dict.
 """
