@@ -30,6 +30,8 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
+_KEPT_MAX: Final = 1000  # what was measured of so many, before the idle ones are forgotten
+
 
 class Client(NamedTuple):
     """Who asks: the user's name without its type, and what the client calls itself."""
@@ -84,6 +86,10 @@ class TokenBucket:
         self.tokens = min(self.burst, self.tokens + elapsed_s * self.rate)
         self.at_ms = max(self.at_ms, now_ms)
 
+    def is_full(self, now_ms: int) -> bool:
+        self.refill(now_ms)
+        return self.tokens >= self.burst
+
     def wait_ms(self, now_ms: int) -> int:
         """How long until nothing is overdrawn any more."""
         self.refill(now_ms)
@@ -106,6 +112,11 @@ class Meter:
             self.samples[-1][1] += amount
         else:
             self.samples.append([start, amount])
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether nothing was measured in any window that still counts."""
+        oldest_ms = now_ms - self.windows * self.window_ms
+        return not self.samples or self.samples[-1][0] <= oldest_ms
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
         """How long to do nothing for the measured rate to fall back to the limit."""
@@ -162,6 +173,7 @@ class Quotas:
         burst = limit.rate * windows * settings.int("controller.quota.window.size.seconds")
         bucket = self._buckets.get(limit.shared_by)
         if bucket is None:
+            self._forget_idle()
             bucket = TokenBucket(limit.rate, burst, burst, self._elapsed_ms())
             self._buckets[limit.shared_by] = bucket
         bucket.rate, bucket.burst = limit.rate, burst
@@ -176,10 +188,19 @@ class Quotas:
         windows = settings.int("quota.window.num")
         meter = self._meters.get((key, limit.shared_by))
         if meter is None or (meter.window_ms, meter.windows) != (window_ms, windows):
+            self._forget_idle()
             meter = self._meters[key, limit.shared_by] = Meter(window_ms, windows)
         now_ms = self._elapsed_ms()
         meter.record(amount, now_ms)
         return min(meter.wait_ms(limit.rate, now_ms), window_ms * windows)
+
+    def _forget_idle(self) -> None:
+        """Clients choose their ids, so there is no end to them: keep those that did something."""
+        if len(self._buckets) + len(self._meters) < _KEPT_MAX:
+            return
+        now_ms = self._elapsed_ms()
+        self._buckets = {k: b for k, b in self._buckets.items() if not b.is_full(now_ms)}
+        self._meters = {k: m for k, m in self._meters.items() if not m.is_idle(now_ms)}
 
 
 def charge(broker: Broker, context: RequestContext, key: str, amount: int) -> int:

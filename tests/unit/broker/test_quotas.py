@@ -141,3 +141,21 @@ def test_clients_of_a_limited_user_share_the_limit() -> None:
     assert quotas.use(PRODUCER_BYTE_RATE, Client("ann", "a"), 9_000, SETTINGS) == 0
     assert quotas.use(PRODUCER_BYTE_RATE, Client("ann", "b"), 9_000, SETTINGS) > 0
     assert quotas.use(PRODUCER_BYTE_RATE, Client("bob", "b"), 9_000, SETTINGS) == 0
+
+
+def test_clients_that_come_and_go_leave_nothing_behind() -> None:
+    clock = HandClock()
+    quotas = Quotas(clock)
+    limits = {PRODUCER_BYTE_RATE: 1000.0, CONTROLLER_MUTATION_RATE: 1.0}
+    quotas.set_limits(client(None), limits)
+    for n in range(5000):
+        passing = Client("u", f"client-{n}")
+        quotas.use(PRODUCER_BYTE_RATE, passing, 1, SETTINGS)
+        quotas.mutations(passing, SETTINGS, strict=True).take(1)
+        clock.ms += 100
+    assert len(quotas._meters) + len(quotas._buckets) <= 1001
+    # One that is over its limit is not forgotten with them.
+    quotas.mutations(ANN_ON_A, SETTINGS, strict=True).take(5000)
+    for n in range(2000):
+        quotas.use(PRODUCER_BYTE_RATE, Client("u", f"other-{n}"), 1, SETTINGS)
+    assert quotas.mutations(ANN_ON_A, SETTINGS, strict=True).take(1) is not None
