@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -310,8 +311,9 @@ class ReplicaManager:
 
     def fail_directory(self, path: str) -> None:
         """Take every partition on a failed directory offline."""
+        below = os.path.join(path, "")
         for partition in self.partitions.values():
-            if partition.log is not None and partition.log.directory.startswith(path):
+            if partition.log is not None and partition.log.directory.startswith(below):
                 self._broker.fetchers.remove(partition.topic_partition)
                 partition.fail()
         self._broker.fetchers.apply()

@@ -130,6 +130,7 @@ class Broker:
         self._unwatch_session: Unwatch | None = None
         self._tasks = Tasks()
         self._is_up = False
+        self._failed_paths: set[str] = set()
 
     # What others ask
 
@@ -383,6 +384,9 @@ class Broker:
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
         """A disk cannot be trusted any more: what is on it is offline until a restart."""
+        if failure.path in self._failed_paths:
+            return  # several who met the failure tell of it
+        self._failed_paths.add(failure.path)
         log.critical("a log directory failed", extra={"path": failure.path}, exc_info=failure)
         self.replicas.fail_directory(failure.path)
         if not self._is_up:

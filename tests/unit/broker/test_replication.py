@@ -1,0 +1,327 @@
+"""Replication between real brokers: in-sync sets, truncation, readers of followers, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+from klamm.broker.partition import Role
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from klamm.protocol.messages import delete_records, list_offsets
+from unit.broker.brokers import World, fetch, log_values, produce, until, values, world
+
+
+def replica_ends(w: World) -> list[int]:
+    logs = [w.replica(broker).log for broker in w.brokers]
+    return [log.log_end_offset for log in logs if log is not None]
+
+
+def test_records_are_on_all_replicas_when_they_are_acknowledged(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (1, 2, 0))
+            connection = await w.connect(1)
+            for at in range(20):
+                result = await produce(connection, b"a%d" % at, b"b%d" % at)
+                assert (result.error_code, result.base_offset) == (0, 2 * at)
+                assert replica_ends(w) == [2 * at + 2] * 3
+            held = [log_values(w.replica(broker)) for broker in range(3)]
+            assert held[0] == held[1] == held[2]
+            assert len(held[0]) == 40
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_follower_that_hangs_leaves_the_set_and_comes_back(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, min_insync_replicas="2") as w:
+            await w.create("t", (0, 1, 2))
+            connection = await w.connect(0)
+            assert (await produce(connection, b"x")).error_code == 0
+            await w.brokers[2].fetchers.stop()
+            result = await produce(connection, b"y")
+            assert result.error_code == 0, "once the laggard is out, two are enough"
+            assert set(w.leader().isr.committed) == {0, 1}
+            for broker in w.brokers.values():
+                await broker.metadata.wait_for(lambda s: set(s.topics["t"][0].isr) == {0, 1})
+            await w.brokers[1].fetchers.stop()
+            result = await produce(connection, b"z", timeout_ms=100)
+            assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+            await until(lambda: w.leader().isr.committed == (0,), "broker 1 leaves, too")
+            result = await produce(connection, b"never")
+            assert result.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+            for late in (1, 2):
+                w.brokers[late].fetchers.add(w.replica(late))
+                w.brokers[late].fetchers.apply()
+            await until(lambda: len(w.leader().isr.committed) == 3, "both come back")
+            assert replica_ends(w) == [3, 3, 3]
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_what_only_a_dead_leader_had_is_cut_when_it_returns(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 1, 2))
+            connection = await w.connect(0)
+            await produce(connection, b"kept-0", b"kept-1")
+            await w.brokers[1].fetchers.stop()
+            await w.brokers[2].fetchers.stop()
+            for at in range(3):
+                await produce(connection, b"lost-%d" % at, acks=1)
+            await connection.close()
+            await w.kill(0)
+            await until(lambda: w.leader().leader != 0, "another leader")
+            leader = w.leader().leader
+            connection = await w.connect(leader)
+            await produce(connection, b"new-0", acks=1)
+            await w.start(0)
+            await until(lambda: replica_ends(w) == [3, 3, 3], "all have what the leader has")
+            for broker in range(3):
+                assert log_values(w.replica(broker)) == [b"kept-0", b"kept-1", b"new-0"]
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_leader_without_records_of_its_own_epoch_follows_again(tmp_path: Path) -> None:
+    """It has left its epoch at the end of its log, which must not look like a divergence."""
+
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 1, 2))
+            connection = await w.connect(0)
+            await produce(connection, b"x")
+            await connection.close()
+            for victim in (0, 1, 2):
+                before = w.leader().leader
+                await w.kill(before)
+                await until(lambda b=before: w.leader().leader != b, "another leader")  # type: ignore[misc]
+                await w.start(before)
+                await until(lambda: len(w.leader().isr.committed) == 3, f"in sync after {victim}")
+            assert replica_ends(w) == [1, 1, 1]
+
+    asyncio.run(run())
+
+
+def test_a_follower_older_than_the_leaders_log_starts_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 1))
+            connection = await w.connect(0)
+            await produce(connection, b"old-0", b"old-1")
+            await w.kill(1)
+            for at in range(5):
+                await produce(connection, b"new-%d" % at, acks=1)
+            leader = w.leader().log
+            assert leader is not None
+            await until(lambda: leader.high_watermark == 7, "committed without broker 1")
+            await delete(w, connection, 5)
+            await w.start(1)
+            await until(lambda: len(w.leader().isr.committed) == 2, "in sync")
+            follower = w.replica(1).log
+            assert follower is not None
+            assert (follower.log_start_offset, follower.log_end_offset) == (5, 7)
+            assert log_values(w.replica(1)) == [b"new-3", b"new-4"]
+            await connection.close()
+
+    asyncio.run(run())
+
+
+async def delete(w: World, connection: object, offset: int) -> delete_records.Response:
+    wanted = [delete_records.DeleteRecordsPartition(0, offset)]
+    request = delete_records.Request([delete_records.DeleteRecordsTopic("t", wanted)], 5_000)
+    response = await connection.request(ApiKey.DELETE_RECORDS, 2, request)  # type: ignore[attr-defined]
+    assert isinstance(response, delete_records.Response)
+    return response
+
+
+def test_deleted_records_are_gone_everywhere_before_the_answer(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 1, 2))
+            connection = await w.connect(0)
+            await produce(connection, *(b"%d" % at for at in range(10)))
+            answer = (await delete(w, connection, 4)).topics[0].partitions[0]
+            assert (answer.error_code, answer.low_watermark) == (0, 4)
+            starts = [w.replica(at).log.log_start_offset for at in range(3)]  # type: ignore[union-attr]
+            assert starts == [4, 4, 4]
+            assert (await fetch(connection, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            beyond = (await delete(w, connection, 11)).topics[0].partitions[0]
+            assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            rest = (await delete(w, connection, -1)).topics[0].partitions[0]
+            assert rest.low_watermark == 10
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path: Path) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+    async def run() -> None:
+        async with world(tmp_path, racks=("a", "b", "c"), replica_selector_class=selector) as w:
+            await w.create("t", (0, 1, 2))
+            at_leader, at_follower = await w.connect(0), await w.connect(1)
+            await produce(at_leader, b"x", b"y")
+            redirected = await fetch(at_leader, 0, rack="b")
+            assert (redirected.preferred_read_replica, len(redirected.records)) == (1, 0)
+            assert values(await fetch(at_leader, 0, rack="a")) == [b"x", b"y"]
+            assert values(await fetch(at_leader, 0, rack="elsewhere")) == [b"x", b"y"]
+            # What a follower knows to be committed comes to it one fetch later: it may wait.
+            near = await fetch(at_follower, 0, rack="b", max_wait_ms=5_000)
+            assert values(near) == [b"x", b"y"]
+            for connection in (at_leader, at_follower):
+                await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_waiting_fetch_hears_of_committed_records_and_of_a_lost_leader(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 1, 2))
+            reader, writer = await w.connect(0), await w.connect(0)
+            waiting = asyncio.create_task(fetch(reader, 0, max_wait_ms=20_000))
+            await produce(writer, b"x")
+            assert values(await waiting) == [b"x"]
+            waiting = asyncio.create_task(fetch(reader, 1, max_wait_ms=20_000))
+            await until(lambda: bool(w.leader().committed_watches), "the fetch waits")
+            w.leader().stop()
+            assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            for connection in (reader, writer):
+                await connection.close()
+
+    asyncio.run(run())
+
+
+def test_offsets_by_name_and_by_time(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,))
+            connection = await w.connect(0)
+            await produce(connection, *(b"%d" % at for at in range(5)))  # times 1000 to 1004
+
+            async def ask(timestamp: int, version: int = 9) -> tuple[int, int, int]:
+                wanted = [list_offsets.ListOffsetsPartition(0, -1, timestamp)]
+                request = list_offsets.Request(-1, 0, [list_offsets.ListOffsetsTopic("t", wanted)])
+                response = await connection.request(ApiKey.LIST_OFFSETS, version, request)
+                answer = response.topics[0].partitions[0]
+                return answer.error_code, answer.offset, answer.timestamp
+
+            assert await ask(-1) == (0, 5, -1)
+            assert await ask(-2) == (0, 0, -1)
+            assert await ask(-3) == (0, 4, 1004)
+            assert await ask(-4) == (0, 0, -1)
+            assert await ask(-5) == (0, -1, -1)
+            assert await ask(1002) == (0, 2, 1002)
+            assert await ask(1005) == (0, -1, -1)
+            assert await ask(-3, version=6) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+            assert await ask(-9) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_failed_disk_moves_its_partitions_and_leaves_the_others(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, log_dirs="one,two") as w:
+            await w.create("t", (0, 1), (0, 1))
+            broker = w.brokers[0]
+            hit, spared = broker.logs.directories
+            assert [len(hit), len(spared)] == [1, 1]
+            (victim,) = (log.topic_partition for log in hit)
+            (other,) = (log.topic_partition for log in spared)
+            hit.health.failed(OSError(5, "planted"))
+            await until(
+                lambda: w.leader("t", victim.partition).leader == 1, "the controller moves it"
+            )
+            lost = broker.replicas.partition(victim)
+            assert lost is not None
+            assert lost.role is Role.OFFLINE
+            kept = broker.replicas.partition(other)
+            assert kept is not None
+            assert kept.role is Role.LEADER
+            for at in (0, 1):
+                found = await w.brokers[at].metadata.wait_for(
+                    lambda s: 0 in s.topics["t"][victim.partition].offline, 10_000
+                )
+                assert found, f"broker {at} tells its clients"
+
+    asyncio.run(run())
+
+
+def test_a_broker_without_a_disk_stops(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 1, 2))
+            w.brokers[0].logs.directories[0].health.failed(OSError(5, "planted"))
+            async with asyncio.timeout(10):
+                await w.brokers.pop(0).stopped.wait()
+            await until(lambda: w.leader().leader != 0, "the others go on")
+
+    asyncio.run(run())
+
+
+def test_sessions_are_refused_that_nobody_opened(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=2) as w:
+            await w.create("t", (0, 1))
+            connection = await w.connect(0)
+            topic_id = w.leader().log.topic_id  # type: ignore[union-attr]
+            assert topic_id is not None
+            topic = FetchTopic("", topic_id, [FetchPartition(0, 0, 0)])
+
+            async def ask(replica: int, session: int, epoch: int) -> int:
+                request = FetchRequest(
+                    replica_id=replica,
+                    max_wait_ms=0,
+                    session_id=session,
+                    session_epoch=epoch,
+                    topics=[topic],
+                )
+                return (await connection.fetch(17, request)).error_code
+
+            assert await ask(-1, 99, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            assert await ask(1, 99, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            request = FetchRequest(
+                replica_id=1, max_wait_ms=0, session_id=0, session_epoch=0, topics=[topic]
+            )
+            opened = await connection.fetch(17, request)
+            assert opened.session_id != 0
+            wrong = await ask(1, opened.session_id, 7)
+            assert wrong == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            assert await ask(-1, 0, 0) == 0, "a consumer that offers one is answered without"
+            # The real follower has lost its session to ours and opens a new one.
+            await produce(connection, b"x")
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_an_unknown_topic_id_is_told_apart_from_another_topics(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,))
+            connection = await w.connect(0)
+            for topic_id, code in (
+                (uuid.uuid4(), ErrorCode.UNKNOWN_TOPIC_ID),
+                (uuid.UUID(int=0), ErrorCode.UNKNOWN_TOPIC_ID),
+            ):
+                topic = FetchTopic("", topic_id, [FetchPartition(0)])
+                response = await connection.fetch(17, FetchRequest(topics=[topic]))
+                assert response.topics[0].partitions[0].error_code == code
+            missing = FetchTopic("nope", uuid.UUID(int=0), [FetchPartition(0)])
+            response = await connection.fetch(12, FetchRequest(topics=[missing]))
+            code_of = response.topics[0].partitions[0].error_code
+            assert code_of == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert w.brokers[0].replicas.partition(TopicPartition("nope", 0)) is None
+            await connection.close()
+
+    asyncio.run(run())
