@@ -227,6 +227,7 @@ class Term:
 def _core_settings(settings: BrokerSettings) -> Settings:
     return Settings(
         deletion_enabled=settings.bool("delete.topic.enable"),
+        deletion_cancellable=settings.bool("klamm.delete.topic.cancel.enable"),
         vanished_deletes_logs=settings.bool("klamm.vanished.topic.delete.logs"),
         imbalance_percentage=settings.int("leader.imbalance.per.broker.percentage"),
         rebalance_batch_max=settings.int("klamm.leader.rebalance.batch"),

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from klamm.controller import (
     brokers,
+    cancellation,
     deletion,
     elections,
     explanation,
@@ -121,7 +122,7 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
         case on.ReplicaForgotten():
             return deletion.replica_forgotten(turn, event)
         case on.DeletionCancelled():
-            return deletion.deletion_cancelled(turn, event)
+            return cancellation.deletion_cancelled(turn, event)
         case on.ExplanationAsked():
             return _only(explanation.explain(turn.context, event.topic))
         case on.PlanAsked():

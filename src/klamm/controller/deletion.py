@@ -18,7 +18,6 @@ from klamm.controller import leftovers, move_requests
 from klamm.controller.context import Context, Deletion, Partition
 from klamm.controller.effects import RemoveMarkers, RemoveTopic, Stored
 from klamm.controller.events import (
-    DeletionCancelled,
     MarkersChanged,
     PartitionFault,
     ReplicaForgotten,
@@ -48,8 +47,9 @@ def markers_changed(turn: Turn, event: MarkersChanged) -> Flow[None]:
     fresh = [name for name in known if not context.is_queued(name)]
     for name in fresh:
         queue(turn, name)
-        if waits_for_move(context, name):
-            halt(turn, name, "a partition is being moved")
+        why = obstacle(turn, name)
+        if why is not None:
+            halt(turn, name, why)
     yield from resume(turn, fresh)
 
 
@@ -60,9 +60,17 @@ def queue(turn: Turn, name: str, *, inherited: bool = False) -> None:
         turn.note(f"topic {name}", name, "created", "queued for deletion")
 
 
-def waits_for_move(context: Context, name: str) -> bool:
-    """Whether a move has to end first. It never does without a leader, or once logs are removed."""
-    return not context.deletions[name].started and context.is_moving(name)
+def obstacle(turn: Turn, name: str) -> str | None:
+    """Why a deletion must not start yet, in words. Once logs are removed, nothing holds it back."""
+    context = turn.context
+    if context.deletions[name].started:
+        return None
+    if context.is_moving(name):
+        return "a partition is being moved"
+    if turn.settings.deletion_cancellable and _blocking_brokers(context, name):
+        # It could not be completed now, and while every log is there it can be called off.
+        return "a replica is offline"
+    return None
 
 
 def halt(turn: Turn, name: str, why: str) -> None:
@@ -78,7 +86,7 @@ def release(turn: Turn, names: Iterable[str], why: str) -> Flow[None]:
     released = []
     for name in names:
         deletion = turn.context.deletions.get(name)
-        if deletion is None or waits_for_move(turn.context, name):
+        if deletion is None or obstacle(turn, name) is not None:
             continue
         if deletion.halted is not None:
             turn.note(f"topic {name}", name, "halted", "deleting", why)
@@ -207,22 +215,6 @@ def replica_forgotten(turn: Turn, event: ReplicaForgotten) -> Flow[PartitionFaul
         yield from release(turn, [event.topic], "the missing copies were given up")
     else:
         yield from resume(turn, [event.topic])
-    return PartitionFault()
-
-
-def deletion_cancelled(turn: Turn, event: DeletionCancelled) -> Flow[PartitionFault]:
-    """Take a deletion back; possible until the first log is removed."""
-    context, name = turn.context, event.topic
-    found = context.deletions.get(name)
-    if found is None or found.started:
-        why = "is not being deleted" if found is None else "has lost logs already"
-        return PartitionFault(ErrorCode.INVALID_REQUEST, f"topic {name} {why}")
-    yield from commit([RemoveMarkers((name,))])
-    del context.deletions[name]
-    turn.note(f"topic {name}", name, "queued for deletion", "created", "called off by hand")
-    batch = turn.batch()
-    batch.publish(context.partitions_of([name]))
-    turn.send(batch)
     return PartitionFault()
 
 

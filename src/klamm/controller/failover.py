@@ -71,8 +71,9 @@ def _queue_deletions(turn: Turn, event: TermBegan) -> Flow[None]:
     yield from commit([RemoveTopic(name) for name in event.markers if name not in context.topics])
     for name in known:
         deletion.queue(turn, name, inherited=True)
-        if deletion.waits_for_move(context, name):
-            deletion.halt(turn, name, "a partition is being moved")
+        why = deletion.obstacle(turn, name)
+        if why is not None:
+            deletion.halt(turn, name, why)
         elif any(
             not context.is_online(broker, p.id)
             for p in context.topics[name].partitions.values()

@@ -29,6 +29,7 @@ class Settings:
     """The broker settings a controller decides by."""
 
     deletion_enabled: bool = True
+    deletion_cancellable: bool = False  # no log is removed until every replica can confirm
     vanished_deletes_logs: bool = False  # for topics whose nodes were removed by hand
     imbalance_percentage: int = 10
     rebalance_batch_max: int = 500  # how many leaders one round of the rebalance moves

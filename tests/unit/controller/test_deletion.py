@@ -244,25 +244,6 @@ def test_only_a_copy_that_blocks_can_be_given_up(
     assert fault == events.PartitionFault(ErrorCode.INVALID_REQUEST, why)
 
 
-def test_a_deletion_that_has_not_started_can_be_called_off(world: World) -> None:
-    world.ask(events.MovesAsked({tp("T-0"): (BrokerId(1), BrokerId(3))}))
-    world.deliver()
-    world.delete("T")
-    assert world.ask(events.DeletionCancelled("T")) == events.PartitionFault()
-    assert world.store.markers == {}
-    world.elect(1)
-    world.deliver()
-    assert world.core.context.deletions == {}
-    assert tp("T-0") in world.brokers[BrokerId(2)].metadata
-
-
-def test_a_deletion_that_has_started_cannot_be_called_off(world: World) -> None:
-    for topic, why in (("U", "is not being deleted"), ("T", "has lost logs already")):
-        world.delete("T")
-        fault = world.ask(events.DeletionCancelled(topic))
-        assert fault == events.PartitionFault(ErrorCode.INVALID_REQUEST, f"topic {topic} {why}")
-
-
 def test_markers_of_unknown_topics_are_removed_with_a_warning(world: World) -> None:
     world.delete("nothing")
     assert world.store.writes[-1] == RemoveMarkers(("nothing",))

@@ -1,7 +1,8 @@
 """CancelDeletion (private, key 1004): call a deletion off before any log was removed.
 
 Asked with `{"topic": name}`; refused unless klamm.delete.topic.cancel.enable is true, the topic is
-queued for deletion, and no replica was told to remove its log yet (it waits for a move to end).
+queued for deletion, and no replica was told to remove its log yet (it waits for a move to end, or
+for a broker that is away).
 """
 
 from __future__ import annotations

@@ -116,7 +116,9 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.delete.topic.cancel.enable",
         Kind.BOOLEAN,
         "false",
-        "Whether a deletion can be called off until the first replica was told to delete its log.",
+        "Whether a deletion can be called off until the first replica was told to delete its log. "
+        "While this is on, a deletion that a broker's absence would halt half way does not begin: "
+        "the topic stays whole until every replica can be deleted.",
         None,
         _WIDE,
     ),
