@@ -65,8 +65,9 @@ class Lives(RuleBasedStateMachine):
         except _Crash:
             self.world.elect(1)
 
-    @initialize()
-    def first_controller(self) -> None:
+    @initialize(cancellable=st.booleans())
+    def first_controller(self, cancellable: bool) -> None:
+        self.world.settings = Settings(vanished_deletes_logs=True, deletion_cancellable=cancellable)
         self.world.elect(0)
 
     @rule(broker=st.sampled_from(BROKERS))
@@ -98,6 +99,10 @@ class Lives(RuleBasedStateMachine):
     def a_topic_is_deleted(self, topic: str) -> None:
         if topic in self.world.store.topics:
             self._do(lambda: self.world.delete(topic))
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def a_deletion_is_called_off(self, topic: str) -> None:
+        self._do(lambda: self.world.ask(events.DeletionCancelled(topic)))
 
     @rule(topic=st.sampled_from(TOPICS))
     def a_topic_is_removed_by_hand(self, topic: str) -> None:

@@ -34,6 +34,13 @@ log = logging.getLogger(__name__)
 state_log = logging.getLogger("klamm.state_change")
 
 _FIRST_REBALANCE_S: Final = 5.0
+# What is asked about a deletion is answered with the markers as they are now: whoever made one a
+# moment ago must not hear that nothing is being deleted.
+_ABOUT_DELETIONS: Final = (
+    events.ExplanationAsked,
+    events.ReplicaForgotten,
+    events.DeletionCancelled,
+)
 _LEDGER_SYNC_S: Final = 1.0
 
 
@@ -91,6 +98,9 @@ class Term:
             found: list[events.Event] = [await self._observer.producer_ids(content)]
         elif isinstance(content, observing.Hint):
             found = await self._observer.observe(content, self.core.context)
+        elif isinstance(content, _ABOUT_DELETIONS):
+            markers = await self._observer.observe(observing.MarkersHint(), self.core.context)
+            found = [*markers, content]
         else:
             found = [content]
         answer: object = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from klamm.cli import topic_changes
+from klamm.cli import topic_changes, waiting
 from klamm.cli.asking import run
 from klamm.cli.facts import TopicFacts, list_topics
 from klamm.cli.options import (
@@ -148,15 +149,32 @@ def delete(
         Path | None,
         typer.Option(metavar="DIR", help="archive and verify first; needs Spark"),
     ] = None,
+    forget_broker: Annotated[
+        list[int] | None,
+        typer.Option(metavar="ID", help="go on without this broker, which is away; repeatable"),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="until every replica and every node is gone")
+    ] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="how long to --wait")] = 30.0,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Delete topics and all that is in them."""
+    """Delete topics and all that is in them.
+
+    A copy on a broker that is given up with --forget-broker is dropped when that broker is back.
+    """
     if archive is not None and not dry_run:
         from klamm.cli.topic_archive import archive_before_deletion
 
         archive_before_deletion(names, archive, output, bootstrap_server)
+    if (wait or forget_broker) and not dry_run:
+        patience_s = timeout if wait else None
+        _delete_with_care(
+            names, if_exists, forget_broker or [], patience_s, output, bootstrap_server
+        )
+        return
     gone = run(
         bootstrap_server, lambda admin: topic_changes.delete(admin, names, if_exists, dry_run)
     )
@@ -165,6 +183,55 @@ def delete(
     else:
         for name in gone:
             print(f"{'would delete' if dry_run else 'deleted'} topic {name}")
+
+
+def _delete_with_care(
+    names: list[str],
+    if_exists: bool,
+    forgotten: list[int],
+    patience_s: float | None,
+    output: Output,
+    bootstrap: str,
+) -> None:
+    async def work(admin: Admin) -> list[str]:
+        doomed = await waiting.mark(admin, names, if_exists)
+        await waiting.forget(admin, doomed, forgotten)
+        if patience_s is not None:
+            await waiting.until_gone(admin, doomed, patience_s)
+        return doomed
+
+    doomed = run(bootstrap, work)
+    if output is Output.JSON:
+        print_json(doomed)
+        return
+    for name in doomed:
+        for broker in forgotten:
+            print(f"broker {broker} will drop its copy of {name} when it is back")
+        print(f"{'deleting' if patience_s is None else 'deleted'} topic {name}")
+
+
+@app.command("cancel-delete")
+def cancel_delete(
+    name: str,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Call a deletion off before any log was removed (klamm.delete.topic.cancel.enable)."""
+    run(bootstrap_server, lambda admin: waiting.cancel_deletion(admin, name))
+    print(f"topic {name} stays")
+
+
+@app.command()
+def explain(
+    name: str,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Say what a topic waits for: why, since when, and what would end the wait."""
+    found = run(bootstrap_server, lambda admin: waiting.explain(admin, name))
+    if output is Output.JSON:
+        print_json(found)
+    else:
+        print("\n".join(waiting.tell(found, time.time_ns() // 1_000_000)))
 
 
 @app.command()

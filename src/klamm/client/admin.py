@@ -127,9 +127,17 @@ class Admin:
         return response.topics
 
     async def delete_topics(
-        self, topics: Iterable[str | uuid.UUID], *, timeout_s: float | None = None
+        self,
+        topics: Iterable[str | uuid.UUID],
+        *,
+        timeout_s: float | None = None,
+        patience_ms: int | None = None,
     ) -> list[delete_topics.DeletableTopicResult]:
-        """Deletes topics by name or by id."""
+        """Deletes topics by name or by id.
+
+        The cluster answers when clients no longer see them, REQUEST_TIMED_OUT where that takes
+        longer than `patience_ms` (default: the whole timeout).
+        """
         deadline = self.client.deadline(timeout_s)
         states = [
             delete_topics.DeleteTopicState(name=t)
@@ -138,7 +146,9 @@ class Admin:
             for t in topics
         ]
         names = [s.name for s in states if s.name is not None and s.topic_id == ZERO_ID]
-        request = delete_topics.Request(states, names, deadline.left_ms)
+        request = delete_topics.Request(
+            states, names, deadline.left_ms if patience_ms is None else patience_ms
+        )
         response: delete_topics.Response = await self.client.at_controller(
             ApiKey.DELETE_TOPICS, request, deadline=deadline
         )
@@ -390,6 +400,13 @@ class Admin:
             )
         )
         return _per_partition(response.topics)
+
+    async def ask_controller(self, key: int, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What the controller answers to one of klamm's private requests, unless it refuses."""
+        answer = await self.client.ask_controller(key, body)
+        if answer["error_code"] != ErrorCode.NONE:
+            raise RequestRefused(code_of(answer["error_code"]), answer.get("error_message"))
+        return answer
 
     async def ask_brokers(
         self, key: int, body: Mapping[str, Any], brokers: Iterable[int] | None = None

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from klamm.client.connection import CONNECT_TIMEOUT_S, Connection
 from klamm.client.deadline import Deadline
-from klamm.client.errors import ClientError, ConnectionLost, DeadlineExceeded
+from klamm.client.errors import ClientError, ConnectionLost, DeadlineExceeded, VersionMismatch
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused, UsageError
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
@@ -203,6 +203,22 @@ class Client:
 
         return await self._until(deadline, once, again_on=_NOT_THERE)
 
+    async def ask_controller(
+        self, key: int, body: Mapping[str, Any], *, deadline: Deadline | None = None
+    ) -> dict[str, Any]:
+        """What the controller answers to one of klamm's private requests."""
+        deadline = deadline or self.deadline()
+
+        async def once() -> dict[str, Any]:
+            await self.refresh([], deadline=deadline)
+            connection = await self.to_node(self.picture.controller_id, deadline)
+            if key not in connection.versions:
+                raise VersionMismatch(f"{connection.host}:{connection.port} is no klamm broker")
+            return await connection.ask(key, body, timeout_s=deadline.left_s())
+
+        answer: dict[str, Any] = await self._until(deadline, once, again_on=_NOT_THERE)
+        return answer
+
     async def at_coordinator(
         self,
         name: str,
@@ -372,7 +388,10 @@ def code_of(number: int) -> ErrorCode:
 
 
 def error_codes(message: Any) -> Iterator[int]:
-    """Every error code in an answer, at whatever depth."""
+    """Every error code in an answer, at whatever depth; a private answer has one."""
+    if isinstance(message, dict):
+        yield message["error_code"]
+        return
     for item in fields(message):
         value = getattr(message, item.name)
         if item.name == "error_code":

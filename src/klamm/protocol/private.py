@@ -29,6 +29,7 @@ class PrivateKey(IntEnum):
     FORGET_REPLICA = 1002  # let a deletion end without a broker that stays away
     PLAN = 1003  # what the controller would do, without doing it
     CANCEL_DELETION = 1004  # call a deletion off before any log was removed
+    AWAIT_DELETION = 1005  # answered when every replica and node of topics is gone
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

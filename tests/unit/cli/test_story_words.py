@@ -8,7 +8,7 @@ from klamm.cli.story import CAUSES, tell
 from klamm.controller import events
 
 # Asked for, but nothing moves because of them.
-SILENT = {"Ask", "MovesListed", "ProducerIdsAsked", "ExplanationAsked"}
+SILENT = {"Ask", "MovesListed", "ProducerIdsAsked", "ExplanationAsked", "PlanAsked"}
 
 
 def test_every_event_that_moves_something_has_words() -> None:

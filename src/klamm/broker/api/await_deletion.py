@@ -1,0 +1,37 @@
+"""AwaitDeletion (private, key 1005): wait until every replica and every node of topics is gone.
+
+Asked with `{"topics": names, "timeout_ms": how long}`; answers `left`, those that are still being
+deleted when the time is over. Any broker can tell: the marker of a deletion is the last node to go,
+and it goes with the topic's own once every replica has confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.broker.waiting import until_absent
+from klamm.store import layout
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+_WAIT_MS_MAX: Final = 60_000
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    topics = [str(name) for name in request.get("topics", ())]
+    wait_ms = min(int(request.get("timeout_ms", 0)), _WAIT_MS_MAX)
+    left = list(topics)
+    try:
+        async with asyncio.timeout(wait_ms / 1000):
+            for topic in topics:
+                await until_absent(broker.session, layout.delete_topic_path(topic))
+                left.remove(topic)
+    except TimeoutError:
+        pass
+    return {"left": left}

@@ -1,0 +1,123 @@
+"""What topics wait for, in words; and deletions that are waited for, helped along or called off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from klamm.cli.asking import refuse
+from klamm.cli.facts import list_topics
+from klamm.client.admin import Admin
+from klamm.model.errors import ErrorCode, KlammError, RequestRefused
+from klamm.protocol.private import PrivateKey
+
+# One request waits for so long at most; then it is asked again, whoever is controller by then.
+_ROUND_S: Final = 5.0
+
+Explanation = dict[str, Any]
+
+
+async def explain(admin: Admin, topic: str) -> Explanation:
+    """What a topic waits for, as the controller sees it."""
+    answer = await admin.ask_controller(PrivateKey.EXPLAIN, {"topic": topic})
+    return {name: value for name, value in answer.items() if name != "error_code"}
+
+
+async def cancel_deletion(admin: Admin, topic: str) -> None:
+    """Call a deletion off."""
+    await admin.ask_controller(PrivateKey.CANCEL_DELETION, {"topic": topic})
+
+
+async def mark(admin: Admin, names: Sequence[str], if_exists: bool) -> list[str]:
+    """Ask for a deletion without waiting for it; the topics that are on their way out now.
+
+    A topic whose deletion hangs is in nobody's metadata any more; the controller knows it.
+    """
+    known = {topic.name for topic in await list_topics(admin)}
+    hidden = [name for name in names if name not in known]
+    doomed = [name for name in hidden if await _is_being_deleted(admin, name)]
+    for name in hidden:
+        if name not in doomed and not if_exists:
+            refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}", "it does not exist")
+    visible = [name for name in names if name in known]
+    for result in await admin.delete_topics(visible, patience_ms=1) if visible else ():
+        if result.error_code != ErrorCode.REQUEST_TIMED_OUT:
+            refuse(result.error_code, f"topic {result.name!r}", result.error_message)
+    return [name for name in names if name in doomed or name in known]
+
+
+async def _is_being_deleted(admin: Admin, topic: str) -> bool:
+    try:
+        return (await explain(admin, topic))["deleting_since_ms"] is not None
+    except RequestRefused as refusal:
+        if refusal.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        raise
+
+
+async def forget(admin: Admin, names: Iterable[str], brokers: Iterable[int]) -> None:
+    """Let deletions end without these brokers; they drop their copies when they are back."""
+    for name in names:
+        for broker in brokers:
+            body = {"topic": name, "broker": broker}
+            await admin.ask_controller(PrivateKey.FORGET_REPLICA, body)
+
+
+async def until_gone(admin: Admin, names: Sequence[str], timeout_s: float) -> None:
+    """Wait until nothing is left of topics; raises with what they wait for when time is over."""
+    deadline, left = time.monotonic() + timeout_s, list(names)
+    while left and (left_s := deadline - time.monotonic()) > 0:
+        body = {"topics": left, "timeout_ms": int(min(left_s, _ROUND_S) * 1000)}
+        left = (await admin.ask_controller(PrivateKey.AWAIT_DELETION, body))["left"]
+    if left:
+        now_ms = time.time_ns() // 1_000_000
+        told = ["\n".join(tell(await explain(admin, name), now_ms)) for name in left]
+        raise KlammError("\n".join([f"not gone after {timeout_s:g} s: {', '.join(left)}", *told]))
+
+
+def tell(explanation: Explanation, now_ms: int) -> Iterator[str]:
+    """An explanation for people: alike reasons once, with their partitions."""
+    topic, deleting = explanation["topic"], explanation["deleting_since_ms"]
+    if deleting is not None:
+        yield f"{topic} is being deleted, since {_ago(deleting, now_ms)}"
+    elif not explanation["waiting"]:
+        yield f"{topic} waits for nothing"
+    else:
+        yield f"{topic} is not as it should be"
+    for reasons in _alike(explanation["waiting"]):
+        one, since_ms = reasons[0], min(r["since_ms"] for r in reasons)
+        earlier = " or earlier" if any(r["since_at_least"] for r in reasons) else ""
+        where = _numbers("partition", [r["partition"] for r in reasons])
+        if one["broker"] is not None:
+            where += f" on broker {one['broker']}"
+        yield f"  {one['what']} of {where}: {one['why']}"
+        yield f"    since {_ago(since_ms, now_ms)}{earlier}"
+        yield f"    until {one['until']}"
+
+
+def _alike(reasons: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    for reason in reasons:
+        key = tuple(reason[name] for name in ("what", "broker", "why", "until"))
+        groups.setdefault(key, []).append(reason)
+    return list(groups.values())
+
+
+def _numbers(noun: str, numbers: Sequence[int]) -> str:
+    """`partition 3`, `partitions 1, 2, 5 and 40 more`."""
+    if len(numbers) == 1:
+        return f"{noun} {numbers[0]}"
+    shown = ", ".join(map(str, numbers[:8]))
+    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+    return f"{noun}s {shown}{more}"
+
+
+def _ago(time_ms: int, now_ms: int) -> str:
+    """A time of day, and how long ago that is."""
+    clock = time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))
+    seconds = max(now_ms - time_ms, 0) // 1000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{clock} ({seconds // size} {unit})"
+    return f"{clock} ({seconds} s)"

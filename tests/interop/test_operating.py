@@ -1,0 +1,145 @@
+"""What an operator does about topics that hang: look, help along, wait, call off."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from klamm import Cluster
+from klamm.cli.__main__ import main
+
+
+class Said(NamedTuple):
+    """How one command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code == 0, self
+        return json.loads(self.out)
+
+
+Klamm = Callable[..., Said]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    settings = {
+        "auto.create.topics.enable": False,
+        "auto.leader.rebalance.enable": False,
+        "log.segment.delete.delay.ms": 0,
+        "klamm.delete.topic.cancel.enable": True,
+    }
+    with Cluster(3, settings=settings, data=tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def klamm(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Klamm:
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", cluster.bootstrap_servers)
+
+    def run(*args: str) -> Said:
+        code = main(args)
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return run
+
+
+def hosts(data: Path, partition: str) -> set[int]:
+    """The brokers with a log of this partition."""
+    return {int(path.parent.name.removeprefix("broker-")) for path in data.glob(f"*/{partition}")}
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """For what no broker announces."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.02)
+
+
+def other_than_controller(cluster: Cluster) -> int:
+    return (cluster.wait_for_controller() + 1) % 3
+
+
+def test_a_deletion_with_a_stopped_broker_is_explained_and_completed_without_it(
+    cluster: Cluster, klamm: Klamm, tmp_path: Path
+) -> None:
+    cluster.create_topic("orders", 2, 3)
+    cluster.wait_for_isr("orders")
+    absent = other_than_controller(cluster)
+    cluster.stop_broker(absent)
+    cluster.wait_for_isr("orders", size=2)
+
+    late = klamm("topics", "delete", "orders", "--wait", "--timeout", "0.5")
+    assert late.code == 1
+    assert f"deletion of partitions 0, 1 on broker {absent}: broker is not there" in late.err
+    assert f"until broker {absent} is back, or its copy is forgotten" in late.err
+
+    found = klamm("topics", "explain", "orders", "-o", "json").json()
+    assert found["deleting_since_ms"] is not None
+    assert {(w["partition"], w["broker"], w["why"]) for w in found["waiting"]} == {
+        (0, absent, "broker is not there"),
+        (1, absent, "broker is not there"),
+    }
+    assert all(w["since_ms"] >= found["deleting_since_ms"] > 0 for w in found["waiting"])
+    told = klamm("topics", "explain", "orders").out
+    assert re.match(r"orders is being deleted, since \d\d:\d\d:\d\d \(\d+ s\)\n", told)
+
+    alive = cluster.wait_for_controller()
+    refused = klamm("topics", "delete", "orders", "--forget-broker", str(alive))
+    assert (refused.code, refused.err) == (1, f"klamm: broker {alive} is alive\n")
+
+    done = klamm("topics", "delete", "orders", "--forget-broker", str(absent), "--wait")
+    assert done == Said(
+        0,
+        f"broker {absent} will drop its copy of orders when it is back\ndeleted topic orders\n",
+        "",
+    )
+    assert not any("orders" in path for path in cluster.store_paths())
+    assert hosts(tmp_path, "orders-0") == {absent}
+    assert klamm("topics", "explain", "orders").code == 1
+
+    cluster.start_broker(absent)
+    eventually(lambda: f"/klamm/forgotten/{absent}" not in cluster.store_paths())
+    assert hosts(tmp_path, "orders-0") == set()
+
+
+def test_a_deletion_that_waits_for_a_broker_is_called_off(cluster: Cluster, klamm: Klamm) -> None:
+    cluster.create_topic("kept", 1, 3)
+    cluster.wait_for_isr("kept")
+    before = cluster.store_paths()
+    absent = other_than_controller(cluster)
+    cluster.stop_broker(absent)
+    assert klamm("topics", "delete", "kept", "--wait", "--timeout", "0.2").code == 1
+    assert klamm("topics", "cancel-delete", "kept") == Said(0, "topic kept stays\n", "")
+    cluster.wait_for_topic("kept", partitions=1)
+    again = klamm("topics", "cancel-delete", "kept")
+    assert (again.code, again.err) == (1, "klamm: topic kept is not being deleted\n")
+    cluster.start_broker(absent)
+    cluster.wait_for_isr("kept", size=3)
+    assert cluster.store_paths() == before
+    assert klamm("topics", "explain", "kept").out == "kept waits for nothing\n"
+
+
+def test_a_topic_is_waited_for_until_nothing_is_left(
+    cluster: Cluster, klamm: Klamm, tmp_path: Path
+) -> None:
+    before = cluster.store_paths()
+    cluster.create_topic("gone", 2, 3)
+    said = klamm("topics", "delete", "gone", "nobody", "--if-exists", "--wait", "-o", "json")
+    assert said.json() == ["gone"]
+    assert cluster.store_paths() == before
+    assert hosts(tmp_path, "gone-0") == set()
+    assert klamm("topics", "delete", "gone", "--wait").code == 1
