@@ -21,7 +21,8 @@ pytestmark = pytest.mark.timeout(300)
 
 def test_a_crash_while_500_partitions_are_created(tmp_path: Path) -> None:
     with up(*data_args(tmp_path)) as first:
-        _admin(first).create_topics([NewTopic("wide", PARTITIONS, 3)])
+        admin = _admin(first)
+        admin.create_topics([NewTopic("wide", PARTITIONS, 3)])
         _await(lambda: 50 < len(_directories(tmp_path, "wide")) < 3 * PARTITIONS - 50)
         first.crash()
     assert len(_directories(tmp_path, "wide")) < 3 * PARTITIONS, "the crash came too late"
@@ -36,7 +37,7 @@ def test_a_crash_while_500_partitions_are_created(tmp_path: Path) -> None:
 def test_a_crash_while_500_partitions_are_deleted(tmp_path: Path) -> None:
     with up(*data_args(tmp_path), *QUICK_DELETE) as first:
         admin = _admin(first)
-        admin.create_topics([NewTopic("wide", PARTITIONS, 3)])["wide"].result(timeout=60)
+        _create(first, NewTopic("wide", PARTITIONS, 3))
         _await(lambda: _led_partitions(first, "wide") == PARTITIONS)
         _await(lambda: len(_directories(tmp_path, "wide")) == 3 * PARTITIONS)
         admin.delete_topics(["wide"])
@@ -47,7 +48,7 @@ def test_a_crash_while_500_partitions_are_deleted(tmp_path: Path) -> None:
         _await(lambda: "wide" not in _admin(second).list_topics(timeout=10).topics)
         _await(lambda: not _directories(tmp_path, "wide"))
         # The name is free again, and nothing of the old topic shines through.
-        _admin(second).create_topics([NewTopic("wide", 1, 3)])["wide"].result(timeout=30)
+        _create(second, NewTopic("wide", 1, 3))
         assert _read_all(second, "wide", 1) == []
         assert second.stop() == 0
 
@@ -57,8 +58,7 @@ def test_crashes_while_producing_lose_nothing_acknowledged(tmp_path: Path) -> No
     for round_ in range(3):
         with up(*data_args(tmp_path)) as running:
             if round_ == 0:
-                new = NewTopic("stream", 6, 3)
-                _admin(running).create_topics([new])["stream"].result(timeout=30)
+                _create(running, NewTopic("stream", 6, 3))
             acknowledged |= _produce_until_killed(running, round_)
     with up(*data_args(tmp_path)) as last:
         read = _read_all(last, "stream", 6)
@@ -157,6 +157,11 @@ def _read_all(running: Up, topic: str, partitions: int) -> list[bytes]:
 
 def _admin(running: Up) -> AdminClient:
     return AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+
+
+def _create(running: Up, new: NewTopic) -> None:
+    admin = _admin(running)  # held until the answer is there
+    admin.create_topics([new])[new.topic].result(timeout=60)
 
 
 def _led_partitions(running: Up, topic: str) -> int:
