@@ -21,7 +21,7 @@ COMMANDS = (
     "klamm consume orders --key-separator ' = '",
     None,  # here the broker that leads orders-0 is killed
     "klamm topics describe orders",
-    "klamm story orders -n 8",
+    "klamm story orders -n 5",
 )
 WIDTH = 960
 LINE = 19
@@ -29,7 +29,7 @@ INK, DIM, GREEN, PAPER = "#d8dee9", "#7b8794", "#a3be8c", "#20242c"
 
 
 def main() -> None:
-    lines = [("$ klamm up --ephemeral", GREEN)]
+    lines = [("$ klamm up --ephemeral --port 0", GREEN)]
     with Cluster(3) as cluster:
         lines.append((f"ready bootstrap={cluster.bootstrap_servers}", INK))
         for command in COMMANDS:

@@ -14,9 +14,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import cast
 
 from klamm.broker.server import Broker
 from klamm.client.admin import Admin
@@ -272,15 +270,21 @@ class ClusterApp:
         assert self._directory is not None, "the cluster has no data directory yet"
         connect = self.plan.zookeeper or self.settings.str("zookeeper.connect")
         if connect:
-            # Imported by name, for its client library is an extra that most do without.
-            zookeeper = import_module("klamm.store.zookeeper")
-            timeout_ms = self.settings.int("zookeeper.session.timeout.ms")
-            store = zookeeper.ZooKeeperStore(connect, session_timeout_ms=timeout_ms)
-            return cast(Store, store)
+            return self._zookeeper(connect)
         if self.plan.data is None:
             return EmbeddedStore.open(None)
         fsync = self.settings.bool("klamm.store.fsync")
         return EmbeddedStore.open(self._directory.store, fsync=fsync)
+
+    def _zookeeper(self, connect: str) -> Store:
+        try:
+            from klamm.store.zookeeper import ZooKeeperStore
+        except ModuleNotFoundError as missing:
+            raise UsageError(
+                f"a ZooKeeper as the store needs {missing.name}: pip install 'klamm[zookeeper]'"
+            ) from missing
+        timeout_ms = self.settings.int("zookeeper.session.timeout.ms")
+        return ZooKeeperStore(connect, session_timeout_ms=timeout_ms)
 
     async def _wait_for_all(self) -> None:
         """Until each running broker has heard of every other."""
