@@ -91,7 +91,8 @@ def _produce_until_killed(running: Up, round_: int) -> set[bytes]:
     at = 0
     while not enough.is_set():
         try:
-            producer.produce("stream", f"{round_}-{at}".encode(), partition=at % 6)
+            value = f"{round_}-{at}".encode()
+            producer.produce("stream", value, partition=at % 6, on_delivery=settled)
         except BufferError:
             producer.poll(0.01)
             continue
@@ -142,10 +143,10 @@ def _read_all(running: Up, topic: str, partitions: int) -> list[bytes]:
         consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
         values: list[bytes] = []
         left = {at for at, end in ends.items() if end > 0}
+        deadline = time.monotonic() + 60
         while left:
-            messages = consumer.consume(10_000, timeout=10)
-            assert messages, f"nothing more, but {left} were not read to the end"
-            for message in messages:
+            assert time.monotonic() < deadline, f"{left} were not read to the end"
+            for message in consumer.consume(10_000, timeout=1):
                 assert message.error() is None, message.error()
                 values.append(message.value())
                 if message.offset() + 1 >= ends[message.partition()]:
