@@ -28,7 +28,7 @@ def test_a_crash_while_500_partitions_are_created(tmp_path: Path) -> None:
     assert len(_directories(tmp_path, "wide")) < 3 * PARTITIONS, "the crash came too late"
     with up(*data_args(tmp_path)) as second:
         # The topic was stored before any replica was told, so it must be finished, not undone.
-        _await(lambda: _led_partitions(second, "wide") == PARTITIONS)
+        _await_leaders(second, "wide")
         _produce_one_each(second, "wide")
         assert len(_directories(tmp_path, "wide")) == 3 * PARTITIONS
         assert second.stop() == 0
@@ -38,14 +38,15 @@ def test_a_crash_while_500_partitions_are_deleted(tmp_path: Path) -> None:
     with up(*data_args(tmp_path), *QUICK_DELETE) as first:
         admin = _admin(first)
         _create(first, NewTopic("wide", PARTITIONS, 3))
-        _await(lambda: _led_partitions(first, "wide") == PARTITIONS)
+        _await_leaders(first, "wide")
         _await(lambda: len(_directories(tmp_path, "wide")) == 3 * PARTITIONS)
         admin.delete_topics(["wide"])
         _await(lambda: len(_directories(tmp_path, "wide")) < 3 * PARTITIONS - 20)
         first.crash()
     assert _directories(tmp_path, "wide"), "the crash came too late"
     with up(*data_args(tmp_path), *QUICK_DELETE) as second:
-        _await(lambda: "wide" not in _admin(second).list_topics(timeout=10).topics)
+        admin = _admin(second)
+        _await(lambda: "wide" not in admin.list_topics(timeout=10).topics, pause_s=0.2)
         _await(lambda: not _directories(tmp_path, "wide"))
         # The name is free again, and nothing of the old topic shines through.
         _create(second, NewTopic("wide", 1, 3))
@@ -165,18 +166,24 @@ def _create(running: Up, new: NewTopic) -> None:
     admin.create_topics([new])[new.topic].result(timeout=60)
 
 
-def _led_partitions(running: Up, topic: str) -> int:
-    found = _admin(running).list_topics(timeout=10).topics.get(topic)
-    return 0 if found is None else sum(p.leader >= 0 for p in found.partitions.values())
+def _await_leaders(running: Up, topic: str) -> None:
+    admin = _admin(running)
+
+    def are_there() -> bool:
+        found = admin.list_topics(timeout=10).topics.get(topic)
+        led = [] if found is None else [p.leader >= 0 for p in found.partitions.values()]
+        return len(led) == PARTITIONS and all(led)
+
+    _await(are_there, pause_s=0.2)
 
 
 def _directories(data: Path, topic: str) -> list[Path]:
     return list(data.glob(f"broker-*/{topic}-*"))
 
 
-def _await(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
+def _await(holds: Callable[[], bool], *, timeout_s: float = 60, pause_s: float = 0.005) -> None:
     """Look again until it holds; files and a foreign process tell us of no event."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold in time"
-        time.sleep(0.005)
+        time.sleep(pause_s)
