@@ -1,0 +1,124 @@
+"""What Spark sees of the source, without a Spark: traps that are avoided by how it is built."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+)
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
+
+import pyspark_klamm
+from klamm.model.errors import UsageError
+from klamm.pipelines.options import parse_read
+from klamm.pipelines.session import plain_fault, refuse_speculation
+from klamm.pipelines.source import (
+    KlammDataSource,
+    KlammReader,
+    KlammStreamReader,
+    KlammStreamWriter,
+    KlammWriter,
+    columns_of,
+    schema_text,
+)
+
+NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+
+
+def _schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def _names(text: str) -> list[str]:
+    return [column.split(" ")[0] for column in text.split(", ") if not column.startswith("value: ")]
+
+
+ROWS = _schema(key=BinaryType(), value=BinaryType())
+
+
+def test_building_a_sink_does_nothing() -> None:
+    """T9: Spark builds a sink for each micro-batch, and once more to commit it."""
+    source = KlammDataSource(dict(NOWHERE))
+    assert isinstance(source.streamWriter(ROWS, False), KlammStreamWriter)
+    assert isinstance(source.writer(ROWS, False), KlammWriter)
+
+
+def test_frames_go_both_ways() -> None:
+    """T11 and T12: no rows as tuples, and no reader that collects records on the driver."""
+    assert issubclass(KlammWriter, DataSourceArrowWriter)
+    assert issubclass(KlammStreamWriter, DataSourceStreamArrowWriter)
+    assert "simpleStreamReader" not in KlammDataSource.__dict__
+
+
+def test_filters_are_not_pushed_down() -> None:
+    """T1: overriding this would give wrong results."""
+    assert KlammReader.pushFilters is DataSourceReader.pushFilters
+
+
+def test_readers_travel_without_their_state() -> None:
+    """Tasks get options and no sockets."""
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    reader = KlammStreamReader(parse_read(options, streaming=True), ("value",))
+    assert reader._stream is not None
+    assert pickle.loads(pickle.dumps(reader))._stream_state is None
+
+
+def test_nothing_depends_on_being_stopped() -> None:
+    """T8: Spark kills the reader's process without a word."""
+    assert "stop" not in KlammStreamReader.__dict__
+
+
+def test_spark_finds_it_by_name() -> None:
+    """T18: by discovery, which another package may break, and by registration."""
+    assert pyspark_klamm.DefaultSource is KlammDataSource
+    assert KlammDataSource.name() == "klamm"
+
+
+def test_schema_follows_the_options() -> None:
+    assert _names(schema_text({})) == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+    ]
+    more = {"includeHeaders": "TRUE", "records": "data+control", "includeBatchInfo": "true"}
+    assert _names(schema_text(more))[7:9] == ["headers", "isControl"]
+    assert "raw" in _names(schema_text({"records": "batches"}))
+
+
+def test_a_schema_of_ones_own_must_fit() -> None:
+    assert columns_of(_schema(offset=LongType(), value=BinaryType())) == ("offset", "value")
+    with pytest.raises(UsageError, match="column value is binary: cast it"):
+        columns_of(_schema(value=StringType()))
+    with pytest.raises(UsageError, match="there is no column colour"):
+        columns_of(_schema(colour=StringType()))
+
+
+class _Session:
+    """As much of a session as the check looks at."""
+
+    def __init__(self, **settings: str) -> None:
+        self.conf = {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def test_speculation_is_refused() -> None:
+    """T10: two copies of a task must not write at once."""
+    refuse_speculation(_Session(spark_speculation="false"))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"set spark\.speculation=false"):
+        refuse_speculation(_Session(spark_speculation="true"))  # type: ignore[arg-type]
+
+
+def test_failures_of_spark_are_said_in_our_own_words() -> None:
+    text = (
+        "[STAGE_FAILED] Job aborted due to stage failure\n  File x, line 3\n"
+        "klamm.pipelines.fetcher.DataLost: topic t was deleted while it was read\n\n\tat org.apache"
+    )
+    assert plain_fault(text) == "topic t was deleted while it was read"
+    assert plain_fault("something else\nmore") == "something else"
