@@ -143,7 +143,7 @@ def _kill_when(child: subprocess.Popen[bytes], seen: Callable[[], bool]) -> None
     """Kills a command and the Spark it has started, as soon as its work is half done."""
     deadline = time.monotonic() + 200
     while not seen() and child.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.1)
     os.killpg(child.pid, signal.SIGKILL)
     child.wait(30)
 

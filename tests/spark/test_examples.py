@@ -56,7 +56,7 @@ def test_counts_are_exact_after_a_kill(
     end = TopicPartition(target, 0)
     while lookup.latest([end])[end] == 0 and time.monotonic() < deadline:
         assert first.poll() is None
-        time.sleep(0.05)
+        time.sleep(0.2)
     fill(source, [(i % 2, b"k%d" % (i % 5), b"v") for i in range(1000)])
     time.sleep(0.3)
     os.killpg(first.pid, signal.SIGKILL)

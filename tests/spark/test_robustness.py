@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -173,6 +174,19 @@ def test_reads_and_writes_survive_a_leader_that_stops() -> None:
         ]
         assert found == values
         assert written.partitions[TopicPartition("t", 0)].last_offset == 39
+
+
+def test_full_disk_is_said(bootstrap: str, topic: Make, fill: Fill) -> None:
+    from klamm.pipelines.archive import Job, _disk_fault, _write_file
+
+    name = topic(1)
+    fill(name, numbered(10, 1))
+    options = _options(bootstrap, name)
+    ((piece,),) = plan_batch(options)
+    job = Job(connection=options.connection, directory="", topic=name, topic_id="", ranges=[piece])
+    with pytest.raises(OSError, match="No space left") as full:
+        _write_file(job, piece, Path("/dev/full"), "x")
+    assert _disk_fault(full.value, Path("x")).startswith("the disk is full: x was not written")
 
 
 def test_offsets_in_json_must_name_every_partition(bootstrap: str, topic: Make) -> None:

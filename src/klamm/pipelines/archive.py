@@ -37,7 +37,6 @@ from klamm.pipelines.archive_layout import (
     existing,
     footer_of,
     plan_windows,
-    read_manifest,
     sha256,
 )
 from klamm.pipelines.cluster import Lookup, View
@@ -463,8 +462,3 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]
     """The frames of a data file, page checksums checked."""
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         yield from file.iter_batches(1 << 16, columns=columns, use_threads=False)
-
-
-def archive_at(directory: str | Path) -> Manifest:
-    """The archive in a directory."""
-    return read_manifest(Path(directory))

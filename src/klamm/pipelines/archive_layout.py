@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -249,13 +248,6 @@ def vacuum(root: str | Path) -> tuple[int, int]:
         path.unlink()
         count += 1
     return count, size
-
-
-def free_bytes(directory: Path) -> int:
-    """How much room there is on the disk of a directory that may not exist yet."""
-    while not directory.exists():
-        directory = directory.parent
-    return shutil.disk_usage(directory).free
 
 
 def footer_of(file: File, topic_id: str) -> dict[bytes, bytes]:

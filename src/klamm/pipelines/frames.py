@@ -31,6 +31,7 @@ from klamm.protocol.batch import (
     decompress,
 )
 
+_RECORD_BYTES_MIN: Final = 7
 # Decompressed bytes that may be held at once: far below the 2 GB that 32-bit offsets reach.
 _OPEN_BYTES: Final = 64 << 20
 
@@ -404,13 +405,18 @@ class Decoder:
             return self._damaged(batch, f"it claims to hold {batch.records} records")
         codec = batch.attributes & CODEC_MASK
         if codec == 0:
-            return (batch.at + HEADER.size, batch.end)
-        try:
-            return np.frombuffer(
-                decompress(codec, view[batch.at + HEADER.size : batch.end]), np.uint8
-            )
-        except ProtocolError as fault:
-            return self._damaged(batch, str(fault))
+            area: Any = (batch.at + HEADER.size, batch.end)
+            size = batch.end - batch.at - HEADER.size
+        else:
+            try:
+                opened = decompress(codec, view[batch.at + HEADER.size : batch.end])
+            except ProtocolError as fault:
+                return self._damaged(batch, str(fault))
+            area, size = np.frombuffer(opened, np.uint8), len(opened)
+        # Room is made for as many records as the header says, so that is looked at first.
+        if batch.records * _RECORD_BYTES_MIN > size:
+            return self._damaged(batch, f"{size} bytes cannot hold {batch.records} records")
+        return area
 
     def _damaged(self, batch: Batch, why: str) -> None:
         if not self.skip_invalid:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 EARLIEST: Final = -2
 LATEST: Final = -1
 
-_BOTH: Final = frozenset({"includeHeaders", "kernels"})
+_BOTH: Final = frozenset({"includeHeaders"})
 _READ: Final = _BOTH | {
     "assign",
     "subscribe",
@@ -56,7 +56,7 @@ _READ: Final = _BOTH | {
     "initialOffsetsPath",
     "onInvalidRecord",
 }
-_WRITE: Final = _BOTH | {"topic", "delivery", "markerTopic", "partitioner", "jobId"}
+_WRITE: Final = _BOTH | {"topic", "delivery", "partitioner"}
 # Spark hands its own options of a stream to the sink as well.
 _SPARK: Final = frozenset({"checkpointLocation", "queryName", "outputMode", "mode", "truncate"})
 

@@ -13,7 +13,7 @@ from typing import Final
 from klamm.model.errors import UsageError
 from klamm.model.names import INTERNAL_TOPICS, ZERO_ID, TopicPartition, id_text
 from klamm.pipelines.cluster import Lookup, View
-from klamm.pipelines.options import EARLIEST, LATEST, Position, ReadOptions
+from klamm.pipelines.options import Position, ReadOptions
 from klamm.pipelines.ranges import Offsets, Range
 from klamm.pipelines.wire import Unreachable
 
@@ -148,17 +148,3 @@ def bytes_per_offset(
     """How large a record of each partition is on average."""
     sizes = lookup.sizes(sorted({tp.topic for tp in latest}))
     return {tp: sizes.get(tp, 0) / max(latest[tp] - earliest.get(tp, 0), 1) for tp in latest}
-
-
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "bytes_per_offset",
-    "ids_of",
-    "lookup_of",
-    "partitions_of",
-    "ranges_of",
-    "require_topics",
-    "resolve",
-    "view_of",
-]

@@ -122,10 +122,6 @@ class Wire:
         finally:
             self._sock.settimeout(self._timeout)
 
-    def serves(self, key: int) -> bool:
-        """Whether the broker advertised this API."""
-        return key in self._ranges
-
     def call(self, key: int, request: Any, *, at_most: int = 99) -> Any:
         """Asks and waits for the answer."""
         version = self.version(key, at_most)

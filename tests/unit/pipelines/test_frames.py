@@ -218,6 +218,14 @@ def test_damaged_batch_is_skipped_and_counted_where_asked() -> None:
     assert (decoder.skipped, decoder.position) == (2, 3)
 
 
+def test_impossible_number_of_records_is_damage() -> None:
+    data = bytearray(encode_batch([Record(0, 0, b"k", b"v")], last_offset=1 << 30))
+    data[57:61] = (1 << 30).to_bytes(4, "big")
+    _fix_crc(data)
+    with pytest.raises(DamagedRecords, match="cannot hold 1073741824 records"):
+        _decode(bytes(data), _decoder(0, 9))
+
+
 @settings(max_examples=200, deadline=None)
 @given(drafts.filter(bool), st.integers(0, 1), st.data())
 def test_damaged_input_never_reads_outside(draft: Any, codec: int, data: st.DataObject) -> None:
