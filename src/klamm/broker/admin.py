@@ -15,7 +15,7 @@ import random
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from klamm.broker import topic_writes, waiting
 from klamm.broker.metadata_cache import MetadataCache, Snapshot
@@ -44,6 +44,8 @@ from klamm.model.names import ZERO_ID, BrokerId, is_usable_id
 from klamm.model.settings import BrokerSettings
 from klamm.store import layout
 from klamm.store.port import Session
+
+_NEWEST_DELETION: Final = 6
 
 
 class Controller(Protocol):
@@ -209,6 +211,17 @@ class Admin:
             grown = await topic_writes.grow_topic(session, ask.topic, plan)
         return grown if isinstance(grown, Refused) else None
 
+    async def grown(self, ask: Growth) -> Mapping[int, Assignment] | Refused:
+        """Every partition that a topic would have; nothing is written."""
+        node = await self._host.session.get(layout.topic_path(ask.topic))
+        known = None if node is None else layout.decode_topic(node.data)
+        facts = await self._growth_facts(ask.topic)
+        placement = admit_growth(ask, replace(facts, partitions=known.assignments if known else {}))
+        if isinstance(placement, Refused):
+            return placement
+        assert known is not None, f"{ask.topic} was planned without being read"
+        return topic_writes.grown(known, placement).assignments
+
     async def _growth_facts(self, topic: str) -> GrowthFacts:
         session, settings = self._host.session, self._host.settings
         marker = await session.get(layout.delete_topic_path(topic))
@@ -238,13 +251,7 @@ class Admin:
     ) -> list[Deleted | Refused]:
         """One outcome an entry, in the order asked."""
         snapshot = self._host.metadata.snapshot
-        facts = DeletionFacts(
-            settings=self._host.settings,
-            version=version,
-            names=self._host.controller.topic_names,
-            visible=snapshot.topics,
-            policy=self._policies.delete,
-        )
+        facts = self._deletion_facts(snapshot, version)
         fault = deletion_request_fault(asks, facts)
         if fault is not None:
             return [fault] * len(asks)
@@ -262,6 +269,23 @@ class Admin:
             late.get(outcome.topic, outcome) if isinstance(outcome, Deleted) else outcome
             for outcome in outcomes
         ]
+
+    def deletion_refusals(self, topics: Sequence[str]) -> dict[str, Refused]:
+        """Which of these topics may not be deleted, and why; nothing is written."""
+        facts = self._deletion_facts(self._host.metadata.snapshot, _NEWEST_DELETION)
+        asks = [Doomed(topic) for topic in topics]
+        fault = deletion_request_fault(asks, facts)
+        admitted = {topic: fault or admit_deletion(Doomed(topic), facts) for topic in topics}
+        return {topic: no for topic, no in admitted.items() if isinstance(no, Refused)}
+
+    def _deletion_facts(self, snapshot: Snapshot, version: int) -> DeletionFacts:
+        return DeletionFacts(
+            settings=self._host.settings,
+            version=version,
+            names=self._host.controller.topic_names,
+            visible=snapshot.topics,
+            policy=self._policies.delete,
+        )
 
     def _admit_deletion(
         self, ask: Doomed, facts: DeletionFacts, snapshot: Snapshot, quota: Mutations

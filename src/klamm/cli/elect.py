@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from klamm.cli import plans
 from klamm.cli.asking import run
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
+    DryRunOption,
     Output,
     OutputOption,
     new_app,
@@ -44,12 +46,16 @@ def elect(
         list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="every partition")] = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Elect leaders of the partitions named, or of all."""
     if everything == bool(partitions):
         raise UsageError("name partitions such as orders-0, or say --all")
+    if dry_run:
+        _plan(kind, partitions or (), output, bootstrap_server)
+        return
     results = run(bootstrap_server, lambda admin: _elect(admin, kind, partitions or ()))
     if output is Output.JSON:
         print_json(results)
@@ -58,6 +64,16 @@ def elect(
         print(table(("topic", "partition", "result"), rows))
     if any(r["error"] not in (0, ErrorCode.ELECTION_NOT_NEEDED) for r in results):
         raise typer.Exit(1)
+
+
+def _plan(kind: Kind, partitions: Sequence[str], output: Output, bootstrap: str) -> None:
+    chosen = [TopicPartition(*parse_partition(text)) for text in partitions]
+    body = plans.elections(kind, chosen or None)
+    plan = run(bootstrap, lambda admin: plans.ask(admin, body))
+    if output is Output.JSON:
+        print_json(plan)
+    else:
+        print("\n".join(plans.tell(plan)))
 
 
 async def _elect(admin: Admin, kind: Kind, partitions: Sequence[str]) -> Results:

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli import moves
+from klamm.cli import moves, plans
 from klamm.cli.asking import run
 from klamm.cli.facts import list_topics
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
+    DryRunOption,
     Output,
     OutputOption,
     new_app,
@@ -53,12 +54,20 @@ def plan(
 @app.command()
 def apply(
     file: Annotated[str, typer.Argument(help="a plan; - is standard input")],
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Start the moves of a plan; `status` says how they fare."""
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
     wanted = moves.from_json(text)
+    if dry_run:
+        _tell_plan(wanted, output, bootstrap_server)
+        return
     run(bootstrap_server, lambda admin: request_moves(admin, wanted))
+    if output is Output.JSON:
+        print_json({"started": len(wanted)})
+        return
     print(f"started {len(wanted)} moves")
 
 
@@ -97,6 +106,15 @@ def cancel(
         return len(chosen)
 
     print(f"cancelled {run(bootstrap_server, work)} moves")
+
+
+def _tell_plan(wanted: Targets, output: Output, bootstrap: str) -> None:
+    plan = run(bootstrap, lambda admin: plans.ask(admin, plans.moves(wanted)))
+    plans.check(plan)
+    if output is Output.JSON:
+        print_json(plan)
+    else:
+        print("\n".join([f"would start {len(wanted)} moves", *plans.tell(plan)]))
 
 
 async def request_moves(admin: Admin, targets: Targets) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli import topic_changes, waiting
+from klamm.cli import plans, topic_changes, waiting
 from klamm.cli.asking import run
 from klamm.cli.facts import TopicFacts, list_topics
 from klamm.cli.options import (
@@ -64,14 +64,16 @@ def create(
         parse_assignment(assignment) if assignment is not None else None,
     )
     made = run(bootstrap_server, lambda admin: topic_changes.create(admin, wanted, dry_run))
+    planned = _planned(dry_run, plans.creation(wanted), bootstrap_server)
     if output is Output.JSON:
-        print_json(made)
+        print_json({**made, **planned})
     else:
         verb = "would create" if dry_run else "created"
         print(
             f"{verb} topic {name}: {made['partitions']} partitions, "
             f"replication factor {made['replication_factor']}"
         )
+        _tell(planned)
 
 
 @app.command("list")
@@ -133,10 +135,13 @@ def alter(
     if assignment is not None and partitions is None:
         raise UsageError("--assignment is for new partitions: say with -p how many there will be")
     run(bootstrap_server, lambda admin: topic_changes.alter(admin, name, changes, dry_run))
+    grows = dry_run and partitions is not None
+    planned = _planned(grows, plans.growth(name, changes), bootstrap_server)
     if output is Output.JSON:
-        print_json({"name": name, "dry_run": dry_run})
+        print_json({"name": name, "dry_run": dry_run, **planned})
     else:
         print(f"{'would alter' if dry_run else 'altered'} topic {name}")
+        _tell(planned)
 
 
 @app.command()
@@ -178,11 +183,27 @@ def delete(
     gone = run(
         bootstrap_server, lambda admin: topic_changes.delete(admin, names, if_exists, dry_run)
     )
+    planned = _planned(dry_run, plans.deletion(gone), bootstrap_server)
     if output is Output.JSON:
-        print_json(gone)
+        print_json({"topics": gone, **planned} if dry_run else gone)
     else:
         for name in gone:
             print(f"{'would delete' if dry_run else 'deleted'} topic {name}")
+        _tell(planned)
+
+
+def _planned(wanted: bool, body: dict[str, object], bootstrap: str) -> dict[str, Any]:
+    """The controller's plan under its name, where one is wanted."""
+    if not wanted:
+        return {}
+    plan = run(bootstrap, lambda admin: plans.ask(admin, body))
+    plans.check(plan)
+    return {"plan": plan}
+
+
+def _tell(planned: dict[str, Any]) -> None:
+    if planned:
+        print("\n".join(plans.tell(planned["plan"])))
 
 
 def _delete_with_care(

@@ -27,7 +27,7 @@ from klamm.controller import (
 )
 from klamm.controller import events as on
 from klamm.controller.context import Context
-from klamm.controller.effects import Decision, Outcome, Plan, Write
+from klamm.controller.effects import Decision, Outcome, Write
 from klamm.controller.turn import Flow, Settings, Turn
 from klamm.model.names import BrokerId
 
@@ -126,23 +126,9 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
         case on.ExplanationAsked():
             return _only(explanation.explain(turn.context, event.topic))
         case on.PlanAsked():
-            return _only(_plan(turn, event.about))
+            return _only(planning.plan(turn.context, turn.settings, event.about, _work))
         case _:
             assert_never(event)
-
-
-def _plan(turn: Turn, about: on.MovesAsked | on.ElectionsAsked | on.MarkersChanged) -> Plan:
-    match about:
-        case on.MovesAsked(targets):
-            topics = [id.topic for id in targets]
-        case on.ElectionsAsked(_, partitions):
-            everything = partitions is None
-            topics = (
-                list(turn.context.topics) if everything else [p.topic for p in partitions or ()]
-            )
-        case on.MarkersChanged(names):
-            topics = list(names)
-    return planning.plan(turn.context, topics, turn.settings, lambda copy: _work(copy, about))
 
 
 def _retry(turn: Turn) -> Flow[None]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.names import BrokerId, Replica, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,11 +245,23 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A log that brokers would fetch from its leader."""
+
+    partition: TopicPartition
+    source: BrokerId
+    to: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What one event would come to."""
 
-    moves: tuple[Move, ...]
-    brokers: tuple[BrokerId, ...]  # who would be told something
-    writes_count: int
-    warnings: tuple[str, ...]
-    answer: object
+    moves: tuple[Move, ...] = ()
+    later: tuple[Move, ...] = ()  # once the brokers have done what they were told
+    brokers: tuple[BrokerId, ...] = ()  # who would be told something
+    writes_count: int = 0
+    warnings: tuple[str, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    removals: tuple[Replica, ...] = ()  # logs that would be removed
+    answer: object = None

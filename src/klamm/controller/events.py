@@ -307,11 +307,15 @@ class ExplanationAsked(Ask[Explanation | None]):
     topic: str
 
 
+# New topics, more partitions, deletions, moves, elections.
+Plannable = TopicsChanged | TopicModified | MarkersChanged | MovesAsked | ElectionsAsked
+
+
 @dataclass(frozen=True, slots=True)
 class PlanAsked(Ask[Plan]):
-    """What the controller would do about this question, or about deleting these topics."""
+    """What the controller would do about this question, or if the store said this."""
 
-    about: MovesAsked | ElectionsAsked | MarkersChanged
+    about: Plannable
 
 
 Event = (

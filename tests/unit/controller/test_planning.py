@@ -1,13 +1,15 @@
 """A plan says what would happen, and nothing happens."""
 
+import uuid
 from copy import deepcopy
 
 import pytest
 
 from klamm.controller import events
-from klamm.controller.effects import Plan
+from klamm.controller.effects import Copy, Plan, TopicNode
+from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode
-from klamm.model.names import BrokerId
+from klamm.model.names import BrokerId, Replica
 from world.cluster import World, tp
 
 
@@ -21,9 +23,7 @@ def world() -> World:
     return world
 
 
-def plan(
-    world: World, about: events.MovesAsked | events.ElectionsAsked | events.MarkersChanged
-) -> Plan:
+def plan(world: World, about: events.Plannable) -> Plan:
     before = deepcopy((world.core.context, world.store))
     found = world.ask(events.PlanAsked(about))
     assert (world.core.context, world.store) == before
@@ -39,7 +39,14 @@ def test_the_plan_of_a_move(world: World) -> None:
         ("T-0 on broker 3", "NonExistent", "New"),
     ]
     assert found.brokers == (1, 2, 3, 4)
-    assert found.writes_count == 2
+    assert [(m.subject, m.after) for m in found.later if m.subject == "T-0"] == [
+        ("T-0", "3,2"),
+        ("T-0", "Online"),
+    ]
+    assert ("T-0 on broker 1", "DeletionSuccessful") in [(m.subject, m.after) for m in found.later]
+    assert found.writes_count == 8
+    assert found.copies == (Copy(tp("T-0"), BrokerId(1), (BrokerId(3),)),)
+    assert found.removals == (Replica(tp("T-0"), BrokerId(1)),)
     assert found.answer == events.MovesAnswer({tp("T-0"): events.PartitionFault()})
 
 
@@ -67,3 +74,44 @@ def test_the_plan_of_elections(world: World) -> None:
     assert isinstance(found.answer, events.ElectionsAnswer)
     codes = {id: fault.code for id, fault in found.answer.results.items()}
     assert codes == {tp("T-0"): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+
+
+def node(*replicas: tuple[int, ...], version: int = 0, id: int = 99) -> TopicNode:
+    partitions = {n: Assignment(tuple(map(BrokerId, ids))) for n, ids in enumerate(replicas)}
+    return TopicNode(topic_id=uuid.UUID(int=id << 64), partitions=partitions, version=version)
+
+
+def test_the_plan_of_a_creation_copies_nothing(world: World) -> None:
+    found = plan(world, events.TopicsChanged({"N": node((1, 2), (9,))}))
+    after = {(m.subject, m.after) for m in found.moves}
+    assert {("topic N", "created"), ("N-0", "Online"), ("N-0 on broker 2", "Online")} <= after
+    assert ("N-1", "Online") not in after
+    assert found.warnings == ("N-1 stays New: no assigned replica is live",)
+    assert (found.later, found.copies, found.removals) == ((), (), ())
+    assert found.brokers == (1, 2, 3, 4)
+
+
+def test_the_plan_of_more_partitions(world: World) -> None:
+    stored = world.store.topics["U"]
+    grown = {**stored.partitions, 1: Assignment((BrokerId(4),))}
+    more = TopicNode(topic_id=stored.topic_id, partitions=grown, version=1)
+    found = plan(world, events.TopicModified("U", more))
+    assert [(m.subject, m.after) for m in found.moves][:2] == [("topic U", "grown"), ("U-1", "New")]
+    assert found.copies == ()
+
+
+def test_the_plan_of_a_deletion_goes_on_to_its_end(world: World) -> None:
+    found = plan(world, events.MarkersChanged(("T",)))
+    assert found.later[-1].after == "absent"
+    assert set(found.removals) == {
+        Replica(tp(f"T-{p}"), BrokerId(b)) for p in (0, 1) for b in (1, 2)
+    }
+
+
+def test_the_plan_of_a_cancelled_move(world: World) -> None:
+    world.ask(events.MovesAsked({tp("U-0"): (BrokerId(4),)}))
+    world.deliver()
+    found = plan(world, events.MovesAsked({tp("U-0"): None}))
+    assert found.copies == ()
+    assert found.removals == (Replica(tp("U-0"), BrokerId(4)),)
+    assert world.core.context.moving.keys() == {tp("U-0")}

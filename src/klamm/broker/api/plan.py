@@ -1,20 +1,33 @@
 """Plan (private, key 1003): what the controller would do, without doing it.
 
 Asked with one of
+`{"kind": "create", "topics": [{"name": ..., "partitions": n, "replication_factor": n,
+"assignment": [[id, ...], ...] or null, "configs": {...}}]}`,
+`{"kind": "grow", "topic": ..., "partitions": total, "assignment": [[...]] or null}`,
+`{"kind": "delete", "topics": [...]}`,
 `{"kind": "move", "partitions": [{"topic": ..., "partition": ..., "replicas": [...] or null}]}`,
-`{"kind": "elect", "election": "preferred" or "unclean", "partitions": [...] or null}`,
-`{"kind": "delete", "topics": [...]}`.
-Answers `moves` (subject, before, after, why), the `brokers` that would be told something, how many
-`writes` the store would get, `warnings`, and what would be `refused`. What the brokers' answers
-would lead to later is not in it.
+`{"kind": "elect", "election": "preferred" or "unclean", "partitions": [...] or null}`.
+
+Answers `moves`, the transitions that would come at once, and `later`, those that would follow once
+brokers have done as they were told (subject, before, after, why); the `brokers` that would be told
+something, how many `writes` the store would get, the `copies` and `removals` of logs with their
+bytes, `warnings`, and what would be `refused`. A size is null where its broker does not answer.
+Lists of moves are cut at `limit`; `moves_count` and `later_count` tell how long they are.
+
+Where new partitions go is left to chance unless klamm.placement.seed is set, so the real thing may
+start at another broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from klamm.controller.effects import Plan
+from klamm.broker.admin import Created
+from klamm.broker.log_sizes import log_sizes
+from klamm.broker.quotas import Client
+from klamm.controller.admission import Growth, NewTopic
+from klamm.controller.effects import Move, Plan, TopicNode
 from klamm.controller.events import (
     ElectionsAnswer,
     ElectionsAsked,
@@ -23,67 +36,147 @@ from klamm.controller.events import (
     MovesAnswer,
     MovesAsked,
     PlanAsked,
+    Plannable,
+    TopicModified,
+    TopicsChanged,
 )
-from klamm.model.errors import ErrorCode, RequestRefused
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.assignment import Assignment
+from klamm.model.errors import ErrorCode, Refused, RequestRefused
+from klamm.model.names import BrokerId, Replica, TopicPartition
 
 if TYPE_CHECKING:
     from klamm.broker.context import RequestContext
     from klamm.broker.server import Broker
 
+_LIMIT: Final = 1_000
+Refusals = list[dict[str, Any]]
+
 
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    plan = await broker.controller.submit(PlanAsked(_about(request)))
+    if not broker.is_controller:
+        raise RequestRefused(ErrorCode.NOT_CONTROLLER)
+    try:
+        about, refused = await _read(broker, context, request)
+        limit = int(request.get("limit", _LIMIT))
+    except (AttributeError, KeyError, TypeError, ValueError) as fault:
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, f"not a plan: {fault}") from fault
+    plan = await broker.controller.submit(PlanAsked(about))
     return {
-        "moves": [
-            {"subject": m.subject, "before": m.before, "after": m.after, "why": m.why}
-            for m in plan.moves
-        ],
+        "moves": _moves(plan.moves[:limit]),
+        "moves_count": len(plan.moves),
+        "later": _moves(plan.later[:limit]),
+        "later_count": len(plan.later),
         "brokers": plan.brokers,
         "writes": plan.writes_count,
         "warnings": plan.warnings,
-        "refused": _refused(plan),
+        "refused": [*refused, *_refused(plan)],
+        **await _bytes(broker, plan),
     }
 
 
-def _about(request: Mapping[str, Any]) -> MovesAsked | ElectionsAsked | MarkersChanged:
-    try:
-        return _read(request)
-    except (KeyError, TypeError, ValueError) as fault:
-        raise RequestRefused(ErrorCode.INVALID_REQUEST, f"not a plan: {fault}") from fault
-
-
-def _read(request: Mapping[str, Any]) -> MovesAsked | ElectionsAsked | MarkersChanged:
+async def _read(
+    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+) -> tuple[Plannable, Refusals]:
     match request["kind"]:
+        case "create":
+            return await _creation(broker, context, [_new_topic(t) for t in request["topics"]])
+        case "grow":
+            return await _growth(broker, _grown_topic(request))
+        case "delete":
+            return _deletion(broker, [str(name) for name in request["topics"]])
         case "move":
             targets = {
                 _partition(p): None if p["replicas"] is None else _brokers(p["replicas"])
                 for p in request["partitions"]
             }
-            return MovesAsked(targets)
+            return MovesAsked(targets), []
         case "elect":
             kind = ElectionType[request.get("election", "preferred").upper()]
             wanted = request.get("partitions")
-            return ElectionsAsked(
-                kind, None if wanted is None else tuple(_partition(p) for p in wanted)
-            )
-        case "delete":
-            return MarkersChanged(tuple(map(str, request["topics"])))
+            chosen = None if wanted is None else tuple(_partition(p) for p in wanted)
+            return ElectionsAsked(kind, chosen), []
         case other:
             raise ValueError(f"there is no plan of kind {other!r}")
+
+
+async def _creation(
+    broker: Broker, context: RequestContext, asks: Sequence[NewTopic]
+) -> tuple[Plannable, Refusals]:
+    client = Client.of(context.principal, context.client_id)
+    quota = broker.quotas.mutations(client, broker.settings, strict=True)
+    outcomes = await broker.admin.create_topics(asks, quota, timeout_ms=0, validate_only=True)
+    nodes: dict[str, TopicNode] = {}
+    refused: Refusals = []
+    for ask, outcome in zip(asks, outcomes, strict=True):
+        if isinstance(outcome, Created):
+            placement = outcome.creation.placement
+            partitions = {n: Assignment(replicas) for n, replicas in placement.items()}
+            nodes[ask.name] = TopicNode(topic_id=outcome.topic_id, partitions=partitions)
+        else:
+            refused.append(_refusal(ask.name, outcome))
+    return TopicsChanged(nodes), refused
+
+
+async def _growth(broker: Broker, ask: Growth) -> tuple[Plannable, Refusals]:
+    partitions = await broker.admin.grown(ask)
+    if isinstance(partitions, Refused):
+        return MarkersChanged(()), [_refusal(ask.topic, partitions)]
+    topic_id = next(id for id, name in broker.controller.topic_names.items() if name == ask.topic)
+    node = TopicNode(topic_id=topic_id, partitions=partitions)
+    return TopicModified(ask.topic, node), []
+
+
+def _deletion(broker: Broker, names: Sequence[str]) -> tuple[Plannable, Refusals]:
+    no = broker.admin.deletion_refusals(names)
+    refused = [_refusal(name, why) for name, why in no.items()]
+    return MarkersChanged(tuple(name for name in names if name not in no)), refused
+
+
+def _new_topic(entry: Mapping[str, Any]) -> NewTopic:
+    return NewTopic(
+        name=str(entry["name"]),
+        partitions=int(entry.get("partitions", -1)),
+        factor=int(entry.get("replication_factor", -1)),
+        assignment=tuple(
+            (number, _brokers(ids)) for number, ids in enumerate(entry.get("assignment") or ())
+        ),
+        configs=tuple((str(k), str(v)) for k, v in (entry.get("configs") or {}).items()),
+    )
+
+
+def _grown_topic(request: Mapping[str, Any]) -> Growth:
+    chosen = request.get("assignment")
+    assignment = None if chosen is None else tuple(_brokers(ids) for ids in chosen)
+    return Growth(str(request["topic"]), int(request["partitions"]), assignment)
 
 
 def _partition(entry: Mapping[str, Any]) -> TopicPartition:
     return TopicPartition(str(entry["topic"]), int(entry["partition"]))
 
 
-def _brokers(ids: list[Any]) -> tuple[BrokerId, ...]:
+def _brokers(ids: Iterable[Any]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(int(id)) for id in ids)
 
 
-def _refused(plan: Plan) -> list[dict[str, Any]]:
+def _moves(moves: Iterable[Move]) -> list[dict[str, str]]:
+    return [
+        {"subject": m.subject, "before": str(m.before), "after": str(m.after), "why": m.why}
+        for m in moves
+    ]
+
+
+def _refusal(topic: str, refused: Refused) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": None,
+        "error_code": refused.code,
+        "error_message": refused.why,
+    }
+
+
+def _refused(plan: Plan) -> Refusals:
     if not isinstance(plan.answer, MovesAnswer | ElectionsAnswer):
         return []
     return [
@@ -96,3 +189,35 @@ def _refused(plan: Plan) -> list[dict[str, Any]]:
         for id, fault in plan.answer.results.items()
         if fault.code
     ]
+
+
+async def _bytes(broker: Broker, plan: Plan) -> dict[str, Any]:
+    """What would be copied and removed, with the sizes the logs have now."""
+    endpoints = {id: found.endpoints[0] for id, found in broker.metadata.snapshot.brokers.items()}
+    sources = [Replica(copy.partition, copy.source) for copy in plan.copies]
+    sizes = await log_sizes(endpoints, [*sources, *plan.removals], f"plan-{broker.id}")
+    copies: list[dict[str, Any]] = [
+        {
+            "topic": copy.partition.topic,
+            "partition": copy.partition.partition,
+            "from": copy.source,
+            "to": copy.to,
+            "bytes": sizes.get(source),
+        }
+        for copy, source in zip(plan.copies, sources, strict=True)
+    ]
+    removals: list[dict[str, Any]] = [
+        {
+            "topic": replica.partition.topic,
+            "partition": replica.partition.partition,
+            "broker": replica.broker,
+            "bytes": sizes.get(replica),
+        }
+        for replica in plan.removals
+    ]
+    return {
+        "copies": copies,
+        "bytes_to_copy": sum((c["bytes"] or 0) * len(c["to"]) for c in copies),
+        "removals": removals,
+        "bytes_to_remove": sum(r["bytes"] or 0 for r in removals),
+    }
