@@ -144,7 +144,7 @@ async def on_disk() -> AsyncIterator[Store]:
 async def zookeeper() -> AsyncIterator[Store]:
     from klamm.store.zookeeper import ZooKeeperStore
 
-    server = ZooKeeperServer()
+    server = ZooKeeperServer(heap_mb=1024)
     try:
         server.start()
         store = ZooKeeperStore(server.connect_string)

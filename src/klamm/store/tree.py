@@ -10,6 +10,7 @@ Pure: no clock, no disk, no loop.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, assert_never
@@ -58,15 +59,11 @@ class Tree:
     __slots__ = ("_names", "_owned", "entries", "zxid")
 
     def __init__(self, entries: dict[str, Entry], zxid: int) -> None:
-        self.entries = entries  # without child counts; they are counted here
+        self.entries = entries  # without child counts, which are made here
         self.zxid = zxid  # of the last transaction that was tried
-        self._names: dict[str, set[str]] = {}
-        self._owned: dict[int, set[str]] = {}
         entries.setdefault(ROOT, Entry(b"", Stat(version=0, czxid=0, mzxid=0, ctime_ms=0)))
-        for path in entries:
-            if path != ROOT:
-                above, name = split(path)
-                self._names.setdefault(above, set()).add(name)
+        self._names = _names_by_parent(entries)
+        self._owned: dict[int, set[str]] = {}
         for path, names in self._names.items():
             data, stat, children_made, _ = entries[path]
             entries[path] = Entry(data, stat, children_made, len(names))
@@ -88,16 +85,16 @@ class Tree:
                 self.entries.pop(path, None)
             else:
                 self.entries[path] = entry
-            if (before and before.stat) == (entry and entry.stat):
+            if (before and before.stat) is (entry and entry.stat):
                 continue  # only its children changed, and they are changes of their own
             touched.nodes[path] = None
             if (before and before.stat.czxid) != (entry and entry.stat.czxid):
-                self._file(path, before, entry)
-                touched.parents[path] = touched.parents[split(path)[0]] = None
+                touched.parents[path] = None
+                touched.parents[self._file(path, before, entry)] = None
         return touched
 
-    def _file(self, path: str, before: Entry | None, entry: Entry | None) -> None:
-        """Keep the names by parent and by owner in step."""
+    def _file(self, path: str, before: Entry | None, entry: Entry | None) -> str:
+        """Keep the names by parent and by owner in step; says who the parent is."""
         above, name = split(path)
         if before is not None:
             self._names[above].remove(name)
@@ -108,6 +105,7 @@ class Tree:
                 self._owned.setdefault(entry.stat.ephemeral_owner, set()).add(path)
         if not self._names[above]:
             del self._names[above]
+        return above
 
     def _disown(self, path: str, session: int) -> None:
         if session != PERSISTENT:
@@ -222,6 +220,15 @@ def split(path: str) -> tuple[str, str]:
     """The path of the parent, and the name below it."""
     above, _, name = path.rpartition("/")
     return above or ROOT, name
+
+
+def _names_by_parent(paths: Iterable[str]) -> dict[str, set[str]]:
+    names = defaultdict[str, set[str]](set)
+    for path in paths:
+        above, _, name = path.rpartition("/")
+        if name:  # all but the root
+            names[above or ROOT].add(name)
+    return dict(names)
 
 
 def _owner(entry: Entry | None) -> int:

@@ -305,7 +305,7 @@ def test_a_node_without_a_parent_is_damage(path: Path) -> None:
     connection.execute("INSERT INTO node VALUES ('/a/b', NULL, 0, 1, 1, 0, 0)")
     connection.commit()
     connection.close()
-    assert "/a/b has no parent" in _fails_to_open(path)
+    assert "'/a' has children, but is not there" in _fails_to_open(path)
 
 
 def test_somebody_elses_database_is_refused(path: Path) -> None:

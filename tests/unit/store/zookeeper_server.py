@@ -70,7 +70,8 @@ def _free_port() -> int:
 class ZooKeeperServer:
     """One server with a folder and a port of its own; it can be killed and come back."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heap_mb: int = 256) -> None:
+        self._heap_mb = heap_mb  # big multis need some: the last transactions stay in memory
         self._folder = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -95,7 +96,7 @@ class ZooKeeperServer:
             self._process = subprocess.Popen(
                 [
                     java,
-                    "-Xmx96m",
+                    f"-Xmx{self._heap_mb}m",
                     "-XX:+UseSerialGC",
                     "-XX:TieredStopAtLevel=1",
                     "-cp",
