@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klamm.cli.logs import LogFormat, to_stderr
 from klamm.cli.options import new_app, parse_pairs
 from klamm.model.errors import UsageError
 
@@ -47,6 +48,7 @@ def up(
         str | None, typer.Option(metavar="HOST:PORT,...", help="keep the metadata in a ZooKeeper")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log what happens")] = False,
+    log_format: Annotated[LogFormat, typer.Option(help="of what is logged")] = LogFormat.TEXT,
 ) -> None:
     """Run a cluster until Ctrl-C."""
     from klamm.app import Plan
@@ -63,7 +65,7 @@ def up(
         racks=tuple(rack.split(",")) if rack else (),
         zookeeper=zookeeper,
     )
-    _log_to_stderr(verbose)
+    to_stderr(logging.INFO if verbose else logging.WARNING, log_format)
     code = asyncio.run(_serve(plan))
     raise typer.Exit(code)
 
@@ -125,11 +127,3 @@ class _Progress:
 
     def clear(self) -> None:
         self.show("")
-
-
-def _log_to_stderr(verbose: bool) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
