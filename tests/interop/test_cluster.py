@@ -77,6 +77,21 @@ def test_data_that_was_given_a_place_stays(tmp_path: Path) -> None:
     assert (tmp_path / "broker-0" / "t-0").is_dir()
 
 
+def test_a_log_that_lost_its_topic_id_to_a_crash_gets_it_back(tmp_path: Path) -> None:
+    with Cluster(3, data=tmp_path) as cluster:
+        cluster.create_topic("t", partitions=6, replication_factor=3)
+    ids = list(tmp_path.glob("broker-*/t-*/partition.metadata"))
+    was = {path: path.read_text() for path in ids}
+    for path in ids[::2]:
+        path.unlink()
+    with Cluster(3, data=tmp_path) as cluster:
+        cluster.wait_for_isr("t", size=3)
+        started = time.monotonic()
+        _produce(cluster.bootstrap_servers, "t", 100)
+        assert time.monotonic() - started < 10, "every follower fetches every partition"
+        assert {path: path.read_text() for path in ids} == was
+
+
 def test_clusters_live_side_by_side() -> None:
     with Cluster(1) as one, Cluster(1) as two:
         one.create_topic("only-in-one")

@@ -117,6 +117,9 @@ class FetchSession:
                     if name
                     else _unnamed(topic.topic_id, fetch.partition)
                 )
+                if name:
+                    # What was asked before the name was known is now asked under it.
+                    self._forget(_unnamed(topic.topic_id, fetch.partition))
                 wanted = self._wanted.get(topic_partition)
                 if wanted is None:
                     wanted = self._wanted[topic_partition] = _Wanted(topic.topic_id, fetch)

@@ -185,6 +185,9 @@ class ReplicaManager:
         elif topic_id != ZERO_ID and local.topic_id not in (None, ZERO_ID, topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if topic_id != ZERO_ID:
+            if local.topic_id in (None, ZERO_ID):
+                # A crash came between the making of the directory and of the file with the id.
+                local.set_topic_id(topic_id)
             self.topic_names[topic_id] = topic_partition.topic
         partition.in_sync_min = settings.int("min.insync.replicas")
         if state.leader == self.broker_id:
