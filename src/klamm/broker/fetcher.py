@@ -13,14 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.fetch_replies import size_of
+from klamm.broker.leader_link import LeaderLink
 from klamm.broker.partition import Partition, Role
 from klamm.broker.tasks import Tasks
 from klamm.client.connection import Connection
+from klamm.client.errors import ConnectionLost
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError
@@ -33,7 +36,10 @@ from klamm.protocol.fetch import (
     FetchTopic,
     ForgottenTopic,
     PartitionData,
+    encode_request,
+    parse_response,
 )
+from klamm.protocol.frames import encode_request_frame, parse_response_header
 from klamm.protocol.messages import list_offsets
 from klamm.replication import follower as core
 from klamm.replication.follower import EpochEnd, Reaction
@@ -73,13 +79,24 @@ class Fetcher:
         self.leader = leader
         self.following: dict[TopicPartition, Following] = {}
         self._broker = broker
+        self._loop = asyncio.get_running_loop()
         self._names: dict[uuid.UUID, str] = {}
         self._changed: dict[TopicPartition, None] = {}  # to be named in the next request
         self._forgotten: dict[TopicPartition, uuid.UUID] = {}
-        self._connection: Connection | None = None
+        self._link: LeaderLink | None = None
+        self._in_flight: deque[int] = deque()  # correlation ids
+        self._next_id = 0
         self._session = (0, 0)  # its id and the epoch of the next request
-        self._on_top: asyncio.Task[FetchResponse] | None = None
-        self._pause_s_max = broker.settings.int("replica.fetch.backoff.ms") / 1000
+        self._is_interrupting = False
+        self._lookups = Tasks()
+        settings = broker.settings
+        self._pause_s_max = settings.int("replica.fetch.backoff.ms") / 1000
+        self._patience_s = settings.int("replica.socket.timeout.ms") / 1000
+        self._wait_ms = settings.int("replica.fetch.wait.max.ms")
+        self._min_bytes = settings.int("replica.fetch.min.bytes")
+        self._response_bytes = settings.int("replica.fetch.response.max.bytes")
+        self._partition_bytes = settings.int("replica.fetch.max.bytes")
+        self._client_id = f"broker-{broker.id}-fetcher-{leader}"
 
     # Which partitions
 
@@ -115,35 +132,56 @@ class Fetcher:
     async def run(self) -> None:
         pause_s = _PAUSE_S_MIN
         while True:
+            opened_at = self._loop.time()
             try:
                 await self._converse()
-                pause_s = _PAUSE_S_MIN
             except (KlammError, OSError) as fault:
-                log.info(
-                    "fetching paused",
-                    extra={"leader": self.leader, "why": str(fault) or type(fault).__name__},
-                )
+                why = str(fault) or type(fault).__name__
+                log.info("fetching paused", extra={"leader": self.leader, "why": why})
+            except Exception:
+                # Ours, but the logs are what they were: a new conversation can only help.
+                log.exception("fetching failed", extra={"leader": self.leader})
+            if self._loop.time() - opened_at > self._pause_s_max:
+                pause_s = _PAUSE_S_MIN
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, self._pause_s_max)
 
     async def _converse(self) -> None:
+        """Talk to the leader until the connection is lost."""
         endpoint = await self._endpoint()
-        name = f"broker-{self._broker.id}-fetcher-{self.leader}"
-        self._connection = connection = await Connection.open(endpoint.host, endpoint.port, name)
+        link = LeaderLink(self._answered)
         try:
+            await link.open(endpoint.host, endpoint.port)
+            self._link = link
+            self._in_flight.clear()
             self._new_session()
-            while True:
-                await self._take(await connection.fetch(_FETCH_VERSION, self._request()))
-                while self._on_top is not None:
-                    on_top, self._on_top = self._on_top, None
-                    await self._take(await on_top)
+            self._send()
+            while not link.lost.done():
+                await asyncio.wait({link.lost}, timeout=self._patience_s)
+                if self._loop.time() - link.heard_at > self._patience_s:
+                    raise ConnectionLost(f"no answer in {self._patience_s:g} s")
+            await link.lost
         finally:
-            self._connection = None
-            if self._on_top is not None:
-                self._on_top.cancel()
-                await asyncio.gather(self._on_top, return_exceptions=True)
-                self._on_top = None
-            await connection.close()
+            self._link = None
+            await self._lookups.cancel()
+            await link.close()
+
+    def _send(self) -> None:
+        assert self._link is not None, "only while there is a connection"
+        self._next_id = self._next_id % _EPOCH_MAX + 1
+        self._in_flight.append(self._next_id)
+        body = encode_request(_FETCH_VERSION, self._request())
+        self._link.send(
+            encode_request_frame(ApiKey.FETCH, _FETCH_VERSION, self._next_id, self._client_id, body)
+        )
+
+    def _answered(self, frame: memoryview) -> None:
+        answered, at = parse_response_header(ApiKey.FETCH, _FETCH_VERSION, frame)
+        if not self._in_flight or self._in_flight.popleft() != answered:
+            raise ProtocolError(f"the leader answered {answered}, which was not due")
+        self._take(parse_response(_FETCH_VERSION, frame[at:]))
+        if not self._in_flight:
+            self._send()
 
     async def _endpoint(self) -> Endpoint:
         cache = self._broker.metadata
@@ -161,29 +199,29 @@ class Fetcher:
 
     def _interrupt(self) -> None:
         """Let the leader hear of what changed although a fetch waits there."""
-        connection = self._connection
-        if connection is None or self._on_top is not None or self._session[0] == 0:
-            return
-        # In one turn of the loop many partitions are added; the request is made when it ends.
-        self._on_top = asyncio.get_running_loop().create_task(self._fetch_on_top(connection))
+        if not self._is_interrupting:
+            # In one turn of the loop many partitions are added: one request for all of them.
+            self._is_interrupting = True
+            self._loop.call_soon(self._send_on_top)
 
-    async def _fetch_on_top(self, connection: Connection) -> FetchResponse:
-        return await connection.fetch(_FETCH_VERSION, self._request())
+    def _send_on_top(self) -> None:
+        self._is_interrupting = False
+        is_open = self._link is not None and self._session[0] != 0
+        if is_open and self._changed and len(self._in_flight) == 1:
+            self._send()
 
     def _request(self) -> FetchRequest:
-        settings = self._broker.settings
         session_id, epoch = self._session
         self._session = (session_id, epoch % _EPOCH_MAX + 1)
         request = FetchRequest(
             replica_id=self._broker.id,
             replica_epoch=self._broker.epoch,
-            max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
-            min_bytes=settings.int("replica.fetch.min.bytes"),
-            max_bytes=settings.int("replica.fetch.response.max.bytes"),
+            max_wait_ms=self._wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._response_bytes,
             session_id=session_id,
             session_epoch=epoch,
         )
-        max_bytes = settings.int("replica.fetch.max.bytes")
         topics: dict[uuid.UUID, FetchTopic] = {}
         changed, self._changed = self._changed, {}
         for topic_partition in changed:
@@ -203,18 +241,20 @@ class Fetcher:
                     local.log_end_offset,
                     local.epochs.latest,
                     local.log_start_offset,
-                    max_bytes,
+                    self._partition_bytes,
                 )
             )
-        forgotten, self._forgotten = self._forgotten, {}
-        request.forgotten = [
-            ForgottenTopic("", topic_id, [tp.partition]) for tp, topic_id in forgotten.items()
-        ]
+        if self._forgotten:
+            request.forgotten = [
+                ForgottenTopic("", topic_id, [tp.partition])
+                for tp, topic_id in self._forgotten.items()
+            ]
+            self._forgotten = {}
         return request
 
     # Answers
 
-    async def _take(self, response: FetchResponse) -> None:
+    def _take(self, response: FetchResponse) -> None:
         if response.error_code:
             if core.reaction(response.error_code) is Reaction.NEW_SESSION:
                 self._new_session()
@@ -229,7 +269,9 @@ class Fetcher:
                 if following is not None and following.is_current:
                     self._take_one(following, data, lost)
         if lost:
-            await self._find_offsets(lost)
+            for following in lost:
+                following.is_paused = True
+            self._lookups.start(self._find_offsets(lost), f"{self._client_id}-offsets")
 
     def _take_one(self, following: Following, data: PartitionData, lost: list[Following]) -> None:
         topic_partition = following.partition.topic_partition
@@ -289,42 +331,54 @@ class Fetcher:
         # Also when no record goes: a leader that wrote nothing has left its epoch at the end.
         local.epochs.truncate_end(cut.to)
 
-    async def _find_offsets(self, lost: Iterable[Following]) -> None:
-        """The leader has not got the offset we ask for: find out what it has."""
-        for following in lost:
-            local = following.log
-            start = await self._ask_offset(following, _EARLIEST)
-            end = await self._ask_offset(following, _LATEST)
-            if start is None or end is None:
-                self._pause(following, "the leader does not say what it has")
-                continue
-            if not following.is_current:
-                continue
-            match core.out_of_range(
-                leader_start=start, leader_end=end, log_end=local.log_end_offset
-            ):
-                case core.Truncate(to):
-                    local.truncate_to(to)
-                    local.epochs.truncate_end(to)
-                case core.RestartAt(offset):
-                    local.restart_at(offset)
-                case core.FetchFrom():
-                    # The epochs did not fit either, or we would not be here.
-                    local.advance_high_watermark(min(start, local.log_end_offset))
-                    local.advance_log_start(start)
-            self._changed[following.partition.topic_partition] = None
+    async def _find_offsets(self, lost: Sequence[Following]) -> None:
+        """The leader has not got the offsets we ask for: find out what it has."""
+        endpoint = await self._endpoint()
+        try:
+            connection = await Connection.open(endpoint.host, endpoint.port, self._client_id)
+        except ConnectionLost as fault:
+            for following in lost:
+                self._pause(following, str(fault))
+            return
+        try:
+            for following in lost:
+                start = await self._ask_offset(connection, following, _EARLIEST)
+                end = await self._ask_offset(connection, following, _LATEST)
+                if start is None or end is None:
+                    self._pause(following, "the leader does not say what it has")
+                elif following.is_current:
+                    self._fit(following.log, start, end)
+                    self._resume(following)
+        except KlammError as fault:
+            for following in lost:
+                self._pause(following, str(fault))
+        finally:
+            await connection.close()
 
-    async def _ask_offset(self, following: Following, timestamp: int) -> int | None:
-        assert self._connection is not None
+    def _fit(self, local: PartitionLog, leader_start: int, leader_end: int) -> None:
+        """Make the log one that the leader's can continue."""
+        match core.out_of_range(
+            leader_start=leader_start, leader_end=leader_end, log_end=local.log_end_offset
+        ):
+            case core.Truncate(to):
+                local.truncate_to(to)
+                local.epochs.truncate_end(to)
+            case core.RestartAt(offset):
+                local.restart_at(offset)
+            case core.FetchFrom():
+                local.advance_high_watermark(min(leader_start, local.log_end_offset))
+                local.advance_log_start(leader_start)
+
+    async def _ask_offset(
+        self, connection: Connection, following: Following, timestamp: int
+    ) -> int | None:
         topic, index = following.partition.topic_partition
         wanted = list_offsets.ListOffsetsPartition(index, following.epoch, timestamp)
         request = list_offsets.Request(
             replica_id=self._broker.id,
             topics=[list_offsets.ListOffsetsTopic(topic, [wanted])],
         )
-        response = await self._connection.request(
-            ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, request
-        )
+        response = await connection.request(ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, request)
         answer: list_offsets.ListOffsetsPartitionResponse = response.topics[0].partitions[0]
         return None if answer.error_code else answer.offset
 
@@ -336,8 +390,7 @@ class Fetcher:
             "a partition is not fetched for now",
             extra={"partition": str(following.partition.topic_partition), "why": why},
         )
-        loop = asyncio.get_running_loop()
-        loop.call_later(following.pause_s, self._resume, following)
+        self._loop.call_later(following.pause_s, self._resume, following)
 
     def _hold_back(self, following: Following, data: PartitionData) -> None:
         """Leave a throttled replica alone that was quicker than it may be, unless it is in sync."""
@@ -351,7 +404,7 @@ class Fetcher:
             following.is_paused = True
             # Until it is named again, the leader must not send any more of it.
             self._forgotten[topic_partition] = following.log.topic_id or ZERO_ID
-            asyncio.get_running_loop().call_later(wait_ms / 1000, self._resume, following)
+            self._loop.call_later(wait_ms / 1000, self._resume, following)
 
     def _resume(self, following: Following) -> None:
         topic_partition = following.partition.topic_partition
