@@ -175,6 +175,13 @@ class FetchSession:
                 urgent = True
                 break
             wanted = self._wanted[topic_partition]
+            level = self._level(topic_partition, wanted)
+            if level is not None:
+                if (level[2], level[4]) == (wanted.high_watermark, wanted.log_start):
+                    del self._marked[topic_partition]
+                else:
+                    found.append((topic_partition, wanted, level))
+                continue
             throttled = self._is_throttled(topic_partition)
             if throttled and self._broker.throttles.leader.wait_ms():
                 # It stays marked, and is looked at again when the follower asks again.
@@ -204,6 +211,31 @@ class FetchSession:
                 continue
             found.append((topic_partition, wanted, data))
         return found, urgent
+
+    def _level(self, topic_partition: TopicPartition, wanted: _Wanted) -> PartitionData | None:
+        """What to tell a follower that has all we have; None when that is not so, or not sure.
+
+        Most looks end here, for an acknowledgement is nothing else. `reading` judges the rest.
+        """
+        partition = self._broker.replicas.partitions.get(topic_partition)
+        local = partition.log if partition is not None else None
+        fetch = wanted.fetch
+        if (
+            partition is None
+            or local is None
+            or not wanted.is_told
+            or not partition.is_leader
+            or fetch.current_leader_epoch != partition.leader_epoch
+            or fetch.fetch_offset != local.log_end_offset
+            or fetch.last_fetched_epoch != local.epochs.latest
+        ):
+            return None
+        if wanted.is_new:
+            offset, log_start = fetch.fetch_offset, fetch.log_start_offset
+            if partition.follower_fetched(self.follower, offset, log_start) is not ErrorCode.NONE:
+                return None
+            wanted.is_new = False
+        return reading.nothing_but_offsets(partition, local)
 
     def _is_throttled(self, topic_partition: TopicPartition) -> bool:
         if not self._broker.throttles.leader.covers(topic_partition):

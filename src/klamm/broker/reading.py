@@ -170,15 +170,20 @@ def _read(
     return data._replace(records=found)
 
 
-def _data(reader: Reader, partition: Partition, local: PartitionLog) -> PartitionData:
+def nothing_but_offsets(partition: Partition, local: PartitionLog) -> PartitionData:
+    """What is told of a partition that has no records for its reader."""
     return PartitionData(
         partition.topic_partition.partition,
         0,
         local.high_watermark,
         local.last_stable_offset,
         local.log_start_offset,
-        [] if reader.committed_only else None,
     )
+
+
+def _data(reader: Reader, partition: Partition, local: PartitionLog) -> PartitionData:
+    data = nothing_but_offsets(partition, local)
+    return data._replace(aborted=[]) if reader.committed_only else data
 
 
 def _preferred(
