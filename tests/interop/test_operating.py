@@ -13,6 +13,10 @@ import pytest
 
 from klamm import Cluster
 from klamm.cli.__main__ import main
+from klamm.client.admin import Admin
+from klamm.client.cluster import Client
+from klamm.protocol.messages.create_topics import CreatableTopic
+from klamm.view import ClusterView
 
 
 class Said(NamedTuple):
@@ -143,3 +147,33 @@ def test_a_topic_is_waited_for_until_nothing_is_left(
     assert cluster.store_paths() == before
     assert hosts(tmp_path, "gone-0") == set()
     assert klamm("topics", "delete", "gone", "--wait").code == 1
+
+
+def test_a_broker_out_of_the_controllers_reach_loses_its_leaderships() -> None:
+    settings = {"klamm.fence.unreachable.ms": 200, "auto.leader.rebalance.enable": False}
+    with Cluster(3, settings=settings) as cluster:
+        cluster.create_topic("T", 3, 3)
+        cluster.wait_for_isr("T")
+        deaf = other_than_controller(cluster)
+        (led,) = [p for p in range(3) if cluster.wait_for_leader("T", p) == deaf]
+        # It is registered and runs, but nobody can connect to it any more.
+        broker = cluster._app.brokers[deaf]
+        cluster._run(broker.listener.stop())
+        cluster._run(_nudge(cluster))
+
+        def is_led_elsewhere(view: ClusterView) -> bool:
+            seen = view.partition("T", led)
+            return seen is not None and seen.leader not in (deaf, -1)
+
+        view = cluster.wait_until(is_led_elsewhere)
+        assert deaf not in view.brokers[view.controller_id].live
+        assert f"/brokers/ids/{deaf}" in cluster.store_paths()
+        cluster.kill_broker(deaf)
+        cluster.start_broker(deaf)
+        cluster.wait_for_isr("T", size=3)
+
+
+async def _nudge(cluster: Cluster) -> None:
+    """Give the controller something to tell every broker."""
+    async with Client(cluster.bootstrap_servers) as client:
+        await Admin(client).create_topics([CreatableTopic("nudge", 1, 1)], timeout_s=10)

@@ -257,6 +257,7 @@ class ControllerShell:
             open=self._open,
             answered=inbox.put,
             timeout_s=host.settings.int("controller.socket.timeout.ms") / 1000,
+            fence_s=lambda: host.settings.int("klamm.fence.unreachable.ms") / 1000,
         )
         return Term(
             core,

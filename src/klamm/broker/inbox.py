@@ -32,6 +32,8 @@ class Rank(IntEnum):
 _RANKS: Final[dict[type, Rank]] = {
     BrokersHint: Rank.BROKER,
     events.BrokersChanged: Rank.BROKER,
+    events.BrokerUnreachable: Rank.BROKER,
+    events.BrokerReached: Rank.BROKER,
     events.ShutdownAsked: Rank.SHUTDOWN,
     events.IsrChangesAsked: Rank.ISR,
     events.LeaderAndIsrAnswered: Rank.ISR,

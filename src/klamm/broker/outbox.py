@@ -128,6 +128,7 @@ class _Channel:
         self._backlog = Backlog()
         self._filled = asyncio.Event()
         self._link: Link | None = None
+        self._is_fenced = False
 
     def put(self, request: Request) -> None:
         self._backlog.add(request)
@@ -142,6 +143,7 @@ class _Channel:
                     await self._filled.wait()
                     continue
                 response = await self._deliver(request)
+                self._answered()
                 event = event_of(request, response)
                 if response.error_code:
                     log.warning(
@@ -155,7 +157,31 @@ class _Channel:
 
     async def _deliver(self, request: Request) -> Any:
         """Send until there is an answer; only the end of the broker or of the term ends it."""
-        message = message_of(request, self._outbox.sender)
+        fence_s = self._outbox.fence_s()
+        alarm = None
+        if fence_s and self.broker.id != self._outbox.sender.controller:
+            alarm = asyncio.get_running_loop().call_later(fence_s, self._give_up)
+        try:
+            return await self._send_until_answered(message_of(request, self._outbox.sender))
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _give_up(self) -> None:
+        """Hold the broker to be dead, but keep asking: its answer is how we learn that it is not.
+
+        What waits behind is dropped, for a broker that comes back is told everything anew.
+        """
+        self._is_fenced = True
+        self._backlog = Backlog()
+        self._outbox.answered(events.BrokerUnreachable(self.broker.id, self.broker.epoch))
+
+    def _answered(self) -> None:
+        if self._is_fenced:
+            self._is_fenced = False
+            self._outbox.answered(events.BrokerReached(self.broker.id, self.broker.epoch))
+
+    async def _send_until_answered(self, message: tuple[Any, int, Any]) -> Any:
         pause_s = _PAUSE_S_MIN
         while True:
             try:
@@ -188,11 +214,13 @@ class Outbox:
         open: Open,
         answered: Callable[[events.Event], None],
         timeout_s: float = 30.0,
+        fence_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.sender = sender
         self.open = open
         self.answered = answered
         self.timeout_s = timeout_s
+        self.fence_s = fence_s  # how long a broker may be silent before it is fenced; 0: for ever
         self._channels: dict[BrokerId, tuple[_Channel, asyncio.Task[None]]] = {}
 
     async def follow(self, brokers: Mapping[BrokerId, Broker]) -> None:

@@ -74,6 +74,9 @@ def _plan(kind: Kind, partitions: Sequence[str], output: Output, bootstrap: str)
         print_json(plan)
     else:
         print("\n".join(plans.tell(plan)))
+    refused = plan["refused"] if plan else []
+    if any(entry["error_code"] != ErrorCode.ELECTION_NOT_NEEDED for entry in refused):
+        raise typer.Exit(1)
 
 
 async def _elect(admin: Admin, kind: Kind, partitions: Sequence[str]) -> Results:

@@ -44,6 +44,9 @@ CAUSES: Final[Mapping[str, str]] = {
     "IsrChangesAsked": "a leader asked to change who is in sync",
     "ElectionsAsked": "somebody asked for an election",
     "MovesAsked": "somebody asked to move replicas",
+    "BrokerUnreachable": "a broker did not take the controller's requests for too long",
+    "BrokerReached": "a broker that could not be reached answered",
+    "DeletionCancelled": "an operator called a deletion off",
     "ReplicaForgotten": "an operator gave up a broker's copies",
 }
 

@@ -2,6 +2,9 @@
 
 What was led by a broker that went is led by another before anything else is done about it. A broker
 that registered again between two looks (its epoch rose) went and came: it forgot what it was told.
+
+A broker may be registered and yet out of the controller's reach. Kafka holds it to be alive, and it
+leads on with what it was last told. Here it can be fenced: held to be dead until it answers again.
 """
 
 from __future__ import annotations
@@ -11,10 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from klamm.controller import deletion, leftovers, reassignment
 from klamm.controller.context import Context
 from klamm.controller.effects import RemoveNotifications
-from klamm.controller.events import BrokersChanged, LeaderAndIsrAnswered, LogDirFailed
+from klamm.controller.events import (
+    BrokerReached,
+    BrokersChanged,
+    BrokerUnreachable,
+    LeaderAndIsrAnswered,
+    LogDirFailed,
+)
 from klamm.controller.machines import move_partitions, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.turn import Flow, Turn, commit
+from klamm.model.brokers import Broker
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica, TopicPartition
 
@@ -26,25 +36,54 @@ _EXPECTED = frozenset(
 
 def brokers_changed(turn: Turn, event: BrokersChanged) -> Flow[None]:
     """Compare who is registered with who was."""
+    fenced = turn.context.fenced
+    for broker, known in list(fenced.items()):
+        now = event.brokers.get(broker)
+        if now is None or now.epoch != known.epoch:
+            del fenced[broker]  # gone, or come anew: a new registration is given a new chance
+    yield from _compare(turn, {b: v for b, v in event.brokers.items() if b not in fenced})
+
+
+def broker_unreachable(turn: Turn, event: BrokerUnreachable) -> Flow[None]:
+    """Go on as if the broker were dead; what it leads is led by another."""
     context = turn.context
-    new = sorted(event.brokers.keys() - context.brokers.keys())
-    dead = sorted(context.brokers.keys() - event.brokers.keys())
-    both = event.brokers.keys() & context.brokers.keys()
-    bounced = sorted(b for b in both if event.brokers[b].epoch > context.brokers[b].epoch)
-    changed = sorted(b for b in both if b not in bounced and event.brokers[b] != context.brokers[b])
+    if not context.is_current(event.broker, event.broker_epoch):
+        return
+    turn.warn(f"broker {event.broker} is registered but cannot be reached: it is fenced")
+    context.fenced[event.broker] = context.brokers[event.broker]
+    others = {b: v for b, v in context.brokers.items() if b != event.broker}
+    yield from _compare(turn, others, "it does not take the controller's requests")
+
+
+def broker_reached(turn: Turn, event: BrokerReached) -> Flow[None]:
+    """A fenced broker is there again, and is told everything anew."""
+    context = turn.context
+    known = context.fenced.get(event.broker)
+    if known is not None and known.epoch == event.broker_epoch:
+        del context.fenced[event.broker]
+        yield from _compare(turn, {**context.brokers, event.broker: known})
+
+
+def _compare(turn: Turn, present: Mapping[BrokerId, Broker], why: str = "") -> Flow[None]:
+    context = turn.context
+    new = sorted(present.keys() - context.brokers.keys())
+    dead = sorted(context.brokers.keys() - present.keys())
+    both = present.keys() & context.brokers.keys()
+    bounced = sorted(b for b in both if present[b].epoch > context.brokers[b].epoch)
+    changed = sorted(b for b in both if b not in bounced and present[b] != context.brokers[b])
     gone = [*bounced, *dead]
     for broker in gone:
         del context.brokers[broker]
         context.away[broker] = context.now_ms
-        turn.note(f"broker {broker}", "", "live", "gone")
+        turn.note(f"broker {broker}", "", "live", "gone", why)
     if gone:
         yield from _brokers_failed(turn, gone)
     come = sorted([*new, *bounced])
     for broker in [*come, *changed]:
-        context.brokers[broker] = event.brokers[broker]
+        context.brokers[broker] = present[broker]
         context.away.pop(broker, None)
     for broker in come:
-        turn.note(f"broker {broker}", "", "gone", "live", f"epoch {event.brokers[broker].epoch}")
+        turn.note(f"broker {broker}", "", "gone", "live", f"epoch {present[broker].epoch}")
     if come:
         yield from _brokers_started(turn, come)
     elif changed:

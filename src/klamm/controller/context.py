@@ -66,6 +66,7 @@ class Context:
     now_ms: int = 0  # when the event that is worked on began, as the shell has it
     began_ms: int = 0  # when the term began: what is older than that has an unknown age
     brokers: dict[BrokerId, Broker] = field(default_factory=dict)
+    fenced: dict[BrokerId, Broker] = field(default_factory=dict)  # registered, held to be dead
     shutting_down: dict[BrokerId, int] = field(default_factory=dict)  # since when
     topics: dict[str, Topic] = field(default_factory=dict)
     names: dict[uuid.UUID, str] = field(default_factory=dict)

@@ -85,6 +85,10 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return failover.term_began(turn, event)
         case on.BrokersChanged():
             return brokers.brokers_changed(turn, event)
+        case on.BrokerUnreachable():
+            return brokers.broker_unreachable(turn, event)
+        case on.BrokerReached():
+            return brokers.broker_reached(turn, event)
         case on.TopicsChanged():
             return topics.topics_changed(turn, event)
         case on.TopicModified():

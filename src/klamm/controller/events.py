@@ -59,6 +59,22 @@ class BrokersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerUnreachable:
+    """A registered broker has not taken the controller's requests for too long."""
+
+    broker: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReached:
+    """A broker that could not be reached has answered."""
+
+    broker: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsChanged:
     """Topics that appeared in the store or vanished from it."""
 
@@ -268,6 +284,7 @@ class Obstacle(StrEnum):
     """What a topic may be waiting for."""
 
     BROKER_DOWN = "broker is not there"
+    BROKER_FENCED = "broker does not take the controller's requests"
     BROKER_LEAVING = "broker is shutting down"
     DIR_FAILED = "log directory failed"
     MOVING = "partition is being moved"
@@ -321,6 +338,8 @@ class PlanAsked(Ask[Plan]):
 Event = (
     TermBegan
     | BrokersChanged
+    | BrokerUnreachable
+    | BrokerReached
     | TopicsChanged
     | TopicModified
     | MarkersChanged

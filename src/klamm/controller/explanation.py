@@ -47,7 +47,7 @@ def _deletion(context: Context, partition: Partition) -> Iterator[Waiting]:
         if absence is not None:
             why, since_ms, until = absence
             since_ms = max(since_ms, deletion.queued_ms)
-            if why is Obstacle.BROKER_DOWN:
+            if why in (Obstacle.BROKER_DOWN, Obstacle.BROKER_FENCED):
                 until += ", or its copy is forgotten"
         elif state is ReplicaState.DELETION_STARTED:
             why, until = Obstacle.DELETE_PENDING, f"broker {broker} answers"
@@ -98,6 +98,8 @@ def _absence(
 ) -> tuple[Obstacle, int, str] | None:
     """Why a broker cannot serve its replica, since when, and until when; None where it can."""
     id, back = partition.id, f"broker {broker} is back"
+    if broker in context.fenced:
+        return Obstacle.BROKER_FENCED, context.away[broker], f"broker {broker} answers again"
     if broker not in context.brokers:
         return Obstacle.BROKER_DOWN, context.away.get(broker, context.began_ms), back
     dirs = context.offline_dirs.get(broker, {})

@@ -102,6 +102,8 @@ def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
         yield f"the index of moves is off: {moving ^ context.moving.keys()}"
     if not context.behind.keys() <= seen:
         yield f"unknown partitions are said to be behind: {context.behind.keys() - seen}"
+    if context.fenced.keys() & context.brokers.keys():
+        yield f"brokers are fenced and live: {context.fenced.keys() & context.brokers.keys()}"
     for name in context.deletions.keys() - context.topics.keys():
         yield f"topic {name} is queued for deletion and not known"
     for broker, dirs in context.offline_dirs.items():

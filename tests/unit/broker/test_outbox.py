@@ -167,3 +167,66 @@ async def test_requests_for_a_registration_that_ended_are_dropped() -> None:
     assert isinstance(answer, events.StopReplicaAnswered)
     assert answer.request == later
     assert len(link.heard) == 1
+
+
+class _Mute:
+    """A broker that takes requests and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+        self.received: list[Any] = []
+
+    async def request(self, key: Any, version: int, message: Any) -> Any:
+        self.received.append(message)
+        await self.may_answer.wait()
+        return update_metadata.Response()
+
+    async def close(self) -> None:
+        pass
+
+
+async def _outbox_to(mute: _Mute, heard: asyncio.Queue[events.Event], controller: int) -> Outbox:
+    async def open_link(_: Endpoint) -> _Mute:
+        return mute
+
+    outbox = Outbox(
+        Sender(BrokerId(controller), 1), open=open_link, answered=heard.put_nowait, fence_s=_soon
+    )
+    await outbox.follow({ONE: Broker(id=ONE, epoch=1, endpoints=(Endpoint("host", 1),))})
+    return outbox
+
+
+def _soon() -> float:
+    return 0.02
+
+
+def test_a_silent_broker_is_given_up_until_it_answers() -> None:
+    async def run() -> None:
+        mute, heard = _Mute(), asyncio.Queue[events.Event]()
+        outbox = await _outbox_to(mute, heard, controller=0)
+        try:
+            outbox.send([metadata((T0, 1)), stop(delete=True)])
+            async with asyncio.timeout(10):
+                assert await heard.get() == events.BrokerUnreachable(ONE, 1)
+                mute.may_answer.set()
+                assert await heard.get() == events.BrokerReached(ONE, 1)
+            assert len(mute.received) == 1  # what waited behind was dropped
+        finally:
+            await outbox.close()
+
+    asyncio.run(run())
+
+
+def test_the_controller_never_gives_its_own_broker_up() -> None:
+    async def run() -> None:
+        mute, heard = _Mute(), asyncio.Queue[events.Event]()
+        outbox = await _outbox_to(mute, heard, controller=1)
+        try:
+            outbox.send([metadata((T0, 1))])
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await heard.get()
+        finally:
+            await outbox.close()
+
+    asyncio.run(run())

@@ -155,6 +155,16 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "API; otherwise, as in Kafka, one to a broker that is not there waits for it.",
     ),
     setting(
+        "klamm.fence.unreachable.ms",
+        Kind.LONG,
+        "0",
+        "A broker that the store counts as alive but that has not answered a request of the "
+        "controller for this long is treated as dead until it does; 0 for never, as in Kafka, "
+        "where it leads on with what it was last told.",
+        _FROM_0,
+        _WIDE,
+    ),
+    setting(
         "klamm.leader.rebalance.batch",
         Kind.INT,
         "500",
