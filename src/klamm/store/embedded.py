@@ -77,7 +77,8 @@ class EmbeddedStore:
     ) -> Self:
         """The store in this file, made if there is none; with None it lives in memory only.
 
-        Raises UsageError when the file is locked, damaged or cannot be written.
+        Waits until all nodes are read. Raises UsageError when the file is locked, damaged or cannot
+        be written.
         """
         worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="klamm-store")
         if path is None:

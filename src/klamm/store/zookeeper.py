@@ -100,7 +100,9 @@ class ZooKeeperSession:
             self._writes = TicketOffice(self._nodes, self._id)
             await self._writes.open()
         except BaseException:
+            self._closing = True
             self._end("the session never began")
+            self._store.pool.submit(self._bridge.close)
             raise
 
     async def get(self, path: str) -> Node | None:
