@@ -237,6 +237,7 @@ class ReplicaManager:
             accepted = [stop for stop, code in results if code is ErrorCode.NONE]
             for stop in accepted:
                 self._stop_one(stop)
+            self._forget_ids({stop.topic_partition.topic for stop in accepted if stop.delete})
             self._broker.fetchers.apply()
             doomed = [stop.topic_partition for stop in accepted if stop.delete]
             failed = self._delete_logs(doomed)
@@ -267,14 +268,14 @@ class ReplicaManager:
             partition.stop()
         if stop.delete and partition is not None:
             del self.partitions[topic_partition]
-            self._forget_id(partition)
             for hook in self.on_removed:
                 hook(topic_partition)
 
-    def _forget_id(self, partition: Partition) -> None:
-        topic = partition.topic_partition.topic
-        if not any(tp.topic == topic for tp in self.partitions):
-            self.topic_names.pop(_topic_id(partition), None)
+    def _forget_ids(self, shrunk: set[str]) -> None:
+        """Forget the ids of topics of which nothing is hosted any more."""
+        gone = shrunk - {topic_partition.topic for topic_partition in self.partitions}
+        if gone:
+            self.topic_names = {i: name for i, name in self.topic_names.items() if name not in gone}
 
     def _delete_logs(self, doomed: Sequence[TopicPartition]) -> bool:
         """Whether the disk failed meanwhile."""

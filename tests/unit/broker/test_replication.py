@@ -6,12 +6,13 @@ import asyncio
 import uuid
 from pathlib import Path
 
-from klamm.broker.partition import Role
+from klamm.broker.partition import Partition, Role
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from klamm.protocol.messages import delete_records, elect_leaders, list_offsets
+from klamm.protocol.messages import delete_records, elect_leaders, list_offsets, stop_replica
+from klamm.store.embedded import EmbeddedSession
 from unit.broker.brokers import World, fetch, log_values, produce, until, values, world
 
 
@@ -274,6 +275,71 @@ def test_a_broker_without_a_disk_stops(tmp_path: Path) -> None:
             async with asyncio.timeout(10):
                 await w.brokers.pop(0).stopped.wait()
             await until(lambda: w.leader().leader != 0, "the others go on")
+
+    asyncio.run(run())
+
+
+async def produce_somewhere(w: World, value: bytes) -> None:
+    """As a client does: find the leader, and look for it again when it is another one."""
+    for _ in range(200):
+        connection = await w.connect(max((p.leader_epoch, p.leader) for p in leaders(w))[1])
+        result = await produce(connection, value)
+        await connection.close()
+        if result.error_code == 0:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{value!r} was never acknowledged")
+
+
+def leaders(w: World) -> list[Partition]:
+    return [p for p in (w.replica(broker) for broker in w.brokers) if p.is_leader]
+
+
+def test_a_broker_whose_session_expired_registers_as_a_new_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 1, 2))
+            await produce_somewhere(w, b"x")
+            for broker in (w.brokers[1], w.brokers[0]):
+                epoch, leader_epoch = broker.epoch, w.leader().leader_epoch
+                assert isinstance(broker.session, EmbeddedSession)
+                await broker.session.expire()
+                await until(lambda b=broker, e=epoch: b.epoch > e, "registered")  # type: ignore[misc]
+                await until(
+                    lambda e=leader_epoch: (  # type: ignore[misc]
+                        len(leaders(w)) == 1
+                        and w.leader().leader_epoch > e
+                        and len(w.leader().isr.committed) == 3
+                    ),
+                    "the controller has noticed, and all are in sync again",
+                )
+                await produce_somewhere(w, b"y")
+            held = [log_values(w.replica(at)) for at in range(3)]
+            assert held[0] == held[1] == held[2] == [b"x", b"y", b"y"]
+
+    asyncio.run(run())
+
+
+def test_topic_ids_are_forgotten_with_the_last_replica(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,), (0,))
+            await w.create("u", (0,))
+            replicas = w.brokers[0].replicas
+            assert set(replicas.topic_names.values()) == {"t", "u"}
+
+            async def stop(index: int) -> None:
+                state = stop_replica.StopReplicaPartitionState(index, -2, delete_partition=True)
+                topic = stop_replica.StopReplicaTopicState("t", [state])
+                request = stop_replica.Request(
+                    controller_epoch=replicas.controller_epoch, topic_states=[topic]
+                )
+                assert (await replicas.stop(request))[0] == 0
+
+            await stop(0)
+            assert set(replicas.topic_names.values()) == {"t", "u"}
+            await stop(1)
+            assert set(replicas.topic_names.values()) == {"u"}
 
     asyncio.run(run())
 
