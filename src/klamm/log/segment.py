@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
@@ -36,8 +36,9 @@ class Segment:
         "_indexes_ready",
         "_largest",
         "_pool",
-        "_recent_offsets",
+        "_recent_lasts",
         "_recent_positions",
+        "_recent_start",
         "aborted",
         "base_offset",
         "created_ms",
@@ -76,9 +77,10 @@ class Segment:
         self._bytes_since_entry = 0
         self._first_timestamp: int | None = None if size else NO_TIMESTAMP
         self._largest: TimeEntry | None = None if size else TimeEntry(NO_TIMESTAMP, base_offset)
-        # The newest batches' offsets and positions: readers at the tail need no index.
-        self._recent_offsets: list[int] = []
+        # The newest batches' last offsets and positions: readers at the tail need no index.
+        self._recent_lasts: list[int] = []
         self._recent_positions: list[int] = []
+        self._recent_start = base_offset  # no older batch reaches it
 
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.size} bytes)"
@@ -142,11 +144,14 @@ class Segment:
             self.times.append(largest.timestamp, largest.offset)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size
-        recent = self._recent_offsets
-        if len(recent) >= 2 * _RECENT:
+        recent = self._recent_lasts
+        if not recent:
+            self._recent_start = first_offset
+        elif len(recent) >= 2 * _RECENT:
+            self._recent_start = recent[_RECENT - 1] + 1
             del recent[:_RECENT]
             del self._recent_positions[:_RECENT]
-        recent.append(first_offset)
+        recent.append(last_offset)
         self._recent_positions.append(position)
 
     def is_full(self, *, more: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
@@ -185,7 +190,7 @@ class Segment:
         self._bytes_since_entry = 0
         self._first_timestamp = None if position else NO_TIMESTAMP
         self._largest = None if position else TimeEntry(NO_TIMESTAMP, self.base_offset)
-        self._recent_offsets.clear()
+        self._recent_lasts.clear()
         self._recent_positions.clear()
         return min(offset, header.base_offset)
 
@@ -198,13 +203,13 @@ class Segment:
         self.times.load()
         self.offsets.release()
         self.times.release()
-        self._recent_offsets.clear()
+        self._recent_lasts.clear()
         self._recent_positions.clear()
 
     @property
     def is_ahead_of_its_indexes(self) -> bool:
         """Whether the index files do not say yet all that they should."""
-        return bool(self._recent_offsets) or self.offsets.is_unsaved or self.times.is_unsaved
+        return bool(self._recent_lasts) or self.offsets.is_unsaved or self.times.is_unsaved
 
     def sync(self) -> None:
         """Bring the records to the disk; a segment that has left the log is nobody's concern.
@@ -258,10 +263,11 @@ class Segment:
         yield from headers(handle.fileno(), position, self.size if end is None else end)
 
     def position_of(self, offset: int) -> int | None:
-        """Where a reader of this offset starts: at its batch, or where it is missing, near it."""
-        recent = self._recent_offsets
-        if recent and offset >= recent[0]:
-            return self._recent_positions[bisect_right(recent, offset) - 1]
+        """The position of the first batch that ends at or after an offset."""
+        recent = self._recent_lasts
+        if recent and offset >= self._recent_start:
+            place = bisect_left(recent, offset)
+            return self._recent_positions[place] if place < len(recent) else None
         found = self.locate(offset)
         return found[0] if found else None
 
@@ -285,15 +291,8 @@ class Segment:
 
     def end_before(self, offset: int) -> int:
         """The position behind the last batch that lies below an offset as a whole."""
-        recent = self._recent_offsets
-        if recent and offset >= recent[0]:
-            place = bisect_right(recent, offset) - 1
-            if recent[place] == offset:
-                return self._recent_positions[place]
-            found = self._scan(offset, self._recent_positions[place])
-        else:
-            found = self.locate(offset)
-        return found[0] if found else self.size
+        position = self.position_of(offset)
+        return self.size if position is None else position
 
     def _scan(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
         for at, header in self.headers(position):
@@ -338,5 +337,5 @@ class Segment:
         self._bytes_since_entry = 0
         self._first_timestamp = NO_TIMESTAMP
         self._largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
-        self._recent_offsets.clear()
+        self._recent_lasts.clear()
         self._recent_positions.clear()

@@ -312,3 +312,15 @@ def test_a_follower_splits_what_it_gets_at_the_size_of_a_segment(
     assert all(segment.size <= 350 for segment in follower.segments)
     assert values(follower) == values(leader)
     assert follower.epochs.entries == leader.epochs.entries
+
+
+def test_reading_in_a_gap_goes_on_behind_it(make_log: MakeLog) -> None:
+    log = make_log()
+    for first in (10, 20, 30):
+        data = encode_batch([Record(first + n, T0, None, b"v") for n in (0, 1)], base_offset=first)
+        log.append_as_follower(memoryview(data))
+    for offset, expected in ((0, 10), (11, 10), (12, 20), (19, 20), (22, 30)):
+        assert parse_header(log.read(offset, max_bytes=500).read()).base_offset == expected
+    assert log.read(12, max_bytes=500, upto=15).size == 0
+    assert values(log, 0, upto=12) == [b"v", b"v"]
+    assert values(log, 0, upto=20) == [b"v", b"v"]
