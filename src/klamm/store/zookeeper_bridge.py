@@ -73,7 +73,6 @@ class Bridge:
         session_timeout_ms: int,
         on_state: Callable[[SessionState], None],
         on_touched: Callable[[Touched], None],
-        client_id: tuple[int, bytes] | None = None,
     ) -> None:
         self._hosts = hosts
         self._session_timeout_ms = session_timeout_ms
@@ -86,7 +85,6 @@ class Bridge:
             self._events,
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
-            client_id=client_id,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=_RECONNECT_DELAY_S, max_delay=_RECONNECT_DELAY_S_MAX
             ),
@@ -100,7 +98,10 @@ class Bridge:
         except KazooTimeoutError as error:
             within = f"within {timeout_ms} ms"
             raise StoreUnavailable(f"no ZooKeeper answered at {self._hosts} {within}") from error
-        session_id, _ = self._client.client_id
+        identity = self._client.client_id
+        if identity is None:
+            raise StoreUnavailable(f"the connection to {self._hosts} broke as soon as it was made")
+        session_id, _ = identity
         return int(session_id)
 
     def call(self, request: Request) -> asyncio.Future[Any]:
