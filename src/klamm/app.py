@@ -11,7 +11,7 @@ import asyncio
 import errno
 import resource
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,20 +108,23 @@ class ClusterApp:
         self._directory = DataDirectory.claim(self.plan.data)
         try:
             self._store = await self._open_store()
+            together = asyncio.Barrier(self.plan.brokers)
             async with asyncio.TaskGroup() as starting:
                 for at in range(self.plan.brokers):
-                    starting.create_task(self._start(at))
+                    starting.create_task(self._start(at, together.wait))
             await self._wait_for_all()
         except BaseException as error:
             await self.kill()
             raise _plain(error) from error
 
     async def stop(self) -> None:
-        """Controlled: every log is flushed and marked clean. The controller goes last."""
-        order = sorted(self.brokers, key=lambda at: self.brokers[at].is_controller)
-        for at in order:
-            self._progress(f"stopping broker {at}")
-            await self.stop_broker(at)
+        """Controlled: every log is flushed and marked clean."""
+        self._progress("stopping")
+        if self._is_alone:
+            await self._stop_together()
+        else:
+            for at in sorted(self.brokers, key=lambda at: self.brokers[at].is_controller):
+                await self.stop_broker(at)
         await self._release()
 
     async def kill(self) -> None:
@@ -215,7 +218,22 @@ class ClusterApp:
             for wait in waits:
                 wait.cancel()
 
-    async def _start(self, at: int) -> None:
+    @property
+    def _is_alone(self) -> bool:
+        """Whether all brokers of the cluster are ours: nobody else can reach an embedded store."""
+        return not self._connect
+
+    async def _stop_together(self) -> None:
+        """Stop all brokers at once, after which leaders and in-sync sets are what they were.
+
+        The controllers end first, and none resigns: else each broker that goes would be taken for
+        a loss, and the last one left would lead everything, alone in sync.
+        """
+        brokers, self.brokers = list(self.brokers.values()), {}
+        await asyncio.gather(*(broker.controller.stop(resign=False) for broker in brokers))
+        await asyncio.gather(*(broker.stop(hand_over=False) for broker in brokers))
+
+    async def _start(self, at: int, gate: Callable[[], Awaitable[object]] | None = None) -> None:
         assert self._directory is not None, "the cluster has no data directory yet"
         port = self._ports.get(at) or (self.plan.port and self.plan.port + at)
         broker = Broker(
@@ -228,7 +246,7 @@ class ClusterApp:
             rack=self.plan.racks[at] if self.plan.racks else None,
             progress=lambda done, total: self._progress(f"broker {at}: log {done} of {total}"),
         )
-        await broker.start()
+        await broker.start(gate)
         self.brokers[at] = broker
         self._ports[at] = broker.endpoint.port
         self._wake()
@@ -268,13 +286,17 @@ class ClusterApp:
 
     async def _open_store(self) -> Store:
         assert self._directory is not None, "the cluster has no data directory yet"
-        connect = self.plan.zookeeper or self.settings.str("zookeeper.connect")
-        if connect:
-            return self._zookeeper(connect)
+        if self._connect:
+            return self._zookeeper(self._connect)
         if self.plan.data is None:
             return EmbeddedStore.open(None)
         fsync = self.settings.bool("klamm.store.fsync")
         return EmbeddedStore.open(self._directory.store, fsync=fsync)
+
+    @property
+    def _connect(self) -> str:
+        """Where the ZooKeeper is that keeps the metadata; '' for the embedded store."""
+        return self.plan.zookeeper or self.settings.str("zookeeper.connect")
 
     def _zookeeper(self, connect: str) -> Store:
         try:

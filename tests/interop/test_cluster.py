@@ -77,6 +77,16 @@ def test_data_that_was_given_a_place_stays(tmp_path: Path) -> None:
     assert (tmp_path / "broker-0" / "t-0").is_dir()
 
 
+def test_after_a_restart_leaders_and_in_sync_sets_are_what_they_were(tmp_path: Path) -> None:
+    with Cluster(3, data=tmp_path) as cluster:
+        cluster.create_topic("t", partitions=9, replication_factor=3)
+        before = {at: cluster.partition("t", at) for at in range(9)}
+        assert len({p.leader for p in before.values() if p}) == 3
+    with Cluster(3, data=tmp_path) as cluster:
+        cluster.wait_for_topic("t", partitions=9)
+        assert {at: cluster.partition("t", at) for at in range(9)} == before
+
+
 def test_a_log_that_lost_its_topic_id_to_a_crash_gets_it_back(tmp_path: Path) -> None:
     with Cluster(3, data=tmp_path) as cluster:
         cluster.create_topic("t", partitions=6, replication_factor=3)

@@ -182,15 +182,19 @@ class Broker:
 
     # Up
 
-    async def start(self) -> None:
-        """Come up; returns when clients can be served."""
+    async def start(self, gate: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Come up; returns when clients can be served.
+
+        Brokers that start together share a gate between registering and electing a controller, so
+        that the first controller meets them all and none of their leaderships moves.
+        """
         try:
-            await self._come_up()
+            await self._come_up(gate)
         except BaseException:
             await self.kill()
             raise
 
-    async def _come_up(self) -> None:
+    async def _come_up(self, gate: Callable[[], Awaitable[object]] | None) -> None:
         self.session = await self._store.connect()
         self.cluster_id = await registration.prepare(self.session)
         await self.dynamic_config.load()
@@ -203,6 +207,8 @@ class Broker:
         self._tasks.start(self.proposals.run(), f"broker-{self.id}-proposals")
         self._tasks.start(self.housekeeping.run(), f"broker-{self.id}-housekeeping")
         self._tasks.start(self.coordinators.run(), f"broker-{self.id}-coordinators")
+        if gate is not None:
+            await gate()
         await self.controller.start()
         await self.metadata.wait_for(lambda snapshot: self.id in snapshot.brokers)
 
@@ -278,14 +284,18 @@ class Broker:
 
     # Down
 
-    async def stop(self) -> None:
-        """Go down in order, with nothing left to recover."""
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """Go down in order, with nothing left to recover.
+
+        Where the whole cluster goes down there is nobody to hand leaderships over to.
+        """
         if not self._is_up:
             return
-        await self._hand_over()
+        if hand_over:
+            await self._hand_over()
         self._is_up = False
         self.replicas.is_stopping = True
-        await self.controller.stop()
+        await self.controller.stop(resign=hand_over)
         await self._end_all(self.listener.stop)
         await self.in_worker(lambda: self.logs.close(clean=True, broker_epoch=self.epoch))
         await self.session.close()
