@@ -185,4 +185,4 @@ class CompactedMachine(RuleBasedStateMachine):
 
 
 TestCompaction = CompactedMachine.TestCase
-TestCompaction.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCompaction.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -163,4 +163,4 @@ def _bytes_of(path: str) -> bytes:
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLog.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
 from klamm.log.failure import Health, LogDirectoryFailed
-from klamm.log.files import FilePool, sync_directory
+from klamm.log.files import FilePool
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.partition import PartitionLog
@@ -53,6 +54,9 @@ class LogDirectory:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._doomed: list[tuple[int, str]] = []
         self._lock = DirectoryLock(path)
+        # Checkpoints are written by worker threads, of which there may be several.
+        self._writing = threading.Lock()
+        self._is_stale = False  # whether checkpoints still name logs that were put aside
 
     @classmethod
     def open(
@@ -155,12 +159,10 @@ class LogDirectory:
                 os.rename(log.directory, aside)
                 if suffix == names.DOOMED:
                     self._doomed.append((now_ms + self.delete_delay_ms, aside))
-            sync_directory(self.path)
         except OSError as error:
             raise self.health.failed(error) from error
-        self.checkpoint()
-        if any(log.settings.compact for log in found):
-            self.checkpoint_cleaned()
+        # Requests wait for this, so the disk is left to the next `flush_due`.
+        self._is_stale = True
 
     # What the broker does from time to time
 
@@ -188,7 +190,14 @@ class LogDirectory:
         return sum(log.apply_retention(now_ms) for log in self)
 
     def flush_due(self, now_ms: int) -> int:
-        """Flush logs that closed a segment or whose `flush.ms` has passed. For a worker thread."""
+        """Flush logs that closed a segment or whose `flush.ms` has passed. For a worker thread.
+
+        Once logs were put aside, the checkpoints are written without them.
+        """
+        if self._is_stale:
+            self._is_stale = False
+            self.checkpoint()
+            self.checkpoint_cleaned()
         due = [log for log in self if log.needs_flush(now_ms)]
         for log in due:
             log.flush(now_ms)
@@ -227,7 +236,8 @@ class LogDirectory:
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         self.health.check()
         try:
-            checkpoints.write_offsets(os.path.join(self.path, name), offsets)
+            with self._writing:
+                checkpoints.write_offsets(os.path.join(self.path, name), offsets)
         except OSError as error:
             raise self.health.failed(error) from error
 

@@ -149,6 +149,7 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_when_due(tmp_path: Path) -
     assert directory.get(ORDERS) is None
     (aside,) = [name for name in os.listdir(tmp_path) if name.endswith("-delete")]
     assert len(aside) == len("orders-0.") + 32 + len("-delete")
+    directory.flush_due(T0)
     assert read_offsets(str(tmp_path / names.RECOVERY_POINTS)).keys() == {BILLS}
     assert directory.next_purge_ms() == T0 + 60_000
     assert directory.purge_due(T0 + 59_999) == 0
