@@ -21,6 +21,7 @@ from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
 from klamm.pipelines.session import start
 
 FOREIGN = os.environ.get("KLAMM_TEST_BOOTSTRAP")
+CONNECTOR = os.environ.get("KLAMM_CONNECTOR_JARS")  # a directory with the official connector
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,7 +50,10 @@ def bootstrap(cluster: Any) -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = start("local[2]", settings={"spark.sql.shuffle.partitions": "2"})
+    settings = {"spark.sql.shuffle.partitions": "2"}
+    if CONNECTOR:
+        settings["spark.jars"] = ",".join(str(jar) for jar in Path(CONNECTOR).glob("*.jar"))
+    session = start("local[2]", settings=settings)
     yield session
     session.stop()
 
