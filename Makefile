@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: leader-kills help up test check unit format clean install install-dev
+.PHONY: bench leader-kills help up test check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ check: $(VENV)/.installed-dev ## lint, types and the borders between the rooms
 
 test: check ## everything that must hold before a change lands
 	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/.installed-dev ## measure a cluster from outside (ARGS="start create-1000 --repeat 1")
+	$(BIN)/python bench/run.py $(ARGS)
 
 leader-kills: $(VENV)/.installed-dev ## kill leaders 50 times under load and check every promise
 	KLAMM_LEADER_KILLS=50 $(BIN)/python -m pytest tests/interop/test_leader_kills.py $(ARGS)
