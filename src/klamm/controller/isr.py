@@ -7,7 +7,8 @@ the leader epoch and raises the partition epoch by one.
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from klamm.controller import reassignment
 from klamm.controller.context import Context, Partition
@@ -19,83 +20,64 @@ from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import BrokerId, TopicPartition
 
 
+@dataclass(slots=True)
+class _Case:
+    """One change on its way through the checks."""
+
+    change: IsrChange
+    partition: Partition | None
+    code: ErrorCode
+    wanted: Leadership | None = None  # to be stored; None where there is nothing to store
+
+
 def isr_changes_asked(turn: Turn, event: IsrChangesAsked) -> Flow[IsrAnswer]:
     """Check each change, store the good ones, tell everybody."""
     context = turn.context
-    sender = context.brokers.get(event.broker)
-    if sender is None or sender.epoch != event.broker_epoch:
+    if not context.is_current(event.broker, event.broker_epoch):
         return IsrAnswer(ErrorCode.STALE_BROKER_EPOCH)
-    verdicts: list[ErrorCode | Leadership] = []
-    partitions: list[Partition | None] = []
-    for change in event.changes:
-        partition, code = _find(context, change)
-        partitions.append(partition)
-        verdicts.append(_judge(context, event, change, partition) if partition else code)
-    accepted = [i for i, verdict in enumerate(verdicts) if isinstance(verdict, Leadership)]
-    written: dict[int, Leadership] = {}
-    for i in accepted:
-        value, partition = verdicts[i], partitions[i]
-        assert isinstance(value, Leadership), value
-        assert partition is not None, event.changes[i]
-        if value == partition.leadership:
-            verdicts[i] = ErrorCode.NONE  # a repeated request: answered again, not written again
-        else:
-            written[i] = value
-    yield from _write(turn, event, partitions, verdicts, written)
-    requested = [p for p in partitions if p is not None and p.leadership is not None]
+    cases = [_examine(context, event, change) for change in event.changes]
+    yield from _store(turn, event.broker, cases)
+    known = [case.partition for case in cases if case.partition is not None]
     batch = turn.batch()
-    batch.publish(requested)
+    batch.publish(known)
     turn.send(batch)
-    yield from reassignment.finish_caught_up(turn, [p.id for p in requested])
-    results = [
-        (change, code, partition.leadership if partition else None)
-        for change, code, partition in zip(event.changes, verdicts, partitions, strict=True)
-        if isinstance(code, ErrorCode)
-    ]
+    yield from reassignment.finish_caught_up(turn, [p.id for p in known])
+    results = [(c.change, c.code, c.partition.leadership if c.partition else None) for c in cases]
     return IsrAnswer(ErrorCode.NONE, tuple(results))
 
 
-def _write(
-    turn: Turn,
-    event: IsrChangesAsked,
-    partitions: list[Partition | None],
-    verdicts: list[ErrorCode | Leadership],
-    written: dict[int, Leadership],
-) -> Flow[None]:
-    outcomes = yield from commit(
-        [UpdateState(p.id, v) for i, v in written.items() if (p := partitions[i])]
-    )
-    for (i, value), outcome in zip(written.items(), outcomes, strict=True):
-        partition = partitions[i]
-        assert partition is not None, event.changes[i]
+def _store(turn: Turn, leader: BrokerId, cases: Sequence[_Case]) -> Flow[None]:
+    accepted = [(c, c.partition, c.wanted) for c in cases if c.partition and c.wanted]
+    outcomes = yield from commit([UpdateState(p.id, wanted) for _, p, wanted in accepted])
+    for (case, partition, wanted), outcome in zip(accepted, outcomes, strict=True):
         if isinstance(outcome, Stored):
             before = partition.leadership.isr if partition.leadership else ()
-            turn.note(
-                f"{partition.id} ISR",
-                partition.id.topic,
-                _text(before),
-                _text(value.isr),
-                f"asked by leader {event.broker}",
-            )
-            turn.context.lead(partition, value)
-            verdicts[i] = ErrorCode.NONE
+            why = f"asked by leader {leader}"
+            topic = partition.id.topic
+            turn.note(f"{partition.id} ISR", topic, _text(before), _text(wanted.isr), why)
+            turn.context.lead(partition, wanted)
         else:
+            case.code = ErrorCode.INVALID_UPDATE_VERSION
             if isinstance(outcome.found, Leadership):
                 turn.context.lead(partition, outcome.found)
-            verdicts[i] = ErrorCode.INVALID_UPDATE_VERSION
 
 
-def _find(context: Context, change: IsrChange) -> tuple[Partition | None, ErrorCode]:
-    if isinstance(change.topic, uuid.UUID):
-        name = context.names.get(change.topic)
-        if name is None:
-            return None, ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        name = change.topic
+def _examine(context: Context, event: IsrChangesAsked, change: IsrChange) -> _Case:
+    name = change.topic
+    if isinstance(name, uuid.UUID):
+        found = context.names.get(name)
+        if found is None:
+            return _Case(change, None, ErrorCode.UNKNOWN_TOPIC_ID)
+        name = found
     partition = context.partition(TopicPartition(name, change.partition))
     if partition is None or partition.leadership is None:
-        return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return partition, ErrorCode.NONE
+        return _Case(change, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    verdict = _judge(context, event, change, partition)
+    if isinstance(verdict, ErrorCode):
+        return _Case(change, partition, verdict)
+    # A repeated request is answered again and not written again.
+    is_news = verdict != partition.leadership
+    return _Case(change, partition, ErrorCode.NONE, verdict if is_news else None)
 
 
 def _judge(

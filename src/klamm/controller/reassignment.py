@@ -25,6 +25,7 @@ from klamm.controller.events import (
     PartitionFault,
 )
 from klamm.controller.machines import move_partitions, move_replicas
+from klamm.controller.move_checks import fault_of, loses_in_sync, where_it_was
 from klamm.controller.node_size import NODE_BYTES_MAX, node_bytes
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.topic_nodes import rewrite_topic
@@ -43,11 +44,11 @@ def moves_asked(turn: Turn, event: MovesAsked) -> Flow[MovesAnswer]:
     results: dict[TopicPartition, PartitionFault] = {}
     accepted: dict[TopicPartition, Sequence[BrokerId]] = {}
     for id, replicas in event.targets.items():
-        fault = _fault(context, id, replicas)
+        fault = fault_of(context, id, replicas)
         if fault is not None:
             results[id] = fault
         elif replicas is None:
-            accepted[id] = _where_it_was(context, id)
+            accepted[id] = where_it_was(context, id)
         else:
             accepted[id] = replicas
     # The newest request wins over what the legacy one says.
@@ -70,8 +71,8 @@ def moves_requested(turn: Turn, event: MovesRequested) -> Flow[None]:
             partition is None
             or not replicas
             or context.is_queued(id.topic)
-            or _loses_in_sync(partition, replicas)
-            or (turn.settings.legacy_moves_checked and _fault(context, id, replicas) is not None)
+            or loses_in_sync(partition, replicas)
+            or (turn.settings.legacy_moves_checked and fault_of(context, id, replicas) is not None)
         ):
             turn.warn(f"the request to move {id} cannot be followed and is removed")
         else:
@@ -304,52 +305,6 @@ def _remove(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
 def _remember_order(partition: Partition) -> None:
     if not partition.assignment.is_moving:
         partition.original = partition.assignment.replicas
-
-
-def _where_it_was(context: Context, id: TopicPartition) -> tuple[BrokerId, ...]:
-    partition = context.partition(id)
-    assert partition is not None, f"{id} is not known"
-    origin = partition.assignment.origin
-    if partition.original is not None and set(partition.original) == set(origin):
-        return partition.original
-    return origin
-
-
-def _fault(
-    context: Context, id: TopicPartition, replicas: Sequence[BrokerId] | None
-) -> PartitionFault | None:
-    """Why this move is refused; the first reason in Kafka's order."""
-    bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    partition = context.partition(id)
-    if replicas is not None:
-        if not replicas:
-            return PartitionFault(bad, f"the replica list of {id} is empty")
-        if len(set(replicas)) != len(replicas):
-            return PartitionFault(bad, f"the replica list of {id} has duplicates: {list(replicas)}")
-        if min(replicas) < 0:
-            return PartitionFault(bad, f"the replica list of {id} has a negative broker id")
-        added = partition.assignment.towards(replicas).adding if partition else replicas
-        absent = [broker for broker in added if not context.is_live(broker)]
-        if absent:
-            return PartitionFault(bad, f"{id} cannot move to brokers that are not live: {absent}")
-    elif partition is not None and id not in context.moving:
-        return PartitionFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{id} is not being moved")
-    if partition is None or context.is_queued(id.topic):
-        return PartitionFault(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{id} does not exist or is being deleted"
-        )
-    target = _where_it_was(context, id) if replicas is None else replicas
-    if _loses_in_sync(partition, target):
-        return PartitionFault(bad, f"{id} would lose every replica that has its records")
-    return None
-
-
-def _loses_in_sync(partition: Partition, target: Sequence[BrokerId]) -> bool:
-    """Whether a change of plan drops all that is in sync: added replicas may be all there is."""
-    if partition.leadership is None:
-        return False
-    after = partition.assignment.towards(target)
-    return not set(partition.leadership.isr) & set(after.replicas)
 
 
 def _text(assignment: Assignment) -> str:

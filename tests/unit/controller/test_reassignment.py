@@ -192,6 +192,7 @@ def test_a_broker_that_is_leaving_takes_nothing_new(world: World) -> None:
 
 def test_cancelling_what_does_not_move_is_refused(world: World) -> None:
     assert cancel(world).code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert cancel(world, "nothing-0").code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 def test_unknown_and_doomed_partitions_are_refused(world: World) -> None:
