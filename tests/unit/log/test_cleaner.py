@@ -388,6 +388,7 @@ def crash_in_install(directory: Path, settings: LogSettings, fatal: int) -> int:
         os._exit(1)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the child does nothing else
 def test_a_crash_anywhere_leaves_the_old_or_the_new_segments(
     tmp_path: Path, make_log: MakeLog
 ) -> None:
