@@ -11,6 +11,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,31 +76,17 @@ async def _serve(plan: Plan) -> int:
 
     progress = _Progress()
     cluster = ClusterApp(plan, progress.show)
-    told = _Signals()
-    starting = asyncio.create_task(cluster.start())
-    hearing = asyncio.create_task(told.wait())
+    signals = _Signals()
     try:
-        await asyncio.wait({starting, hearing}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.wait({starting})
+        if not await signals.unless_heard(cluster.start()):
+            await cluster.stop()
             return 0
-        await starting
         progress.clear()
         print(f"ready bootstrap={cluster.bootstrap_servers}", flush=True)
-        await hearing
-        stopping = asyncio.create_task(cluster.stop())
-        again = asyncio.create_task(told.wait())
-        await asyncio.wait({stopping, again}, return_when=asyncio.FIRST_COMPLETED)
-        again.cancel()
-        if stopping.done():
-            await stopping
-            return 0
-        stopping.cancel()
-        return 130
+        await signals.heard()
+        return 0 if await signals.unless_heard(cluster.stop()) else 130
     finally:
         progress.clear()
-        hearing.cancel()
 
 
 class _Signals:
@@ -111,8 +98,22 @@ class _Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._heard.release)
 
-    async def wait(self) -> None:
+    async def heard(self) -> None:
+        """Until one comes."""
         await self._heard.acquire()
+
+    async def unless_heard(self, work: Coroutine[object, object, None]) -> bool:
+        """Do this work; False when a signal came meanwhile, which cuts it short."""
+        doing, hearing = asyncio.ensure_future(work), asyncio.ensure_future(self.heard())
+        try:
+            await asyncio.wait({doing, hearing}, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+            return not hearing.done()
+        finally:
+            doing.cancel()
+            hearing.cancel()
+            await asyncio.gather(doing, hearing, return_exceptions=True)
 
 
 class _Progress:
