@@ -30,6 +30,7 @@ from klamm.view import BrokerView, ClusterView, Predicate
 
 Progress = Callable[[str], None]
 PORT_MAX = 65535
+ACQUAINTED_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,10 +312,11 @@ class ClusterApp:
     async def _wait_for_all(self) -> None:
         """Until each running broker has heard of every other."""
         everyone = frozenset(self.brokers)
-        for broker in self.brokers.values():
-            await broker.metadata.wait_for(
-                lambda snapshot: everyone <= snapshot.brokers.keys(), timeout_ms=30_000
-            )
+
+        def are_known(view: ClusterView) -> bool:
+            return all(everyone <= broker.live for broker in view.brokers.values())
+
+        await self.wait_until(are_known, ACQUAINTED_WITHIN_S)
 
     async def _release(self) -> None:
         if self._store is not None:
