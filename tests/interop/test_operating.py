@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
 from klamm import Cluster
 from klamm.cli.__main__ import main
-from klamm.client.admin import Admin
+from klamm.client.admin import EARLIEST, UNCLEAN_ELECTION, Admin
 from klamm.client.cluster import Client
-from klamm.protocol.messages.create_topics import CreatableTopic
+from klamm.client.consumer import Consumer
+from klamm.client.producer import Producer
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
+from klamm.protocol.private import PrivateKey
 from klamm.view import ClusterView
 
 
@@ -32,6 +37,7 @@ class Said(NamedTuple):
 
 
 Klamm = Callable[..., Said]
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -177,3 +183,51 @@ async def _nudge(cluster: Cluster) -> None:
     """Give the controller something to tell every broker."""
     async with Client(cluster.bootstrap_servers) as client:
         await Admin(client).create_topics([CreatableTopic("nudge", 1, 1)], timeout_s=10)
+
+
+def test_an_empty_disk_does_not_lead(tmp_path: Path) -> None:
+    settings = {"klamm.election.remember.disk": True, "auto.leader.rebalance.enable": False}
+    with Cluster(3, settings=settings, data=tmp_path) as cluster:
+        controller = cluster.wait_for_controller()
+        last, other = (b for b in range(3) if b != controller)
+        topic = CreatableTopic("T", -1, -1, [CreatableReplicaAssignment(0, [last, other])])
+        cluster._run(_with_admin(cluster, lambda admin: admin.create_topics([topic])))
+        cluster.wait_for_isr("T", size=2)
+        cluster._run(_produce(cluster))
+        cluster.stop_broker(other)
+        cluster.wait_for_isr("T", size=1)
+        cluster.kill_broker(last)
+        shutil.rmtree(tmp_path / f"broker-{last}" / "T-0")
+        cluster.start_broker(last)
+
+        def why() -> set[str]:
+            body = {"topic": "T"}
+            asked = _with_admin(cluster, lambda a: a.ask_controller(PrivateKey.EXPLAIN, body))
+            return {reason["why"] for reason in cluster._run(asked)["waiting"]}
+
+        eventually(lambda: "the last in-sync replica has lost its log" in why())
+        cluster.start_broker(other)
+        assert "the last in-sync replica has lost its log" in why()
+        wanted = [TopicPartition("T", 0)]
+        elect = _with_admin(cluster, lambda a: a.elect_leaders(UNCLEAN_ELECTION, wanted))
+        (result,) = cluster._run(elect).values()
+        assert result.error_code == 0
+        assert cluster.wait_for_leader("T") == other
+        assert cluster._run(_consume(cluster)) == [b"precious"]
+        cluster.wait_for_isr("T", size=2)
+
+
+async def _with_admin(cluster: Cluster, work: Callable[[Admin], Awaitable[T]]) -> T:
+    async with Client(cluster.bootstrap_servers) as client:
+        return await work(Admin(client))
+
+
+async def _produce(cluster: Cluster) -> None:
+    async with Client(cluster.bootstrap_servers) as client, Producer(client) as producer:
+        await producer.send("T", b"precious")
+
+
+async def _consume(cluster: Cluster) -> list[bytes | None]:
+    begin = {TopicPartition("T", 0): EARLIEST}
+    async with Client(cluster.bootstrap_servers) as client, Consumer(client, begin) as consumer:
+        return [record.value for record in await consumer.poll(timeout_s=10)]

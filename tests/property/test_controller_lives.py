@@ -65,10 +65,31 @@ class Lives(RuleBasedStateMachine):
         except _Crash:
             self.world.elect(1)
 
-    @initialize(cancellable=st.booleans())
-    def first_controller(self, cancellable: bool) -> None:
+    @initialize(cancellable=st.booleans(), remembering=st.booleans())
+    def first_controller(self, cancellable: bool, remembering: bool) -> None:
         self.world.settings = Settings(vanished_deletes_logs=True, deletion_cancellable=cancellable)
+        for broker in self.world.brokers.values():
+            broker.remembers_disk = remembering
         self.world.elect(0)
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def a_broker_that_is_down_gets_an_empty_disk(self, broker: int) -> None:
+        if broker not in self.world.store.brokers:
+            self.world.brokers[BrokerId(broker)].logs.clear()
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def a_broker_cannot_be_reached(self, broker: int) -> None:
+        known = self.world.store.brokers.get(BrokerId(broker))
+        if known is not None:
+            lost = events.BrokerUnreachable(known.id, known.epoch)
+            self._do(lambda: self.world.handle(lost))
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def a_broker_answers_again(self, broker: int) -> None:
+        known = self.world.store.brokers.get(BrokerId(broker))
+        if known is not None:
+            reached = events.BrokerReached(known.id, known.epoch)
+            self._do(lambda: self.world.handle(reached))
 
     @rule(broker=st.sampled_from(BROKERS))
     def a_broker_stops(self, broker: int) -> None:
@@ -224,6 +245,10 @@ class Lives(RuleBasedStateMachine):
         world.tell_markers()
         for _ in range(6):
             world.deliver()
+            if any(world.core.context.lost_logs.values()):
+                # The last replica in sync has an empty disk: only an operator can go on.
+                world.ask(events.ElectionsAsked(ElectionType.UNCLEAN, None))
+                world.deliver()
             self._catch_up()
             world.handle(events.RetryDue())
         world.deliver()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from klamm.controller import effects, events
 from klamm.model.errors import ErrorCode
-from klamm.model.leadership import Leadership
+from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import EPOCH_DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
 
 
@@ -21,6 +21,7 @@ class FakeBroker:
     metadata: dict[TopicPartition, effects.PartitionMetadata] = field(default_factory=dict)
     bad_disk: dict[TopicPartition, None] = field(default_factory=dict)
     controller_epoch: int = 0
+    remembers_disk: bool = False
 
     def restart(self) -> None:
         self.roles, self.metadata, self.controller_epoch = {}, {}, 0
@@ -58,9 +59,16 @@ class FakeBroker:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self.id not in order.assignment.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.remembers_disk and id not in self.logs and self._is_counted_on(order):
+            return ErrorCode.LOG_DIR_NOT_FOUND
         self.logs[id] = topic_id
         self.roles[id] = order.leadership
         return ErrorCode.NONE
+
+    def _is_counted_on(self, order: effects.ReplicaOrder) -> bool:
+        now = order.leadership
+        settled = now.leader_epoch > 0 and now.recovery is Recovery.RECOVERED
+        return settled and not order.is_new and self.id in now.isr
 
     def _stop(self, order: effects.StopOrder) -> ErrorCode:
         id = order.partition

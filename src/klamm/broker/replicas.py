@@ -18,6 +18,7 @@ from klamm.broker.partition import Partition, Role
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode
+from klamm.model.leadership import Recovery
 from klamm.model.names import (
     EPOCH_DURING_DELETE,
     NO_EPOCH,
@@ -181,6 +182,9 @@ class ReplicaManager:
                 # It may be there, on the disk that cannot be read.
                 partition.fail()
                 return ErrorCode.KAFKA_STORAGE_ERROR
+            if self._is_lost(state):
+                self.partitions.pop(topic_partition, None)
+                return ErrorCode.LOG_DIR_NOT_FOUND
             local = self._broker.logs.create(topic_partition, topic_id, LogSettings.of(settings))
         elif topic_id != ZERO_ID and local.topic_id not in (None, ZERO_ID, topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -197,6 +201,20 @@ class ReplicaManager:
         elif partition.log is None:
             partition.log = local
         return ErrorCode.NONE
+
+    def _is_lost(self, state: leader_and_isr.LeaderAndIsrPartitionState) -> bool:
+        """Whether a log that is not there is one that the cluster counts on.
+
+        Nobody wrote under the first epoch before its leader was told; and after an unclean election
+        what is lost has been given up.
+        """
+        return (
+            self._broker.settings.bool("klamm.election.remember.disk")
+            and not state.is_new
+            and self.broker_id in state.isr
+            and state.leader_epoch > 0
+            and state.leader_recovery_state == Recovery.RECOVERED
+        )
 
     def _lead(
         self,

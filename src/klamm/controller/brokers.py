@@ -94,6 +94,7 @@ def _brokers_started(turn: Turn, come: Sequence[BrokerId]) -> Flow[None]:
     context = turn.context
     for broker in come:
         context.offline_dirs.pop(broker, None)
+        context.lost_logs.pop(broker, None)
     turn.publish_brokers([b for b in context.live() if b not in come])
     batch = turn.batch()
     batch.publish(
@@ -116,6 +117,7 @@ def _brokers_failed(turn: Turn, gone: Sequence[BrokerId]) -> Flow[None]:
     context = turn.context
     for broker in gone:
         context.offline_dirs.pop(broker, None)
+        context.lost_logs.pop(broker, None)
         context.shutting_down.pop(broker, None)
     yield from replicas_went_offline(turn, context.hosted_by(gone))
 
@@ -168,10 +170,13 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
     offline = context.offline_dirs.get(broker, {})
     failed: list[Replica] = []
     recovered: list[Replica] = []
+    lost: list[Replica] = []
     for id, code in codes.items():
         replica = Replica(id, broker)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and id not in offline:
             failed.append(replica)
+        elif code is ErrorCode.LOG_DIR_NOT_FOUND:
+            lost.append(replica)
         elif code is ErrorCode.NONE and id in offline:
             recovered.append(replica)
         elif code not in _EXPECTED:
@@ -183,6 +188,10 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
             (r.partition, context.now_ms) for r in failed
         )
         yield from replicas_went_offline(turn, failed)
+    if lost:
+        turn.warn(f"broker {broker} has lost {len(lost)} logs that are counted as in sync")
+        context.lost_logs.setdefault(broker, {}).update((r.partition, context.now_ms) for r in lost)
+        yield from replicas_went_offline(turn, lost)
     if recovered:
         for replica in recovered:
             del offline[replica.partition]
@@ -230,3 +239,22 @@ def log_dir_failed(turn: Turn, event: LogDirFailed) -> Flow[None]:
     serving = [r for r in context.hosted_by(present) if not context.is_queued(r.partition.topic)]
     yield from move_replicas(turn, serving, ReplicaState.ONLINE)
     yield from commit([RemoveNotifications(log_dirs=event.notices)])
+
+
+def settle_lost_logs(turn: Turn) -> Flow[None]:
+    """Bring up again replicas that lost their logs, once nobody counts on what was in them.
+
+    That is when the partition went on with another leader, or uncleanly with this one.
+    """
+    context = turn.context
+    settled: list[Replica] = []
+    for broker, ids in context.lost_logs.items():
+        for id in ids:
+            partition = context.partition(id)
+            now = partition.leadership if partition else None
+            if now is not None and (broker not in now.isr or now.leader == broker):
+                settled.append(Replica(id, broker))
+    for replica in settled:
+        del context.lost_logs[replica.broker][replica.partition]
+    serving = [r for r in settled if not context.is_queued(r.partition.topic)]
+    yield from move_replicas(turn, serving, ReplicaState.ONLINE)

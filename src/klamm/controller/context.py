@@ -76,6 +76,7 @@ class Context:
     unled: dict[TopicPartition, int] = field(default_factory=dict)
     moving: dict[TopicPartition, int] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
+    lost_logs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
     away: dict[BrokerId, int] = field(default_factory=dict)  # brokers that went in this term
     behind: dict[TopicPartition, dict[BrokerId, int]] = field(default_factory=dict)  # not in sync
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
@@ -209,7 +210,7 @@ class Context:
             self.moving.pop(partition.id, None)
             self.behind.pop(partition.id, None)
             self.move_requests.pop(partition.id, None)
-            for dirs in self.offline_dirs.values():
+            for dirs in (*self.offline_dirs.values(), *self.lost_logs.values()):
                 dirs.pop(partition.id, None)
 
     def shared(self, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:

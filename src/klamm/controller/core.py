@@ -50,7 +50,7 @@ class Core:
         assert self._flow is None, "the event before has not ended"
         self.context.now_ms = now_ms
         self._turn = Turn(self.context, self.settings, type(event).__name__)
-        self._flow = _work(self._turn, event)
+        self._flow = _take(self._turn, event)
         return self._advance(lambda flow: next(flow))
 
     def settle(self, decision: Decision, outcomes: Sequence[Outcome]) -> Decision:
@@ -77,6 +77,14 @@ class Core:
         )
         turn.requests, turn.moves, turn.warnings = [], [], []
         return decision
+
+
+def _take(turn: Turn, event: on.Event) -> Flow[object]:
+    """The work on an event, and what any event may have made possible."""
+    answer = yield from _work(turn, event)
+    if turn.context.lost_logs:
+        yield from brokers.settle_lost_logs(turn)
+    return answer
 
 
 def _work(turn: Turn, event: on.Event) -> Flow[object]:
@@ -130,7 +138,7 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
         case on.ExplanationAsked():
             return _only(explanation.explain(turn.context, event.topic))
         case on.PlanAsked():
-            return _only(planning.plan(turn.context, turn.settings, event.about, _work))
+            return _only(planning.plan(turn.context, turn.settings, event.about, _take))
         case _:
             assert_never(event)
 

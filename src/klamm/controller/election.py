@@ -31,11 +31,12 @@ class Candidates:
     isr: tuple[BrokerId, ...]  # in the order in which it is stored
     live: frozenset[BrokerId]  # reachable replicas with a good log directory
     leaving: frozenset[BrokerId] = frozenset()  # those of the live that asked to shut down
+    lost: frozenset[BrokerId] = frozenset()  # those of the live whose log is not the one it was
     target: tuple[BrokerId, ...] = ()  # the replicas that stay once a move is over
     unclean_allowed: bool = False
 
     def is_online(self, broker: BrokerId) -> bool:
-        return broker in self.live and broker not in self.leaving
+        return broker in self.live and broker not in self.leaving and broker not in self.lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,9 @@ def elect_offline(c: Candidates) -> Winner | None:
             return Winner(leader=broker, isr=_kept(c.isr, c.is_online), tell=online)
     if online and c.unclean_allowed:
         return Winner(leader=online[0], isr=online[:1], tell=online, clean=False)
+    emptied = tuple(b for b in c.replicas if b in c.live and b in c.lost and b not in c.leaving)
+    if emptied and c.unclean_allowed:
+        return Winner(leader=emptied[0], isr=emptied[:1], tell=emptied, clean=False)
     return None
 
 

@@ -291,6 +291,7 @@ class Obstacle(StrEnum):
     DELETE_FAILED = "the broker could not delete its copy"
     DELETE_PENDING = "the broker has not answered yet"
     NO_REPLICA = "no assigned replica is live"
+    LOG_LOST = "the last in-sync replica has lost its log"
     NO_IN_SYNC = "no in-sync replica is live"
     CATCHING_UP = "new replica is catching up"
     LAGGING = "replica is not in sync"

@@ -67,9 +67,13 @@ def _life(context: Context, partition: Partition) -> Iterator[Waiting]:
         since_ms = context.unled[id]
         yield Waiting("creation", id.partition, None, Obstacle.NO_REPLICA, until, since_ms)
     elif partition.state is PartitionState.OFFLINE and leadership is not None:
+        why, since_ms = Obstacle.NO_IN_SYNC, context.unled[id]
         until = f"one of brokers {_listed(leadership.isr)} is back, or an unclean election"
-        since_ms = context.unled[id]
-        yield Waiting("election", id.partition, None, Obstacle.NO_IN_SYNC, until, since_ms)
+        if any(id in context.lost_logs.get(broker, ()) for broker in leadership.isr):
+            why = Obstacle.LOG_LOST
+            until = f"broker {_listed(leadership.isr)} restarts with the disk it had, or an unclean"
+            until += " election"
+        yield Waiting("election", id.partition, None, why, until, since_ms)
     if leadership is None:
         return
     for broker in partition.assignment.replicas:

@@ -106,6 +106,6 @@ def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
         yield f"brokers are fenced and live: {context.fenced.keys() & context.brokers.keys()}"
     for name in context.deletions.keys() - context.topics.keys():
         yield f"topic {name} is queued for deletion and not known"
-    for broker, dirs in context.offline_dirs.items():
+    for broker, dirs in (*context.offline_dirs.items(), *context.lost_logs.items()):
         if not dirs.keys() <= seen:
             yield f"broker {broker} has unknown partitions on bad disks: {dirs.keys() - seen}"

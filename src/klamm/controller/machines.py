@@ -117,6 +117,7 @@ def _partition_view(
             isr=partition.leadership.isr if partition.leadership else (),
             live=live,
             leaving=frozenset(live & context.shutting_down.keys()),
+            lost=frozenset(b for b in live if id in context.lost_logs.get(b, ())),
             target=partition.assignment.target,
             unclean_allowed=unclean_allowed or context.may_be_unclean(id.topic),
         ),

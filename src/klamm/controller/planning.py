@@ -191,6 +191,8 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
     }
     for broker, dirs in context.offline_dirs.items():
         copy.offline_dirs[broker] = {id: dirs[id] for id in ids if id in dirs}
+    for broker, lost in context.lost_logs.items():
+        copy.lost_logs[broker] = {id: lost[id] for id in ids if id in lost}
     return copy
 
 

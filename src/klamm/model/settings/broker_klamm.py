@@ -165,6 +165,16 @@ KLAMM: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "klamm.election.remember.disk",
+        Kind.BOOLEAN,
+        "false",
+        "Whether a broker whose disk is empty says so instead of leading from nothing: where it "
+        "was the last in-sync replica, the partition waits for its old disk or an unclean "
+        "election. In Kafka it leads an empty log, and the others truncate theirs.",
+        None,
+        _WIDE,
+    ),
+    setting(
         "klamm.leader.rebalance.batch",
         Kind.INT,
         "500",
