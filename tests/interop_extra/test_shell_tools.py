@@ -1,0 +1,141 @@
+"""Kafka's shell tools, the ones operators have in their fingers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from interop_extra.kafka import VERSIONS, shell
+from interop_extra.lives import SETTINGS
+from klamm import Cluster
+
+TOPIC = "life-in-the-shell"
+
+
+class Shell:
+    """The tools of one version, pointed at one cluster."""
+
+    def __init__(self, version: str, cluster: Cluster) -> None:
+        self._version = version
+        self._bootstrap = cluster.bootstrap_servers
+
+    def __call__(self, name: str, *words: str, stdin: str = "") -> str:
+        return shell(
+            self._version, name, "--bootstrap-server", self._bootstrap, *words, stdin=stdin
+        )
+
+
+@pytest.mark.klamm(brokers=3, settings=SETTINGS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topics_life_with_the_shell_tools(
+    klamm_cluster: Cluster, version: str, tmp_path: Path
+) -> None:
+    tools = Shell(version, klamm_cluster)
+    tools("kafka-topics", "--create", "--topic", TOPIC, "--partitions", "2", *_factor(3))
+    described = tools("kafka-topics", "--describe", "--topic", TOPIC)
+    assert re.search(r"PartitionCount: 2\s+ReplicationFactor: 3", described), described
+    assert len(re.findall(r"Leader: [012]\s+Replicas: \d,\d,\d\s+Isr: \d,\d,\d", described)) == 2
+
+    _records(tools)
+    _group(tools)
+    _configs(tools)
+    tools("kafka-topics", "--alter", "--topic", TOPIC, "--partitions", "3")
+    klamm_cluster.wait_for_topic(TOPIC, partitions=3)
+    _reassign(tools, klamm_cluster, tmp_path / "plan.json")
+    _elect(tools, klamm_cluster)
+
+    tools("kafka-topics", "--delete", "--topic", TOPIC)
+    klamm_cluster.wait_for_no_topic(TOPIC)
+    assert TOPIC not in tools("kafka-topics", "--list").split()
+
+
+def _factor(count: int) -> tuple[str, str]:
+    return ("--replication-factor", str(count))
+
+
+def _records(tools: Shell) -> None:
+    written = [f"key-{at}\tvalue {at}" for at in range(100)]
+    tools(
+        *("kafka-console-producer", "--topic", TOPIC, "--property", "parse.key=true"),
+        *("--producer-property", "acks=all", "--producer-property", "enable.idempotence=true"),
+        stdin="\n".join(written) + "\n",
+    )
+    read = tools(
+        *("kafka-console-consumer", "--topic", TOPIC, "--from-beginning", "--group", "shell"),
+        *("--property", "print.key=true", "--max-messages", "100", "--timeout-ms", "60000"),
+    )
+    assert sorted(read.splitlines()) == sorted(written)
+    ends = tools("kafka-get-offsets", "--topic", TOPIC).split()
+    assert sum(int(line.rsplit(":", 1)[1]) for line in ends) == 100
+
+
+def _group(tools: Shell) -> None:
+    assert tools("kafka-consumer-groups", "--list").split() == ["shell"]
+    rows = _rows(tools("kafka-consumer-groups", "--describe", "--group", "shell"))
+    assert sum(int(row["CURRENT-OFFSET"]) for row in rows) == 100
+    assert [row["LAG"] for row in rows] == ["0", "0"]
+    state = _rows(tools("kafka-consumer-groups", "--describe", "--group", "shell", "--state"))
+    assert [row["GROUP"] for row in state] == ["shell"]
+    tools(
+        *("kafka-consumer-groups", "--group", "shell", "--topic", TOPIC),
+        *("--reset-offsets", "--to-earliest", "--execute"),
+    )
+    rows = _rows(tools("kafka-consumer-groups", "--describe", "--group", "shell"))
+    assert sum(int(row["LAG"]) for row in rows) == 100
+    tools("kafka-consumer-groups", "--delete", "--group", "shell")
+    assert tools("kafka-consumer-groups", "--list").split() == []
+
+
+def _rows(table: str) -> list[dict[str, str]]:
+    """A table with a line of titles, as the tools print it."""
+    lines = [line.split() for line in table.splitlines() if line.strip()]
+    (head,) = [at for at, words in enumerate(lines) if words[0] == "GROUP"]
+    return [dict(zip(lines[head], words, strict=False)) for words in lines[head + 1 :]]
+
+
+def _configs(tools: Shell) -> None:
+    topic = ("--entity-type", "topics", "--entity-name", TOPIC)
+    tools("kafka-configs", "--alter", *topic, "--add-config", "retention.ms=86400001")
+    described = tools("kafka-configs", "--describe", *topic)
+    assert "retention.ms=86400001" in described
+    tools("kafka-configs", "--alter", *topic, "--delete-config", "retention.ms")
+    assert "retention.ms" not in tools("kafka-configs", "--describe", *topic)
+    broker = ("--entity-type", "brokers", "--entity-name", "0")
+    assert "log.dirs=" in tools("kafka-configs", "--describe", *broker, "--all")
+
+
+def _reassign(tools: Shell, cluster: Cluster, plan: Path) -> None:
+    """Partition 0 keeps one replica, on a broker that did not lead it."""
+    before = cluster.partition(TOPIC, 0)
+    assert before is not None
+    target = before.replicas[1]
+    move = {"topic": TOPIC, "partition": 0, "replicas": [target]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    file = ("--reassignment-json-file", str(plan))
+    tools("kafka-reassign-partitions", *file, "--execute", "--throttle", "50000000")
+    cluster.wait_until(
+        lambda view: (at := view.partition(TOPIC, 0)) is not None and at.replicas == (target,)
+    )
+    verified = tools("kafka-reassign-partitions", *file, "--verify")
+    assert f"Reassignment of partition {TOPIC}-0 is completed." in verified
+    listed = tools("kafka-reassign-partitions", "--list")
+    assert "No partition reassignments found." in listed
+
+
+def _elect(tools: Shell, cluster: Cluster) -> None:
+    """A restarted broker gets back what it led."""
+    before = cluster.partition(TOPIC, 1)
+    assert before is not None
+    preferred = before.replicas[0]
+    cluster.restart_broker(preferred)
+    cluster.wait_for_isr(TOPIC, 1, size=3)
+    assert cluster.wait_for_leader(TOPIC, 1) != preferred
+    one = ("--topic", TOPIC, "--partition", "1")
+    elected = tools("kafka-leader-election", "--election-type", "preferred", *one)
+    assert "Successfully completed leader election" in elected
+    cluster.wait_until(
+        lambda view: (at := view.partition(TOPIC, 1)) is not None and at.leader == preferred
+    )
