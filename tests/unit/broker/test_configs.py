@@ -136,6 +136,21 @@ def test_changes_that_cannot_be_are_refused(
     on_a_host(test)
 
 
+def test_all_throttles_that_a_reassignment_tool_clears_can_be_cleared() -> None:
+    async def test(host: TestHost) -> None:
+        gone = [
+            Change(name, None, Operation.DELETE)
+            for name in (
+                "leader.replication.throttled.rate",
+                "follower.replication.throttled.rate",
+                "replica.alter.log.dirs.io.max.bytes.per.second",
+            )
+        ]
+        assert await alter(host, BROKER, "0", *gone) == 0
+
+    on_a_host(test)
+
+
 def test_replacing_forgets_what_is_not_named() -> None:
     async def test(host: TestHost) -> None:
         await with_topic(host)

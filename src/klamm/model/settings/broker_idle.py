@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from klamm.model.settings.definition import Definition, Kind
+from klamm.model.settings.definition import Definition, Dynamic, Kind
 
 _KINDS: Final[Mapping[str, Kind]] = {
     "bool": Kind.BOOLEAN,
@@ -287,6 +287,9 @@ _IDLE: Final[Mapping[str, str]] = {
     """,  # noqa: E501
 }
 
+# kafka-reassign-partitions takes this one away when it verifies, whether or not it was ever set.
+_CHANGEABLE: Final = frozenset({"replica.alter.log.dirs.io.max.bytes.per.second"})
+
 
 def _read(reason: str, lines: str) -> Iterator[Definition]:
     for line in lines.strip().splitlines():
@@ -297,6 +300,7 @@ def _read(reason: str, lines: str) -> Iterator[Definition]:
             kind=_KINDS[kind],
             default=None if text == "-" else text,
             doc="Accepted for Kafka's sake.",
+            dynamic=Dynamic.CLUSTER_WIDE if name in _CHANGEABLE else Dynamic.READ_ONLY,
             no_effect=reason,
         )
 
