@@ -40,12 +40,12 @@ def test_records_are_on_all_replicas_when_they_are_acknowledged(tmp_path: Path) 
 
 def test_a_follower_that_hangs_leaves_the_set_and_comes_back(tmp_path: Path) -> None:
     async def run() -> None:
-        async with world(tmp_path, min_insync_replicas="2") as w:
+        async with world(tmp_path, min_insync_replicas="2", replica_lag_time_max_ms="1500") as w:
             await w.create("t", (0, 1, 2))
             connection = await w.connect(0)
             assert (await produce(connection, b"x")).error_code == 0
             await w.brokers[2].fetchers.stop()
-            result = await produce(connection, b"y")
+            result = await produce(connection, b"y", timeout_ms=20_000)
             assert result.error_code == 0, "once the laggard is out, two are enough"
             assert set(w.leader().isr.committed) == {0, 1}
             for broker in w.brokers.values():
