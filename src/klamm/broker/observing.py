@@ -40,6 +40,11 @@ class TopicHint:
 
 
 @dataclass(frozen=True, slots=True)
+class AllTopicsHint:
+    """Any topic may have been rewritten without a word."""
+
+
+@dataclass(frozen=True, slots=True)
 class MarkersHint:
     """Somebody may have asked to delete topics."""
 
@@ -59,15 +64,34 @@ class ElectionsHint:
     """A legacy tool may have asked for preferred elections."""
 
 
-Hint = BrokersHint | TopicsHint | TopicHint | MarkersHint | LogDirsHint | MovesHint | ElectionsHint
+Hint = (
+    BrokersHint
+    | TopicsHint
+    | TopicHint
+    | AllTopicsHint
+    | MarkersHint
+    | LogDirsHint
+    | MovesHint
+    | ElectionsHint
+)
 
 
 class Observer:
-    """Reads for one term; `draw_id` gives ids for topics that were made without one."""
+    """Reads for one term; `draw_id` gives ids for topics that were made without one.
 
-    def __init__(self, session: Session, draw_id: Callable[[], uuid.UUID]) -> None:
+    `watch` is called before a topic or a broker is read, so that no change falls between the two.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        draw_id: Callable[[], uuid.UUID],
+        watch: Callable[[str, Hint], None],
+    ) -> None:
         self._session = session
         self._draw_id = draw_id
+        self._watch = watch
 
     async def observe(self, hint: Hint, context: Context) -> list[events.Event]:
         """What a hint is about, as it is now; nothing where nothing is new."""
@@ -77,7 +101,9 @@ class Observer:
             case TopicsHint():
                 return await self._topics_changed(context)
             case TopicHint(topic):
-                return await self._topic_modified(topic, context)
+                return await self._topics_modified([topic], context)
+            case AllTopicsHint():
+                return await self._topics_modified(list(context.topics), context)
             case MarkersHint():
                 # A marker may be seen before its topic is: look for topics first.
                 changes = await self._topics_changed(context)
@@ -121,6 +147,8 @@ class Observer:
     async def brokers(self) -> dict[BrokerId, Broker]:
         """Who is registered."""
         ids = sorted(BrokerId(int(n)) for n in await self._names(layout.BROKER_IDS))
+        for id in ids:
+            self._watch(layout.broker_path(id), BrokersHint())
         nodes = await self._session.get_many([layout.broker_path(id) for id in ids])
         found = {}
         for id, node in zip(ids, nodes, strict=True):
@@ -146,16 +174,20 @@ class Observer:
         vanished = tuple(name for name in context.topics if name not in present)
         return [events.TopicsChanged(appeared, vanished)] if appeared or vanished else []
 
-    async def _topic_modified(self, topic: str, context: Context) -> list[events.Event]:
-        known = context.topics.get(topic)
-        node = (await self._topics([topic])).get(topic) if known else None
-        if known is None or node is None:
-            return []  # not taken up yet, or gone: the hint about all topics covers both
-        if node.version == known.version and node.topic_id == known.id:
-            return []  # the echo of a write of our own
-        return [events.TopicModified(topic, node)]
+    async def _topics_modified(self, names: Sequence[str], context: Context) -> list[events.Event]:
+        # One that is not taken up yet, or is gone: the hint about all topics covers both. One of
+        # the version that is known is the echo of a write of our own.
+        found = await self._topics([name for name in names if name in context.topics])
+        known = context.topics
+        return [
+            events.TopicModified(name, node)
+            for name, node in found.items()
+            if (node.version, node.topic_id) != (known[name].version, known[name].id)
+        ]
 
     async def _topics(self, names: Sequence[str]) -> dict[str, effects.TopicNode]:
+        for name in names:
+            self._watch(layout.topic_path(name), TopicHint(name))
         nodes = await self._session.get_many([layout.topic_path(name) for name in names])
         configs = await self._session.get_many([layout.topic_config_path(name) for name in names])
         found = {}

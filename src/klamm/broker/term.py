@@ -22,13 +22,12 @@ from klamm.broker.observing import Observer
 from klamm.broker.outbox import Outbox
 from klamm.controller import events
 from klamm.controller.core import Core
-from klamm.controller.effects import Decision
+from klamm.controller.effects import Decision, RemoveTopic, Stored
 from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode, RequestRefused
-from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.store import layout
-from klamm.store.port import Session, Unwatch
+from klamm.store.port import Create, Session, Unwatch
 
 log = logging.getLogger(__name__)
 state_log = logging.getLogger("klamm.state_change")
@@ -63,7 +62,7 @@ class Term:
         self.inbox = inbox
         self._session = session
         self._committer = Committer(session, epoch_version)
-        self._observer = Observer(session, uuid.uuid4)
+        self._observer = Observer(session, draw_id=uuid.uuid4, watch=self._watch_node)
         self._outbox = outbox
         self._ledger = ledger
         self._settings = settings
@@ -76,6 +75,7 @@ class Term:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._watch_everything()
+                await self._make_features()
                 began = await self._observer.everything()
                 await self._work_on(began)
                 tasks.create_task(self._rebalance(), name="leader-rebalance")
@@ -90,6 +90,12 @@ class Term:
             await self._outbox.close()
             self._refuse_waiting()
             self._ledger.sync()
+
+    async def _make_features(self) -> None:
+        """Brokers of Kafka look for this node; klamm has no features to finalize."""
+        node = layout.FeatureNode(enabled=True)
+        # It is made once for all terms, so it needs no fence; one that is there stays as it is.
+        await self._session.multi([Create(layout.FEATURE, layout.encode_feature(node))])
 
     async def _take_turn(self, letter: Letter) -> None:
         self._working_on = letter
@@ -113,14 +119,20 @@ class Term:
     async def _work_on(self, event: events.Event) -> object:
         if isinstance(event, (events.BrokersChanged, events.TermBegan)):
             await self._outbox.follow(event.brokers)
-            self._watch_brokers(event.brokers)
-        if isinstance(event, (events.TopicsChanged, events.TermBegan)):
-            self._watch_topics(event)
+            gone = self.core.context.brokers.keys() - event.brokers.keys()
+            self._unwatch(layout.broker_path(broker) for broker in gone)
+        if isinstance(event, events.TopicsChanged):
+            self._unwatch(layout.topic_path(topic) for topic in event.vanished)
         self.core.settings = _core_settings(self._settings())
         decision = self.core.decide(event, now_ms=self._now_ms())
         while decision.writes:
             self._announce(decision)
             outcomes = await self._committer.commit(decision.writes)
+            self._unwatch(
+                layout.topic_path(write.topic)
+                for write, outcome in zip(decision.writes, outcomes, strict=True)
+                if isinstance(write, RemoveTopic) and isinstance(outcome, Stored)
+            )
             decision = self.core.settle(decision, outcomes)
         self._announce(decision)
         return decision.answer
@@ -156,37 +168,18 @@ class Term:
         }
         for path, hint in children.items():
             self._watches[path] = self._session.watch_children(path, partial(self.inbox.put, hint))
-        nodes: dict[str, observing.Hint] = {
-            layout.REASSIGN_PARTITIONS: observing.MovesHint(),
-            layout.PREFERRED_REPLICA_ELECTION: observing.ElectionsHint(),
-        }
-        for path, node_hint in nodes.items():
-            hear = partial(self.inbox.put, node_hint)
-            self._watches[path] = self._session.watch_node(path, hear)
+        self._watch_node(layout.REASSIGN_PARTITIONS, observing.MovesHint())
+        self._watch_node(layout.PREFERRED_REPLICA_ELECTION, observing.ElectionsHint())
 
-    def _watch_brokers(self, brokers: Iterable[BrokerId]) -> None:
-        wanted = {layout.broker_path(id) for id in brokers}
-        for path in [p for p in self._watches if p.startswith(f"{layout.BROKER_IDS}/")]:
-            if path not in wanted:
-                self._watches.pop(path)()
-        for path in wanted - self._watches.keys():
-            hear = partial(self.inbox.put, observing.BrokersHint())
-            self._watches[path] = self._session.watch_node(path, hear)
+    def _watch_node(self, path: str, hint: observing.Hint) -> None:
+        if path not in self._watches:
+            self._watches[path] = self._session.watch_node(path, partial(self.inbox.put, hint))
 
-    def _watch_topics(self, event: events.TopicsChanged | events.TermBegan) -> None:
-        if isinstance(event, events.TopicsChanged):
-            for name in event.vanished:
-                unwatch = self._watches.pop(layout.topic_path(name), None)
-                if unwatch is not None:
-                    unwatch()
-            appeared = event.appeared
-        else:
-            appeared = event.topics
-        for name in appeared:
-            path = layout.topic_path(name)
-            if path not in self._watches:
-                hear = partial(self.inbox.put, observing.TopicHint(name))
-                self._watches[path] = self._session.watch_node(path, hear)
+    def _unwatch(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            unwatch = self._watches.pop(path, None)
+            if unwatch is not None:
+                unwatch()
 
     async def _rebalance(self) -> None:
         pause_s = _FIRST_REBALANCE_S
@@ -215,6 +208,7 @@ class Term:
                 for hint in (
                     observing.BrokersHint(),
                     observing.MarkersHint(),
+                    observing.AllTopicsHint(),
                     observing.LogDirsHint(),
                     observing.MovesHint(),
                     observing.ElectionsHint(),
