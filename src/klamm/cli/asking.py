@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from klamm.client.admin import Admin
 from klamm.client.cluster import Client, code_of
-from klamm.model.errors import RequestRefused
+from klamm.model.errors import ErrorCode, RequestRefused
 
 T = TypeVar("T")
 
@@ -25,8 +25,21 @@ def run(bootstrap: str, work: Callable[[Admin], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
+class Declined(RequestRefused):
+    """A broker said no about something; `said` is its own words alone."""
+
+    def __init__(self, code: ErrorCode, about: object, said: str) -> None:
+        super().__init__(code, f"{about}: {said}")
+        self.said = said
+
+
 def refuse(code: int, about: object, message: str | None = None) -> None:
     """Raise where one of the answers says no."""
     if code:
         name = code_of(code)
-        raise RequestRefused(name, f"{about}: {message or name.name}")
+        raise Declined(name, about, message or name.name)
+
+
+def bare(error: Exception) -> str:
+    """What went wrong in the words of whoever refused, as Kafka's own tools print it."""
+    return error.said if isinstance(error, Declined) else str(error)

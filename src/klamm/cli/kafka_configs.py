@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from klamm import __version__
-from klamm.cli.asking import run
+from klamm.cli.asking import bare, run
 from klamm.cli.facts import (
     BUILT_IN,
     SOURCES,
@@ -238,7 +238,9 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     try:
         run(options.one("bootstrap-server") or "", lambda admin: doing(admin, options, entity))
     except (KlammError, ValueError, OSError) as error:
-        options.fail(f"Error while executing config command with args '{' '.join(args)}'\n{error}")
+        options.fail(
+            f"Error while executing config command with args '{' '.join(args)}'\n{bare(error)}"
+        )
 
 
 async def _alter(admin: Admin, options: Options, entity: Entity) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from klamm import __version__
 from klamm.cli import kafka_reports, topic_changes
-from klamm.cli.asking import run
+from klamm.cli.asking import bare, run
 from klamm.cli.facts import TopicFacts, describe_topics, list_topics, live_brokers
 from klamm.cli.kafka_options import Option, Options
 from klamm.client.admin import Admin
@@ -126,7 +126,7 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     try:
         run(options.one("bootstrap-server") or "", lambda admin: _DO[action](admin, options))
     except (KlammError, ValueError, OSError) as error:
-        print(f"Error while executing topic command : {error}")
+        print(f"Error while executing topic command : {bare(error)}")
         raise SystemExit(1) from None
 
 
