@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from klamm import Cluster
 from klamm.cli.__main__ import main
@@ -223,6 +224,58 @@ def test_the_preferred_leader_is_elected(klamm: Klamm, cluster: Cluster) -> None
     assert "nothing to do" in klamm("elect", "preferred", "led-0").out
 
 
+def test_a_broker_is_drained(klamm: Klamm, klamm_cluster: Cluster) -> None:
+    where = ("-b", klamm_cluster.bootstrap_servers)
+    create = ("topics", "create", "drained", "--assignment", "0:1,1:0,1:2")
+    assert klamm(*create, *where).code == 0
+    klamm_cluster.wait_for_isr("drained", size=2)
+    plan = json.loads(klamm("brokers", "drain", "0", "--dry-run", *where).out)
+    assert [entry["replicas"] for entry in plan["partitions"]] == [[2, 1], [1, 2]]
+    assert "started 2 moves" in klamm("brokers", "drain", "0", *where).out
+    klamm_cluster.wait_until(
+        lambda view: all(
+            0 not in p.replicas
+            for b in view.brokers.values()
+            for p in b.partitions("drained").values()
+        )
+    )
+    assert klamm("reassign", "cancel", "drained-0", *where).code == 1
+
+
+def test_groups_are_described_reset_and_deleted(klamm: Klamm, cluster: Cluster) -> None:
+    cluster.create_topic("read", partitions=1, replication_factor=1)
+    assert klamm("produce", "read", stdin="1\n2\n3\n").code == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["read"])
+    try:
+        assert len(consumer.consume(2, timeout=20)) == 2
+        consumer.commit(offsets=[TopicPartition("read", 0, 2)], asynchronous=False)
+        assert "Stable" in klamm("groups", "list").out
+        refused = klamm("groups", "reset", "readers", "-t", "read", "--to-earliest")
+        assert (refused.code, "has members" in refused.err) == (2, True)
+    finally:
+        consumer.close()
+    described = klamm("groups", "describe", "readers", "-o", "json").json()
+    assert isinstance(described, dict)
+    (standing,) = described["offsets"]
+    assert (standing["offset"], standing["end"], standing["lag"]) == (2, 3, 1)
+
+    assert klamm("groups", "reset", "readers", "-t", "read", "--to-earliest").code == 0
+    assert (
+        json.loads(klamm("groups", "describe", "readers", "-o", "json").out)["offsets"][0]["lag"]
+        == 3
+    )
+    assert klamm("groups", "delete", "readers") == Said(0, "deleted group readers\n", "")
+    assert "readers" not in klamm("groups", "list").out
+
+
 def test_kafka_topics_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -> None:
     create = ("kafka-topics", "--create", "--topic", "dropin")
     assert kafka(*create, "--partitions", "2", "--replication-factor", "2") == Said(
@@ -231,7 +284,7 @@ def test_kafka_topics_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -
     cluster.wait_for_isr("dropin", size=2)
     again = kafka(*create)
     assert again.code == 1
-    assert again.out == ("Error while executing topic command : topic dropin already exists\n")
+    assert again.err == ("Error while executing topic command : topic dropin already exists\n")
     assert kafka(*create, "--if-not-exists") == Said(0, "", "")
     assert kafka("kafka-topics", "--list", "--topic", "drop.*") == Said(0, "dropin\n", "")
 
@@ -249,7 +302,7 @@ def test_kafka_topics_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -
     cluster.wait_for_no_topic("dropin")
     gone = kafka("kafka-topics", "--delete", "--topic", "dropin")
     assert gone.code == 1
-    assert "Topic 'dropin' does not exist as expected" in gone.out
+    assert "Topic 'dropin' does not exist as expected" in gone.err
     gently = kafka("kafka-topics", "--delete", "--topic", "dropin", "--if-exists")
     assert gently == Said(0, "", "")
 

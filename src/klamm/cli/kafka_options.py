@@ -1,8 +1,8 @@
 """The option language of Kafka's own tools, for the drop-in commands.
 
 They differ from klamm's in three ways that scripts depend on: options are long and may stand in any
-order, a mistake is exit code 1 with the list of options on stderr, and a failure while doing the
-work is one line on stdout. No positional arguments, no abbreviations.
+order, a mistake is exit code 1 with the list of options on stderr, and so is a failure while doing
+the work, in one line. No positional arguments, no abbreviations.
 """
 
 from __future__ import annotations

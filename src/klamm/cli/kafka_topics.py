@@ -1,8 +1,9 @@
 """`klamm kafka-topics`: the flags, refusals, output and exit codes of Kafka's tool of that name.
 
-Scripts written for kafka-topics.sh run unchanged. Followed to the letter where a script could
-notice: streams, exit codes, tabs. Two deliberate gaps: no stack traces, and `--command-config` is
-accepted but read for nothing, since every setting klamm's client has is an option.
+Scripts written for kafka-topics.sh run unchanged: followed to the letter is what a script could
+notice, down to tabs and exit codes. Different on purpose: a failure is told on stderr, where Kafka
+uses stdout; there are no stack traces; `--command-config` is accepted but read for nothing, since
+every setting klamm's client has is an option.
 """
 
 from __future__ import annotations
@@ -126,8 +127,7 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     try:
         run(options.one("bootstrap-server") or "", lambda admin: _DO[action](admin, options))
     except (KlammError, ValueError, OSError) as error:
-        print(f"Error while executing topic command : {bare(error)}")
-        raise SystemExit(1) from None
+        options.fail(f"Error while executing topic command : {bare(error)}")
 
 
 async def _create(admin: Admin, options: Options) -> None:
