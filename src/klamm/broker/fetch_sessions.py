@@ -121,7 +121,8 @@ class FetchSession:
                     # What was asked before the name was known is now asked under it.
                     self._forget(_unnamed(topic.topic_id, fetch.partition))
                 wanted = self._wanted.get(topic_partition)
-                if wanted is None:
+                if wanted is None or wanted.topic_id != topic.topic_id:
+                    # A topic of another id is another topic, whatever its name.
                     wanted = self._wanted[topic_partition] = _Wanted(topic.topic_id, fetch)
                 wanted.fetch = fetch
                 wanted.is_new = True
@@ -130,11 +131,19 @@ class FetchSession:
                 if partition is not None:
                     partition.follower_watches.add(self)
         for forgotten in request.forgotten:
-            known = replicas.topic_name(forgotten.topic_id) if version >= 13 else forgotten.name
+            name = replicas.topic_name(forgotten.topic_id) if version >= 13 else forgotten.name
             for index in forgotten.partitions:
-                self._forget(_unnamed(forgotten.topic_id, index))
-                if known:
-                    self._forget(TopicPartition(known, index))
+                topic_partition = TopicPartition(name or "", index)
+                if topic_partition not in self._wanted:
+                    topic_partition = self._wanted_as(forgotten.topic_id, index)
+                self._forget(topic_partition)
+
+    def _wanted_as(self, topic_id: uuid.UUID, index: int) -> TopicPartition:
+        """Under which name a partition is kept whose topic is gone here, or was never known."""
+        for topic_partition, wanted in self._wanted.items():
+            if wanted.topic_id == topic_id and topic_partition.partition == index:
+                return topic_partition
+        return _unnamed(topic_id, index)
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         if self._wanted.pop(topic_partition, None) is None:

@@ -12,7 +12,9 @@ from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from klamm.protocol.messages import delete_records, elect_leaders, list_offsets, stop_replica
+from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession
+from klamm.store.port import Create
 from unit.broker.brokers import World, fetch, log_values, produce, until, values, world
 
 
@@ -340,6 +342,59 @@ def test_topic_ids_are_forgotten_with_the_last_replica(tmp_path: Path) -> None:
             assert set(replicas.topic_names.values()) == {"t", "u"}
             await stop(1)
             assert set(replicas.topic_names.values()) == {"u"}
+
+    asyncio.run(run())
+
+
+async def delete_topic(w: World) -> None:
+    session = next(iter(w.brokers.values())).session
+    await session.multi([Create(layout.delete_topic_path("t"))])
+    for broker in w.brokers.values():
+        gone = await broker.metadata.wait_for(lambda s: "t" not in s.topics, 10_000)
+        assert gone, f"broker {broker.id} still knows it"
+    for _ in range(2_000):
+        if await session.get(layout.topic_path("t")) is None:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("the topic is still in the store")
+
+
+def test_a_topic_created_again_is_replicated_under_its_new_id(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            for attempt in range(3):
+                await w.create("t", (0, 1, 2))
+                connection = await w.connect(0)
+                result = await produce(connection, b"%d" % attempt)
+                assert result.error_code == 0, f"attempt {attempt}"
+                assert [log_values(w.replica(at)) for at in range(3)] == [[b"%d" % attempt]] * 3
+                await connection.close()
+                await delete_topic(w)
+
+    asyncio.run(run())
+
+
+def test_a_session_does_not_take_a_new_topic_for_the_old_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            connection = await w.connect(0)
+            session_id, codes = 0, []
+            for epoch in range(2):
+                await w.create("t", (0, 1))
+                topic_id = w.brokers[0].metadata.snapshot.topic_ids["t"]
+                request = FetchRequest(
+                    replica_id=2,  # no replica of it, so broker 2 itself has no session here
+                    max_wait_ms=0,
+                    session_id=session_id,
+                    session_epoch=epoch,
+                    topics=[FetchTopic("", topic_id, [FetchPartition(0, 0, 0)])],
+                )
+                response = await connection.fetch(17, request)
+                session_id = response.session_id
+                codes += [data.error_code for t in response.topics for data in t.partitions]
+                await delete_topic(w)
+            assert codes == [ErrorCode.UNKNOWN_LEADER_EPOCH] * 2, "not INCONSISTENT_TOPIC_ID"
+            await connection.close()
 
     asyncio.run(run())
 
