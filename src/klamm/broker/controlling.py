@@ -153,8 +153,15 @@ class ControllerShell:
             except StoreUnavailable as fault:
                 # Without the store nobody leads; a new session starts a new shell.
                 log.warning("the controller lost the store", extra={"fault": str(fault)})
-                await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
-                self._changed.set()
+                await self._try_again_soon()
+            except Exception:
+                # A fault of ours must not take this broker out of all elections to come.
+                log.exception("the election failed")
+                await self._try_again_soon()
+
+    async def _try_again_soon(self) -> None:
+        await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
+        self._changed.set()
 
     async def _elect(self) -> Mandate | None:
         """Try to become the controller."""

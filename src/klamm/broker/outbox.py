@@ -222,6 +222,12 @@ class Outbox:
         self.timeout_s = timeout_s
         self.fence_s = fence_s  # how long a broker may be silent before it is fenced; 0: for ever
         self._channels: dict[BrokerId, tuple[_Channel, asyncio.Task[None]]] = {}
+        self._failure: asyncio.Queue[BaseException] = asyncio.Queue()
+
+    async def watch(self) -> None:
+        """Wait for the fault that ends a channel, and raise it: whoever sends on would wait for
+        answers that never come."""
+        raise await self._failure.get()
 
     async def follow(self, brokers: Mapping[BrokerId, Broker]) -> None:
         """Open a channel to each broker that is new, and drop those whose registration ended."""
@@ -235,6 +241,7 @@ class Outbox:
             if id not in self._channels:
                 channel = _Channel(broker, self)
                 task = asyncio.create_task(channel.run(), name=f"to-broker-{id}")
+                task.add_done_callback(self._ended)
                 self._channels[id] = (channel, task)
 
     def send(self, requests: Iterable[Request]) -> None:
@@ -248,6 +255,11 @@ class Outbox:
         """Drop everything that was not sent."""
         for id in list(self._channels):
             await self._drop(id)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            self._failure.put_nowait(fault)
 
     async def _drop(self, id: BrokerId) -> None:
         _, task = self._channels.pop(id)

@@ -82,6 +82,7 @@ class Term:
                 tasks.create_task(self._retry(), name="retry")
                 tasks.create_task(self._reconcile(), name="reconciliation")
                 tasks.create_task(self._keep_ledger(), name="ledger")
+                tasks.create_task(self._outbox.watch(), name="outbox")
                 while True:
                     await self._take_turn(await self.inbox.get())
         finally:

@@ -230,3 +230,16 @@ def test_the_controller_never_gives_its_own_broker_up() -> None:
             await outbox.close()
 
     asyncio.run(run())
+
+
+async def test_a_fault_of_our_own_is_not_tried_again_but_told() -> None:
+    async def open_badly(endpoint: Endpoint) -> _Link:
+        raise ZeroDivisionError
+
+    outbox = Outbox(Sender(ONE, 3), open=open_badly, answered=lambda _: None)
+    await outbox.follow(broker(1))
+    outbox.send([stop(True)])
+    with pytest.raises(ZeroDivisionError):
+        async with asyncio.timeout(5):
+            await outbox.watch()
+    await outbox.close()
