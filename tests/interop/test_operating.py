@@ -156,7 +156,7 @@ def test_a_topic_is_waited_for_until_nothing_is_left(
 
 
 def test_a_broker_out_of_the_controllers_reach_loses_its_leaderships() -> None:
-    settings = {"klamm.fence.unreachable.ms": 200, "auto.leader.rebalance.enable": False}
+    settings = {"klamm.fence.unreachable.ms": 1_500, "auto.leader.rebalance.enable": False}
     with Cluster(3, settings=settings) as cluster:
         cluster.create_topic("T", 3, 3)
         cluster.wait_for_isr("T")
