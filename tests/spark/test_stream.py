@@ -188,6 +188,38 @@ def test_recreated_topic_is_known_by_its_id(
     assert _planned(ignoring, old, ignoring.latest(old, None)) == 5
 
 
+def test_recreated_topic_may_have_fewer_partitions(
+    open_stream: Open, topic: Make, fill: Fill, lookup: Lookup
+) -> None:
+    name = topic(3)
+    fill(name, numbered(9, 3))
+    old = open_stream(name).first()
+    _again(lookup, name, 1)
+    fill(name, numbered(4, 1))
+    stream = open_stream(name, onTopicRecreated="restart")
+    end = stream.latest(old, None)
+    assert _offsets(end) == [4]
+    assert _planned(stream, old, end) == 4
+
+
+def test_run_to_what_is_available_ends_there(
+    open_stream: Open, topic: Make, fill: Fill, lookup: Lookup
+) -> None:
+    name = topic(1)
+    fill(name, numbered(5, 1))
+    stream = open_stream(name, startingOffsets="earliest")
+    stream.fix_target()
+    fill(name, numbered(5, 1))
+    end = stream.latest(stream.first(), None)
+    assert _offsets(end) == [5]
+    assert stream.latest(end, None) == end
+    lookup.delete(name)
+    while name in lookup.view([name]).topics:
+        pass
+    with pytest.raises(DataLost, match="is gone"):
+        stream.latest(end, None)
+
+
 def test_deleted_topic_is_data_loss(
     open_stream: Open, topic: Make, fill: Fill, lookup: Lookup
 ) -> None:

@@ -73,11 +73,15 @@ class Stream:
         ids = ids_of(view)
         ends = self._ends(view)
         self._seen = StreamOffsets(ends, ids)
-        begin = self._begin(start, ids)
-        if self._target is not None:
-            ends = {tp: min(o, self._target[tp]) for tp, o in ends.items() if tp in self._target}
-            ends |= {tp: o for tp, o in begin.items() if tp not in ends and tp in start.offsets}
+        begin = self._begin(start, ids, ends)
         self._judge(begin, ends, gone=set(begin) - set(ends))
+        if self._target is not None:
+            # What is newer than the target waits for the next run, new partitions as a whole.
+            ends = {
+                tp: min(o, self._target.get(tp, begin.get(tp, 0)))
+                for tp, o in ends.items()
+                if tp in self._target or tp in begin
+            }
         ends = {tp: max(o, begin.get(tp, 0)) for tp, o in ends.items()}
         fresh = sum(ends[tp] - begin.get(tp, 0) for tp in ends)
         if fresh == 0 and set(ends) == set(begin) and begin == start.offsets:
@@ -91,7 +95,7 @@ class Stream:
 
     def plan(self, start: StreamOffsets, end: StreamOffsets) -> list[Split]:
         """The splits of a micro-batch: the same for the same offsets, so that a replay is one."""
-        begin = self._begin(start, end.ids)
+        begin = self._begin(start, end.ids, end.offsets)
         view = self._now(fresh=True)
         self._check_ids(end.ids, ids_of(view))
         tps = [tp for tp in end.offsets if tp.topic in view.topics]
@@ -172,14 +176,16 @@ class Stream:
             )
         return first
 
-    def _begin(self, start: StreamOffsets, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+    def _begin(
+        self, start: StreamOffsets, ids: Mapping[str, str], there: Offsets
+    ) -> dict[TopicPartition, int]:
         """The start, with topics that were created again beginning at their earliest offset."""
         renewed = {topic for topic, old in start.ids.items() if topic in ids and ids[topic] != old}
         if renewed and self.options.on_topic_recreated != "restart":
             self._check_ids(start.ids, ids)
             renewed = set()
         begin = {tp: o for tp, o in start.offsets.items() if tp.topic not in renewed}
-        fresh = [tp for tp in start.offsets if tp.topic in renewed]
+        fresh = [tp for tp in there if tp.topic in renewed]
         return begin | (self._lookup.earliest(fresh) if fresh else {})
 
     def _check_ids(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
