@@ -226,7 +226,11 @@ CASES = (
     Case("consume-1000", "1000 B records", lambda total: consume(total, size=1000)),
     Case("consume-100", "100 B records", lambda total: consume(total, size=100)),
     Case("latency-1", "acks=1, RF 1", lambda total: latency(total, acks="1", copies=1)),
-    Case("latency-all", "acks=all, RF 3", lambda total: latency(total, acks="all", copies=3)),
+    Case(
+        "latency-all",
+        "acks=all, RF 3",
+        lambda total: latency(total, acks="all", copies=3, rate=100),
+    ),
     Case("idle-500", "500 partitions, RF 3", lambda total: idle(total, partitions=500)),
     Case("idle-5000", "5000 partitions, RF 3", lambda total: idle(total, partitions=5000)),
 )

@@ -64,6 +64,7 @@ class Following:
     partition: Partition
     log: PartitionLog
     epoch: int  # of the leadership it follows; a new one is a new Following
+    asked: int = -1  # the offset last asked for; an answer to anything else is an old one
     pause_s: float = 0.0  # the last one, after an error
     is_paused: bool = False
 
@@ -179,7 +180,7 @@ class Fetcher:
         answered, at = parse_response_header(ApiKey.FETCH, _FETCH_VERSION, frame)
         if not self._in_flight or self._in_flight.popleft() != answered:
             raise ProtocolError(f"the leader answered {answered}, which was not due")
-        self._take(parse_response(_FETCH_VERSION, frame[at:]))
+        self.take(parse_response(_FETCH_VERSION, frame[at:]))
         if not self._in_flight:
             self._send()
 
@@ -229,6 +230,7 @@ class Fetcher:
             if following is None or following.is_paused:
                 continue
             local = following.log
+            following.asked = local.log_end_offset
             topic_id = local.topic_id or ZERO_ID
             topic = topics.get(topic_id)
             if topic is None:
@@ -254,7 +256,8 @@ class Fetcher:
 
     # Answers
 
-    def _take(self, response: FetchResponse) -> None:
+    def take(self, response: FetchResponse) -> None:
+        """Deal with an answer."""
         if response.error_code:
             if core.reaction(response.error_code) is Reaction.NEW_SESSION:
                 self._new_session()
@@ -266,7 +269,11 @@ class Fetcher:
             name = self._names.get(topic.topic_id, "")
             for data in topic.partitions:
                 following = self.following.get(TopicPartition(name, data.partition))
-                if following is not None and following.is_current:
+                if (
+                    following is not None
+                    and following.is_current
+                    and topic.topic_id == (following.log.topic_id or ZERO_ID)
+                ):
                     self._take_one(following, data, lost)
         if lost:
             for following in lost:
@@ -275,6 +282,10 @@ class Fetcher:
 
     def _take_one(self, following: Following, data: PartitionData, lost: list[Following]) -> None:
         topic_partition = following.partition.topic_partition
+        if following.asked != following.log.log_end_offset:
+            # The log was cut, or is another one, since this was asked.
+            self._changed[topic_partition] = None
+            return
         if data.error_code:
             if core.reaction(data.error_code) is Reaction.FIND_OFFSET:
                 lost.append(following)
@@ -451,9 +462,9 @@ class Fetchers:
                 if task is not None:
                     task.cancel()
 
-    @property
-    def count(self) -> int:
-        return len(self._running)
+    def of(self, topic_partition: TopicPartition) -> Fetcher | None:
+        """Who fetches this partition."""
+        return self._where.get(topic_partition)
 
     async def stop(self) -> None:
         await self._tasks.cancel()

@@ -9,7 +9,9 @@ from pathlib import Path
 from klamm.broker.partition import Partition, Role
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.protocol import fetch as fetch_messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.batch import Record, encode_batch
 from klamm.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from klamm.protocol.messages import delete_records, elect_leaders, list_offsets, stop_replica
 from klamm.store import layout
@@ -394,6 +396,42 @@ def test_a_session_does_not_take_a_new_topic_for_the_old_one(tmp_path: Path) -> 
                 codes += [data.error_code for t in response.topics for data in t.partitions]
                 await delete_topic(w)
             assert codes == [ErrorCode.UNKNOWN_LEADER_EPOCH] * 2, "not INCONSISTENT_TOPIC_ID"
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_an_answer_to_an_old_question_is_not_stored(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=2) as w:
+            await w.create("t", (0, 1))
+            connection = await w.connect(0)
+            await produce(connection, b"x")
+            follower = w.replica(1)
+            fetcher = w.brokers[1].fetchers.of(follower.topic_partition)
+            assert fetcher is not None
+            assert follower.log is not None
+            topic_id = follower.log.topic_id
+            assert topic_id is not None
+            following = fetcher.following[follower.topic_partition]
+
+            def answer(base_offset: int, topic_id: uuid.UUID) -> None:
+                records = [Record(base_offset, 1, None, b"stale")]
+                late = encode_batch(records, base_offset=base_offset, leader_epoch=0)
+                data = fetch_messages.PartitionData(0, 0, 1, 1, 0, records=late)
+                topics = [fetch_messages.TopicData("", topic_id, [data])]
+                response = fetch_messages.FetchResponse(session_id=1, topics=topics)
+                fetcher.take(response)
+
+            await until(lambda: following.asked == 1, "the follower has acknowledged")
+            answer(1, uuid.uuid4())
+            assert follower.log.log_end_offset == 1, "records of another topic"
+            following.asked = 0
+            answer(1, topic_id)
+            assert follower.log.log_end_offset == 1, "the answer to another offset"
+            following.asked = 1
+            answer(1, topic_id)
+            assert follower.log.log_end_offset == 2, "what was asked for is stored"
             await connection.close()
 
     asyncio.run(run())
