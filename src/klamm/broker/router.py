@@ -53,7 +53,15 @@ class Router:
         if header.api_version not in APIS[header.api_key].served:
             return _unsupported(header)
         if handler.serve is not None:
-            return handler.serve(self._broker, context, body)
+            try:
+                return handler.serve(self._broker, context, body)
+            except ProtocolError:
+                raise
+            except Exception as fault:
+                # These answer for each topic or partition what went wrong there; what goes wrong
+                # around that has no place in their responses.
+                log.exception("a request failed", extra={"header": header})
+                raise ProtocolError("the broker failed to serve this") from fault
         return self._answer(handler, context, body)
 
     async def _answer(

@@ -154,6 +154,26 @@ def test_our_own_fault_is_answered_in_the_way_of_the_api(tmp_path: Path) -> None
     asyncio.run(run())
 
 
+def test_a_fault_that_has_no_answer_closes_that_connection_only(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            broken, fine = await w.connect(0), await w.connect(0)
+            broker = w.brokers[0]
+            known = broker.metadata
+            broker.metadata = cast(Any, None)
+            try:
+                with pytest.raises(ConnectionLost):
+                    await broken.request(ApiKey.METADATA, 12, metadata.Request(topics=None))
+            finally:
+                broker.metadata = known
+            answer = await fine.request(ApiKey.METADATA, 12, metadata.Request(topics=None))
+            assert len(answer.brokers) == 1
+            for connection in (broken, fine):
+                await connection.close()
+
+    asyncio.run(run())
+
+
 def test_metadata_of_all_kinds(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path, count=2, auto_create_topics_enable="false") as w:
