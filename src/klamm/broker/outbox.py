@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -50,48 +52,87 @@ Open = Callable[[Endpoint], Awaitable[Link]]
 
 
 @dataclass(slots=True)
-class _Segment:
-    """What may be merged: everything between two StopReplicas."""
+class _Orders:
+    """LeaderAndIsr requests merged into one."""
 
-    orders: dict[TopicPartition, ReplicaOrder] = field(default_factory=dict)
-    last_orders: LeaderAndIsr | None = None
-    metadata: dict[TopicPartition, PartitionMetadata] = field(default_factory=dict)
-    last_metadata: UpdateMetadata | None = None
-    ids: dict[str, Any] = field(default_factory=dict)
+    last: LeaderAndIsr | None = None
+    by_partition: dict[TopicPartition, ReplicaOrder] = field(default_factory=dict)
+    ids: dict[str, uuid.UUID] = field(default_factory=dict)
     leaders: dict[BrokerId, Broker] = field(default_factory=dict)
+
+    def add(self, request: LeaderAndIsr) -> None:
+        self.last = request
+        for order in request.orders:
+            before = self.by_partition.get(order.partition)
+            if before is not None and before.is_new and not order.is_new:
+                order = replace(order, is_new=True)
+            self.by_partition[order.partition] = order
+        self.ids.update(request.topic_ids)
+        self.leaders.update((broker.id, broker) for broker in request.leaders)
+
+    def merged(self) -> LeaderAndIsr | None:
+        return self.last and replace(
+            self.last,
+            orders=tuple(self.by_partition.values()),
+            topic_ids=self.ids,
+            leaders=tuple(self.leaders.values()),
+        )
+
+
+@dataclass(slots=True)
+class _Metadata:
+    """UpdateMetadata requests merged into one; the last one knows who is there."""
+
+    last: UpdateMetadata | None = None
+    by_partition: dict[TopicPartition, PartitionMetadata] = field(default_factory=dict)
+    ids: dict[str, uuid.UUID] = field(default_factory=dict)
+
+    def add(self, request: UpdateMetadata) -> None:
+        self.last = request
+        self.by_partition.update((m.partition, m) for m in request.partitions)
+        self.ids.update(request.topic_ids)
+
+    def merged(self) -> UpdateMetadata | None:
+        partitions = tuple(self.by_partition.values())
+        return self.last and replace(self.last, partitions=partitions, topic_ids=self.ids)
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What may be merged: everything between two StopReplicas.
+
+    Metadata that came before an order stays before it, for a broker has to know the others before
+    it is told to follow one of them.
+    """
+
+    early: _Metadata = field(default_factory=_Metadata)
+    orders: _Orders = field(default_factory=_Orders)
+    late: _Metadata = field(default_factory=_Metadata)
     stop: StopReplica | None = None
 
     def add(self, request: Request) -> None:
         match request:
             case LeaderAndIsr():
-                for order in request.orders:
-                    before = self.orders.get(order.partition)
-                    if before is not None and before.is_new and not order.is_new:
-                        order = replace(order, is_new=True)
-                    self.orders[order.partition] = order
-                self.ids.update(request.topic_ids)
-                self.leaders.update((broker.id, broker) for broker in request.leaders)
-                self.last_orders = request
+                if self.orders.last is None and self.late.last is not None:
+                    self.early, self.late = self.late, _Metadata()
+                self.orders.add(request)
             case UpdateMetadata():
-                self.metadata.update((m.partition, m) for m in request.partitions)
-                self.ids.update(request.topic_ids)
-                self.last_metadata = request
+                behind = self.orders.last is not None or self.late.last is not None
+                (self.late if behind else self.early).add(request)
             case StopReplica():
                 self.stop = request
 
     def take(self) -> Request | None:
         """The next request of this segment; None when it is used up."""
-        if self.last_orders is not None:
-            request, orders = self.last_orders, tuple(self.orders.values())
-            leaders = tuple(self.leaders.values())
-            self.last_orders, self.orders, self.leaders = None, {}, {}
-            ids = {o.partition.topic: self.ids[o.partition.topic] for o in orders}
-            return replace(request, orders=orders, topic_ids=ids, leaders=leaders)
-        if self.last_metadata is not None:
-            update, partitions = self.last_metadata, tuple(self.metadata.values())
-            self.last_metadata, self.metadata = None, {}
-            ids = {m.partition.topic: self.ids[m.partition.topic] for m in partitions}
-            return replace(update, partitions=partitions, topic_ids=ids)
+        if self.early.last is not None:
+            early, self.early = self.early, _Metadata()
+            return early.merged()
+        if self.orders.last is not None:
+            orders, self.orders = self.orders, _Orders()
+            return orders.merged()
+        if self.late.last is not None:
+            late, self.late = self.late, _Metadata()
+            return late.merged()
         stop, self.stop = self.stop, None
         return stop
 
@@ -137,6 +178,7 @@ class _Channel:
     async def run(self) -> None:
         try:
             while True:
+                await self._outbox.flowing.wait()
                 request = self._backlog.take()
                 if request is None:
                     self._filled.clear()
@@ -223,11 +265,22 @@ class Outbox:
         self.fence_s = fence_s  # how long a broker may be silent before it is fenced; 0: for ever
         self._channels: dict[BrokerId, tuple[_Channel, asyncio.Task[None]]] = {}
         self._failure: asyncio.Queue[BaseException] = asyncio.Queue()
+        self.flowing = asyncio.Event()
+        self.flowing.set()
 
     async def watch(self) -> None:
         """Wait for the fault that ends a channel, and raise it: whoever sends on would wait for
         answers that never come."""
         raise await self._failure.get()
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Send nothing meanwhile: what is said in several steps goes out merged."""
+        self.flowing.clear()
+        try:
+            yield
+        finally:
+            self.flowing.set()
 
     async def follow(self, brokers: Mapping[BrokerId, Broker]) -> None:
         """Open a channel to each broker that is new, and drop those whose registration ended."""

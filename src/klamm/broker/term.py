@@ -77,7 +77,8 @@ class Term:
                 self._watch_everything()
                 await self._make_features()
                 began = await self._observer.everything()
-                await self._work_on(began)
+                with self._outbox.held_back():
+                    await self._work_on(began)
                 tasks.create_task(self._rebalance(), name="leader-rebalance")
                 tasks.create_task(self._retry(), name="retry")
                 tasks.create_task(self._reconcile(), name="reconciliation")

@@ -81,9 +81,34 @@ def test_the_latest_word_on_a_partition_is_what_clients_are_told() -> None:
     assert [m.leadership.leader_epoch for m in merged.partitions] == [3, 1]
 
 
-def test_orders_come_before_metadata() -> None:
-    kinds = [type(r) for r in drained(metadata((T0, 1)), orders(order(T0, 1)))]
-    assert kinds == [LeaderAndIsr, UpdateMetadata]
+def test_metadata_stays_on_its_side_of_the_orders() -> None:
+    taken = drained(
+        metadata((T0, 1)),
+        metadata((T1, 1)),
+        orders(order(T0, 2)),
+        metadata((T0, 2)),
+        orders(order(T1, 2)),
+        metadata((T1, 2)),
+    )
+    assert taken == [
+        metadata((T0, 1), (T1, 1)),
+        orders(order(T0, 2), order(T1, 2)),
+        metadata((T0, 2), (T1, 2)),
+    ]
+
+
+def test_metadata_that_waits_behind_orders_goes_before_later_orders() -> None:
+    backlog = Backlog()
+    backlog.add(orders(order(T0, 1)))
+    backlog.add(metadata((T0, 1)))
+    assert backlog.take() == orders(order(T0, 1))
+    backlog.add(orders(order(T0, 2)))
+    backlog.add(metadata((T0, 2)))
+    assert [backlog.take() for _ in range(3)] == [
+        metadata((T0, 1)),
+        orders(order(T0, 2)),
+        metadata((T0, 2)),
+    ]
 
 
 def test_nothing_is_moved_across_a_stop_and_two_of_them_stay_two() -> None:
@@ -97,9 +122,24 @@ def test_what_was_taken_is_not_sent_again_with_what_comes_later() -> None:
     backlog.add(metadata((T0, 1)))
     assert backlog.take() == orders(order(T0, 1))
     backlog.add(orders(order(T1, 1)))
-    assert backlog.take() == orders(order(T1, 1))
     assert backlog.take() == metadata((T0, 1))
+    assert backlog.take() == orders(order(T1, 1))
     assert backlog.take() is None
+
+
+async def test_what_is_held_back_goes_out_merged() -> None:
+    link = _Link(0)
+    answers: asyncio.Queue[events.Event] = asyncio.Queue()
+    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=answers.put_nowait)
+    with outbox.held_back():
+        await outbox.follow(broker(1))
+        for epoch in (1, 2):
+            outbox.send([orders(order(T0, epoch))])
+            await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await answers.get()
+    await outbox.close()
+    assert len(link.heard) == 1
 
 
 class _Link:
