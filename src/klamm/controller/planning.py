@@ -104,7 +104,22 @@ def _topics(context: Context, about: on.Plannable) -> Iterable[str]:
         case on.MovesAsked(targets):
             return [id.topic for id in targets]
         case on.ElectionsAsked(_, partitions):
-            return context.topics if partitions is None else [id.topic for id in partitions]
+            return _unsettled(context) if partitions is None else [id.topic for id in partitions]
+
+
+def _unsettled(context: Context) -> Iterator[str]:
+    """The topics in which an election of any kind could find something to say or to do.
+
+    Asked about everything, a plan must not copy a big cluster that is as it should be.
+    """
+    for name, topic in context.topics.items():
+        if context.is_queued(name) or any(
+            p.leadership is None
+            or p.leadership.leader != p.assignment.replicas[0]
+            or not context.is_live(p.leadership.leader)
+            for p in topic.partitions.values()
+        ):
+            yield name
 
 
 def _follow_ups(context: Context, requests: Sequence[Request]) -> Iterator[on.Event]:

@@ -115,3 +115,18 @@ def test_the_plan_of_a_cancelled_move(world: World) -> None:
     assert found.copies == ()
     assert found.removals == (Replica(tp("U-0"), BrokerId(4)),)
     assert world.core.context.moving.keys() == {tp("U-0")}
+
+
+@pytest.mark.parametrize("kind", events.ElectionType)
+def test_the_plan_of_all_elections_says_what_the_elections_say(
+    world: World, kind: events.ElectionType
+) -> None:
+    world.create("V", [[3, 4]])
+    world.create("W", [[2, 4], [4, 1]])
+    world.deliver()
+    world.stop_broker(2)
+    world.delete("W")
+    world.stop_broker(3)
+    world.deliver()
+    ask = events.ElectionsAsked(kind, None)
+    assert plan(world, ask).answer == world.ask(ask)
