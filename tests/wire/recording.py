@@ -1,6 +1,7 @@
 """Who used which API in which version: the last column of `docs/protocol-support.md`.
 
     KLAMM_RECORD_CLIENTS=1 python -m pytest tests/interop tests/spark
+    KLAMM_RECORD_CLIENTS=1 make interop-extra
     python tools/generate_protocol_support.py
 
 Clusters that run in the tests' own process are listened to, at the place where a broker has read a
@@ -25,15 +26,20 @@ _SOFTWARE = {
     "apache-kafka-java": "Java",
     "confluent-kafka-python": "confluent-kafka",
     "kafka-python": "kafka-python",
+    "kgo": "franz-go",
     "klamm": "klamm",
     "librdkafka": "librdkafka",
+    "sarama": "sarama",
 }
+# These ask for an ApiVersions that has no room for a name.
+_BY_CLIENT_ID = ("aiokafka", "kafkajs")
 
 
 def _client(peer: Peer, header: RequestHeader, frame: memoryview) -> str | None:
     """The client's name; one too old to say it is known by its client id."""
-    if (header.client_id or "").startswith("aiokafka"):
-        return "aiokafka"
+    for name in _BY_CLIENT_ID:
+        if (header.client_id or "").startswith(name):
+            return name
     if header.api_key == ApiKey.API_VERSIONS and header.api_version in (3, 4):
         body = frame[header.body_offset :]
         request = decode_request(header.api_key, header.api_version, body)
