@@ -63,5 +63,6 @@ _MAINS = {
 
 
 def dump(version: str, *files: Path, flags: Sequence[str] = ()) -> str:
-    """What DumpLogSegments says about files of a log."""
-    return shell(version, "kafka-dump-log", *flags, "--files", ",".join(map(str, files)))
+    """What DumpLogSegments says about files of a log; of mismatches it speaks on stderr."""
+    words = (*flags, "--files", ",".join(map(str, files)))
+    return run(java(version, _main(version, "kafka-dump-log"), *words), with_stderr=True)

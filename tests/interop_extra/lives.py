@@ -39,7 +39,7 @@ def lead(
     }
     assert said == expected, said
     cluster.wait_for_topic(topic, partitions=6)
-    values = _values(bootstrap, topic)
+    values = committed_values(bootstrap, topic, 3)
     assert len(values) == total + IN_TRANSACTION, "another client reads as many, and no more"
     assert len(set(values)) == len(values), "idempotence: nothing is there twice"
 
@@ -47,8 +47,8 @@ def lead(
     check_nothing_left(cluster, topic)
 
 
-def _values(bootstrap: str, topic: str) -> list[bytes]:
-    """All committed values of the first three partitions, read with librdkafka."""
+def committed_values(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
+    """All committed values of the first partitions, read with librdkafka."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -59,10 +59,10 @@ def _values(bootstrap: str, topic: str) -> list[bytes]:
         }
     )
     try:
-        consumer.assign([TopicPartition(topic, at, 0) for at in range(3)])
+        consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
         values: list[bytes] = []
         ended = 0
-        while ended < 3:
+        while ended < partitions:
             message = consumer.poll(30)
             assert message is not None, f"nothing more after {len(values)} records"
             if message.error() is not None:

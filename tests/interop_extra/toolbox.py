@@ -63,6 +63,7 @@ def run(
     stdin: str = "",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    with_stderr: bool = False,
 ) -> str:
     """What a program writes to stdout; it has to end well."""
     done = subprocess.run(
@@ -76,4 +77,4 @@ def run(
         check=False,
     )
     assert done.returncode == 0, f"{command[-8:]}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
-    return done.stdout
+    return done.stdout + done.stderr if with_stderr else done.stdout
