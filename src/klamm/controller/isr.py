@@ -94,7 +94,7 @@ def _judge(
         return now
     if change.partition_epoch < now.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    if not change.isr or not set(change.isr) <= set(partition.assignment.replicas):
+    if not _is_possible(change, partition):
         return ErrorCode.INVALID_REQUEST
     if change.recovery is Recovery.RECOVERING and len(change.isr) > 1:
         return ErrorCode.INVALID_REQUEST
@@ -108,6 +108,17 @@ def _judge(
         recovery=change.recovery,
         controller_epoch=context.epoch,
         partition_epoch=now.partition_epoch + 1,
+    )
+
+
+def _is_possible(change: IsrChange, partition: Partition) -> bool:
+    """Whether this could be an ISR at all: replicas of the partition, each once, and its leader."""
+    members = set(change.isr)
+    return (
+        len(members) == len(change.isr)
+        and members <= set(partition.assignment.replicas)
+        and partition.leadership is not None
+        and partition.leadership.leader in members
     )
 
 

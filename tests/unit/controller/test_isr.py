@@ -99,7 +99,7 @@ def test_a_change_based_on_an_older_version(world: World) -> None:
     assert code(world, replace(SHRINK, isr=(ONE,))) is ErrorCode.INVALID_UPDATE_VERSION
 
 
-@pytest.mark.parametrize("isr", [(), (ONE, BrokerId(7))])
+@pytest.mark.parametrize("isr", [(), (ONE, BrokerId(7)), (ONE, TWO, TWO), (TWO, THREE)])
 def test_an_isr_that_cannot_be(world: World, isr: tuple[BrokerId, ...]) -> None:
     assert code(world, replace(SHRINK, isr=isr)) is ErrorCode.INVALID_REQUEST
 
