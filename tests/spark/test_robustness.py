@@ -177,7 +177,7 @@ def test_reads_and_writes_survive_a_leader_that_stops() -> None:
 
 
 def test_full_disk_is_said(bootstrap: str, topic: Make, fill: Fill) -> None:
-    from klamm.pipelines.archive import Job, _disk_fault, _write_file
+    from klamm.pipelines.archive_files import Job, _disk_fault, _write_file
 
     name = topic(1)
     fill(name, numbered(10, 1))

@@ -8,24 +8,21 @@ the finished files of the one before and does the rest.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import klamm
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
+from klamm.pipelines.archive_files import SCHEMA, Job, archive_window, file_faults
 from klamm.pipelines.archive_layout import (
     GROUPS,
     TOPIC,
@@ -34,16 +31,11 @@ from klamm.pipelines.archive_layout import (
     Window,
     directory_of,
     entry_of,
-    existing,
-    footer_of,
     plan_windows,
-    sha256,
 )
 from klamm.pipelines.cluster import Lookup, View
-from klamm.pipelines.digests import Digests, combined, window_offsets
-from klamm.pipelines.fetcher import RangeReader
-from klamm.pipelines.frames import COLUMNS, Decoder, Source
-from klamm.pipelines.options import ConnectionOptions, Position, ReadOptions
+from klamm.pipelines.digests import combined
+from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.selection import ids_of
@@ -52,41 +44,6 @@ from klamm.pipelines.stream import write_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_COLUMNS: Final = {
-    "offset": "offset",
-    "timestamp_ms": "timestamp_ms",
-    "timestamp_type": "timestamp_type",
-    "key": "key",
-    "value": "value",
-    "headers": "record_headers",
-    "batch_base_offset": "batch_base_offset",
-    "batch_last_offset": "batch_last_offset",
-    "leader_epoch": "leader_epoch",
-    "producer_id": "producer_id",
-    "producer_epoch": "producer_epoch",
-    "base_sequence": "base_sequence",
-    "is_transactional": "is_transactional",
-    "is_control": "is_control",
-    "codec": "batch_codec",
-}
-SCHEMA: Final = pa.schema(
-    [(name, COLUMNS[column][0]) for name, column in _COLUMNS.items()] + [("is_aborted", pa.bool_())]
-)
-_PLAIN: Final = ("offset", "timestamp_ms", "key", "value", "headers")
-_GROUP_ROWS: Final = 262_144
-_GROUP_BYTES: Final = 128 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """All that a task must know."""
-
-    connection: ConnectionOptions
-    directory: str
-    topic: str
-    topic_id: str
-    ranges: Sequence[Range]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,146 +162,6 @@ def _run(spark: SparkSession, job: Job, progress: Progress) -> tuple[list[File],
     return [File(**file) for file, _ in answers], sum(reused for _, reused in answers)
 
 
-def archive_window(job: Job, wanted: Range) -> tuple[File, bool]:
-    """One window of one partition into one file; whether an earlier run had done it."""
-    directory = Path(job.directory)
-    window = Window(wanted.partition, wanted.start, wanted.stop)
-    found = existing(directory, job.topic_id, window)
-    if found is not None:
-        return found, True
-    name = f"{window.stem}.{os.urandom(4).hex()}.parquet"
-    target = directory / window.directory / name
-    draft = target.with_name(f".{name}.draft")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file = _write_file(job, wanted, draft, str(target.relative_to(directory)))
-        draft.rename(target)
-    except OSError as fault:
-        raise KlammError(_disk_fault(fault, target)) from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-    return file, False
-
-
-def _disk_fault(fault: OSError, target: Path) -> str:
-    if fault.errno == errno.ENOSPC:
-        return f"the disk is full: {target} was not written; free some room and run again"
-    return f"cannot write {target}: {fault.strerror or fault}"
-
-
-def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
-    digests, story = Digests(), _Story(wanted.start)
-    options = {
-        "compression": "zstd",
-        "compression_level": 1,
-        "use_dictionary": [name for name in SCHEMA.names if name not in _PLAIN],
-        "column_encoding": {
-            "offset": "DELTA_BINARY_PACKED",
-            "timestamp_ms": "DELTA_BINARY_PACKED",
-        },
-        "data_page_size": 1 << 20,
-        "write_page_checksum": True,
-    }
-    with draft.open("wb") as out:
-        with pq.ParquetWriter(out, SCHEMA, **options) as writer:
-            for group in _grouped(window_frames(job.connection, wanted)):
-                for frame in group:
-                    digests.add(frame)
-                    story.add(frame)
-                writer.write_table(pa.Table.from_batches(group, SCHEMA), row_group_size=_GROUP_ROWS)
-            story.close(wanted.stop)
-            file = File(
-                path=path,
-                partition=wanted.partition,
-                first=wanted.start,
-                last=wanted.stop - 1,
-                rows=story.rows,
-                records=sum(d.records for d in digests.windows.values()),
-                bytes=0,
-                sha256="",
-                digests={str(n): text for n, text in digests.texts().items()},
-                gaps=story.gaps,
-                gap_offsets=story.gap_offsets,
-                time_min=story.time_min,
-                time_max=story.time_max,
-            )
-            writer.add_key_value_metadata(footer_of(file, job.topic_id))
-        out.flush()
-        os.fsync(out.fileno())
-    return File(**(asdict(file) | {"bytes": draft.stat().st_size, "sha256": sha256(draft)}))
-
-
-def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]:
-    """Everything in a range, control records and rolled-back ones included and marked."""
-    options = ReadOptions(
-        connection=connection,
-        streaming=False,
-        starting=Position(),
-        ending=Position(),
-        read_committed=True,
-    )
-    decoder = Decoder(
-        source=Source(wanted.topic, wanted.partition),
-        position=wanted.start,
-        stop=wanted.stop,
-        columns=tuple(_COLUMNS.values()),
-        names=tuple(_COLUMNS),
-        control=True,
-        aborted="mark",
-        frame_rows=1 << 16,
-        frame_bytes=32 << 20,
-    )
-    reader = RangeReader(range=wanted, options=options, decoder=decoder, isolation=1)
-    return reader.frames()
-
-
-def _grouped(frames: Iterable[Any]) -> Iterator[list[Any]]:
-    """Frames for one row group each."""
-    group: list[Any] = []
-    rows = size = 0
-    for frame in frames:
-        group.append(frame)
-        rows += frame.num_rows
-        size += frame.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield group
-            group, rows, size = [], 0, 0
-    if group:
-        yield group
-
-
-class _Story:
-    """What is in a window and what is missing from it."""
-
-    def __init__(self, first: int) -> None:
-        self._next = first
-        self.rows = 0
-        self.gaps: list[tuple[int, int]] = []
-        self.gap_offsets = 0
-        self.time_min = self.time_max = -1
-
-    def add(self, frame: Any) -> None:
-        offsets = frame.column("offset").to_numpy()
-        times = frame.column("timestamp_ms").to_numpy()
-        steps = np.diff(offsets, prepend=self._next - 1)
-        for place in np.flatnonzero(steps > 1).tolist():
-            self._gap(int(offsets[place] - steps[place] + 1), int(offsets[place]))
-        self._next = int(offsets[-1]) + 1
-        self.rows += len(offsets)
-        low, high = int(times.min()), int(times.max())
-        self.time_min = low if self.time_min < 0 else min(self.time_min, low)
-        self.time_max = max(self.time_max, high)
-
-    def close(self, stop: int) -> None:
-        if self._next < stop:
-            self._gap(self._next, stop)
-
-    def _gap(self, first: int, stop: int) -> None:
-        self.gaps.append((first, stop - 1))
-        self.gap_offsets += stop - first
-
-
 def _check_same_topic(lookup: Lookup, topic: str, topic_id: str) -> None:
     now = lookup.view([topic]).topics.get(topic)
     if now is None or now.id != topic_id:
@@ -429,36 +246,3 @@ def verify(
             return faults
 
         return run_tasks(spark, len(files), work)
-
-
-def file_faults(directory: Path, file: File) -> list[str]:
-    """What is wrong with one file."""
-    path = directory / file.path
-    if not path.exists():
-        return [f"{file.path} is missing"]
-    faults = [] if sha256(path) == file.sha256 else [f"{file.path} is not as it was written"]
-    digests = Digests()
-    try:
-        for frame in read_file(path):
-            digests.add(frame)
-    except (OSError, pa.ArrowException) as fault:
-        reason = str(fault).splitlines()[0]
-        faults.append(f"{file.path} cannot be read after {_last(digests)}: {reason}")
-        return faults
-    found = {str(n): text for n, text in digests.texts().items()}
-    faults += [
-        f"partition {file.partition}, {window_offsets(int(n))}: the records differ"
-        for n in sorted(found.keys() | file.digests.keys(), key=int)
-        if found.get(n) != file.digests.get(n)
-    ]
-    return faults
-
-
-def _last(digests: Digests) -> str:
-    return window_offsets(max(digests.windows)) if digests.windows else "its beginning"
-
-
-def read_file(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
-    """The frames of a data file, page checksums checked."""
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        yield from file.iter_batches(1 << 16, columns=columns, use_threads=False)

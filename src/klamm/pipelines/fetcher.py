@@ -19,9 +19,11 @@ import numpy as np
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import ZERO_ID, TopicPartition, id_from_text, id_text
 from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.frames import Decoder, Source, raw_frame, walk
+from klamm.pipelines.columns import Source
+from klamm.pipelines.frames import Decoder, raw_frame
 from klamm.pipelines.options import ReadOptions
 from klamm.pipelines.ranges import Range
+from klamm.pipelines.scanning import walk
 from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check, lease
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import (

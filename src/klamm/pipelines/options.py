@@ -7,9 +7,7 @@ arrive in lower case from Spark and are looked up that way; values keep their ca
 
 from __future__ import annotations
 
-import difflib
 import json
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +15,7 @@ from typing import Any, Final
 
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, name_fault
-
-log = logging.getLogger(__name__)
+from klamm.pipelines.option_text import Given
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -57,48 +54,9 @@ _READ: Final = _BOTH | {
     "onInvalidRecord",
 }
 _WRITE: Final = _BOTH | {"topic", "delivery", "partitioner"}
-# Spark hands its own options of a stream to the sink as well.
-_SPARK: Final = frozenset({"checkpointLocation", "queryName", "outputMode", "mode", "truncate"})
 
-_HONOURED: Final = frozenset(
-    {
-        "bootstrap.servers",
-        "group.id",
-        "isolation.level",
-        "fetch.max.bytes",
-        "max.partition.fetch.bytes",
-        "fetch.max.wait.ms",
-        "client.id",
-        "client.rack",
-        "request.timeout.ms",
-        "acks",
-        "compression.type",
-        "batch.size",
-        "max.request.size",
-        "delivery.timeout.ms",
-        "security.protocol",
-        "sasl.mechanism",
-        "sasl.username",
-        "sasl.password",
-        "sasl.jaas.config",
-        "ssl.ca.location",
-    }
-)
-_REFUSED: Final[Mapping[str, str]] = {
-    "auto.offset.reset": "use the option startingOffsets",
-    "key.deserializer": "keys are binary: cast them in a select",
-    "value.deserializer": "values are binary: cast them in a select",
-    "key.serializer": "keys are binary or text: cast them in a select",
-    "value.serializer": "values are binary or text: cast them in a select",
-    "enable.auto.commit": "use the option commitOffsets",
-    "interceptor.classes": "there is no interceptor: work on the columns instead",
-    "partitioner.class": "use the option partitioner",
-}
 CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PARTITIONERS: Final = ("murmur2", "murmur2_random", "crc32", "round-robin")
-_SIZES: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20}
-_SIZES_LARGE: Final = {"g": 1 << 30, "gb": 1 << 30}
-_TIMES: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,84 +137,9 @@ class WriteOptions:
     delivery_timeout_ms: int = 120_000
 
 
-class _Given:
-    """The options as they came, with lower-case keys and typed look-ups."""
-
-    def __init__(self, options: Mapping[str, str], known: frozenset[str]) -> None:
-        self.values = {key.lower(): value for key, value in options.items()}
-        self._names = {name.lower(): name for name in known}
-        spark = {name.lower() for name in _SPARK}
-        for key in self.values:
-            if key.startswith("kafka."):
-                self._check_kafka(key.removeprefix("kafka."))
-            elif key not in self._names and key not in spark:
-                raise UsageError(self._unknown(key))
-
-    def _check_kafka(self, key: str) -> None:
-        if key in _REFUSED:
-            raise UsageError(f"the option kafka.{key} is not supported: {_REFUSED[key]}")
-        if key not in _HONOURED:
-            log.warning("the option kafka.%s has no effect on klamm's data source", key)
-
-    def _unknown(self, key: str) -> str:
-        if key == "path":
-            return "a topic has no path: name it with the option subscribe (or topic, to write)"
-        near = difflib.get_close_matches(key, self._names, n=1)
-        hint = f"; did you mean {self._names[near[0]]}?" if near else ""
-        return f"unknown option {key}{hint}"
-
-    def text(self, name: str, default: str | None = None) -> str | None:
-        return self.values.get(name.lower(), default)
-
-    def flag(self, name: str, default: bool) -> bool:
-        value = self.values.get(name.lower())
-        if value is None:
-            return default
-        if value.lower() not in ("true", "false"):
-            raise UsageError(f"option {name}: {value!r} is neither true nor false")
-        return value.lower() == "true"
-
-    def number(self, name: str, default: int, *, least: int = 1) -> int:
-        found = self.maybe_number(name, least=least)
-        return default if found is None else found
-
-    def maybe_number(self, name: str, *, least: int = 1) -> int | None:
-        value = self.values.get(name.lower())
-        if value is None:
-            return None
-        if not re.fullmatch(r"[+-]?\d+", value.strip()) or int(value) < least:
-            raise UsageError(f"option {name}: {value!r} is not a whole number of at least {least}")
-        return int(value)
-
-    def size(self, name: str, default: int | None) -> int | None:
-        return self._scaled(name, {**_SIZES, **_SIZES_LARGE}, default, "a size such as 8m")
-
-    def time(self, name: str, default: int) -> int:
-        found = self._scaled(name, _TIMES, default, "a time such as 500ms, 30s or 15m")
-        assert found is not None
-        return found
-
-    def _scaled(
-        self, name: str, scale: Mapping[str, int], default: int | None, wanted: str
-    ) -> int | None:
-        value = self.values.get(name.lower())
-        if value is None:
-            return default
-        match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
-        if match is None or match[2] not in scale:
-            raise UsageError(f"option {name}: {value!r} is not {wanted}")
-        return int(match[1]) * scale[match[2]]
-
-    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        value = self.values.get(name.lower(), default)
-        if value not in choices:
-            raise UsageError(f"option {name}: {value!r} is none of {', '.join(choices)}")
-        return value
-
-
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of `spark.read` or `spark.readStream`."""
-    given = _Given(options, _READ)
+    given = Given(options, _READ)
     group = given.text("kafka.group.id")
     if given.flag("commitOffsets", False) and group is None:
         raise UsageError("commitOffsets=true needs the group to commit to: set kafka.group.id")
@@ -305,7 +188,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 def parse_write(options: Mapping[str, str]) -> WriteOptions:
     """The options of `df.write` or `df.writeStream`."""
-    given = _Given(options, _WRITE)
+    given = Given(options, _WRITE)
     if given.choice("delivery", ("at-least-once", "exactly-once"), "at-least-once") != (
         "at-least-once"
     ):
@@ -346,7 +229,7 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def _connection(given: _Given) -> ConnectionOptions:
+def _connection(given: Given) -> ConnectionOptions:
     servers = given.text("kafka.bootstrap.servers")
     if servers is None:
         raise UsageError("set the option kafka.bootstrap.servers to host:port of a broker")
@@ -370,7 +253,7 @@ def _connection(given: _Given) -> ConnectionOptions:
     )
 
 
-def _chosen(given: _Given) -> dict[str, Any]:
+def _chosen(given: Given) -> dict[str, Any]:
     names = [n for n in ("assign", "subscribe", "subscribePattern") if given.text(n) is not None]
     if len(names) != 1:
         raise UsageError(
@@ -428,7 +311,7 @@ def partition_numbers(name: str, text: str) -> tuple[dict[TopicPartition, int], 
     return numbers, ids
 
 
-def _starting(given: _Given, *, streaming: bool) -> Position:
+def _starting(given: Given, *, streaming: bool) -> Position:
     strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     lenient = strategy == "latest"
     time = given.maybe_number("startingTimestamp", least=0)
@@ -454,7 +337,7 @@ def _starting(given: _Given, *, streaming: bool) -> Position:
     return Position(offsets=offsets, ids=ids)
 
 
-def _ending(given: _Given, *, streaming: bool) -> Position:
+def _ending(given: Given, *, streaming: bool) -> Position:
     names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
     for name in names:
         if streaming and given.text(name) is not None:

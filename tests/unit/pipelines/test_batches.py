@@ -12,7 +12,7 @@ from aiokafka.partitioner import murmur2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.pipelines import batches, frames, kernels
+from klamm.pipelines import batches, columns, kernels, scanning
 from klamm.pipelines.batches import (
     OpenBatch,
     Records,
@@ -23,7 +23,7 @@ from klamm.pipelines.batches import (
     pieces_of,
     positive_murmur2,
 )
-from klamm.pipelines.frames import HEADERS_TYPE
+from klamm.pipelines.columns import HEADERS_TYPE
 from klamm.protocol.batch import crc_ok, decode_records, parse_header
 
 blobs = st.one_of(st.none(), st.binary(max_size=60))
@@ -42,7 +42,7 @@ rows_of = st.lists(
 @pytest.fixture(params=["numba", "numpy"], autouse=True)
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     chosen = kernels.kernels(request.param)
-    for module in (frames, batches):
+    for module in (columns, scanning, batches):
         monkeypatch.setattr(module, "kernels", lambda: chosen)
     return str(request.param)
 

@@ -8,17 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from klamm.pipelines import batches, digests, frames, kernels
-from klamm.pipelines.archive import _COLUMNS, SCHEMA
+from klamm.pipelines import batches, columns, digests, kernels, scanning
+from klamm.pipelines.archive_files import _COLUMNS, SCHEMA
+from klamm.pipelines.columns import Source
 from klamm.pipelines.digests import WINDOW, Digests
-from klamm.pipelines.frames import Decoder, Source
+from klamm.pipelines.frames import Decoder
 from klamm.protocol.batch import ControlKind, Record, encode_batch, encode_control_batch
 
 
 @pytest.fixture(params=["numba", "numpy"], autouse=True)
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     chosen = kernels.kernels(request.param)
-    for module in (frames, batches, digests):
+    for module in (columns, scanning, batches, digests):
         monkeypatch.setattr(module, "kernels", lambda: chosen)
     return str(request.param)
 

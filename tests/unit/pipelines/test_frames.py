@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.pipelines import frames, kernels
-from klamm.pipelines.frames import DamagedRecords, Decoder, Source
+from klamm.pipelines import columns, frames, kernels, scanning
+from klamm.pipelines.columns import Source
+from klamm.pipelines.frames import Decoder
+from klamm.pipelines.scanning import DamagedRecords, walk
 from klamm.protocol.batch import (
     ControlKind,
     Record,
@@ -33,7 +35,8 @@ drafts = st.lists(
 @pytest.fixture(params=["numba", "numpy"], autouse=True)
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     chosen = kernels.kernels(request.param)
-    monkeypatch.setattr(frames, "kernels", lambda: chosen)
+    for module in (columns, scanning):
+        monkeypatch.setattr(module, "kernels", lambda: chosen)
     return str(request.param)
 
 
@@ -115,7 +118,7 @@ def test_frames_are_what_the_plain_decoder_says(
 
 def _split(data: bytes) -> list[bytes]:
     view = memoryview(data)
-    return [bytes(view[b.at : b.end]) for b in frames.walk(view, 0, len(data), "t")]
+    return [bytes(view[b.at : b.end]) for b in walk(view, 0, len(data), "t")]
 
 
 def test_negative_time_steps_and_append_time() -> None:

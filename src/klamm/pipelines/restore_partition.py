@@ -1,0 +1,213 @@
+"""One partition restored: what a task of a restore does, without Spark.
+
+Record number n gets offset n. That makes a task repeatable: it skips what is there, knows the
+offset map and the sums of every window without asking, and notices a stranger by the first offset
+it did not expect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from crc32c import crc32c
+
+from klamm.model.errors import KlammError
+from klamm.model.names import TopicPartition
+from klamm.pipelines.archive_files import read_file
+from klamm.pipelines.archive_layout import File
+from klamm.pipelines.batches import OpenBatch, Records, headers_of, pieces_of
+from klamm.pipelines.cluster import Lookup
+from klamm.pipelines.digests import WINDOW, canonical
+from klamm.pipelines.options import ConnectionOptions
+from klamm.pipelines.producer import Producer
+
+if TYPE_CHECKING:
+    pass
+
+_BATCH_BYTES: Final = 900_000
+
+_STILL_SECONDS: Final = 1.0
+
+_MAP: Final = pa.schema(
+    [
+        ("source", pa.int32()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("target", pa.int32()),
+        ("new_first", pa.int64()),
+        ("count", pa.int32()),
+        ("source_offsets", pa.list_(pa.int64())),  # null where they have no gaps
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """All that a task must know."""
+
+    connection: ConnectionOptions
+    directory: str
+    topic: str
+    partitions: Mapping[int, Sequence[File]]
+    as_of_ms: int | None
+    commits: Mapping[int, Sequence[int]]  # offsets that groups have committed, by partition
+    map_directory: str
+
+
+def restore_partition(job: Job, partition: int) -> dict[str, Any]:
+    """Writes what is still missing of one partition."""
+    tp = TopicPartition(job.topic, partition)
+    there = _end_at_rest(Lookup(job.connection), tp)
+    walk = _Walk(job, partition)
+    producer = Producer(connection=job.connection)
+    box = OpenBatch(_BATCH_BYTES)
+    try:
+        for frame in walk.frames():
+            fresh = frame.slice(max(there - walk.before, 0))
+            if fresh.num_rows:
+                producer.codec = int(frame.column("codec")[0].as_py())
+                for full in box.fill(_records(fresh), np.arange(fresh.num_rows)):
+                    producer.send(tp, full)
+        if box.count:
+            producer.send(tp, box)
+        producer.flush()
+    finally:
+        producer.close()
+    sent = producer.sent.get(tp)
+    if there > walk.total or (
+        sent and (sent.first_offset, sent.last_offset) != (there, walk.total - 1)
+    ):
+        raise KlammError(f"somebody else writes to {tp}: restore under a name that is not in use")
+    walk.write_map(Path(job.map_directory))
+    return {
+        "partition": partition,
+        "records": walk.total,
+        "skipped": there,
+        "bytes": sent.bytes if sent else 0,
+        "digests": walk.digests,
+        "commits": walk.commits,
+    }
+
+
+def _end_at_rest(lookup: Lookup, tp: TopicPartition) -> int:
+    """The partition's end. After a broken-off run a last request may still be under way."""
+    end = lookup.latest([tp])[tp]
+    since = time.monotonic()
+    while end and time.monotonic() - since < _STILL_SECONDS:
+        time.sleep(0.1)
+        now = lookup.latest([tp])[tp]
+        if now != end:
+            end, since = now, time.monotonic()
+    return end
+
+
+class _Walk:
+    """The records of an archived partition in order, with all that follows from their number."""
+
+    def __init__(self, job: Job, partition: int) -> None:
+        self._job = job
+        self._partition = partition
+        self._sums = ContentSums()
+        self._map: list[dict[str, Any]] = []
+        self._smaller = dict.fromkeys(job.commits.get(partition, ()), 0)
+        self.before = self.total = 0
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The content of each window of new offsets."""
+        return self._sums.texts()
+
+    @property
+    def commits(self) -> dict[str, int]:
+        """Each committed offset's place among the new ones."""
+        return {str(old): new for old, new in self._smaller.items()}
+
+    def frames(self) -> Iterator[Any]:
+        """What readers could see, up to the wanted time."""
+        for file in self._job.partitions[self._partition]:
+            for frame in read_file(Path(self._job.directory) / file.path):
+                kept = visible(frame, self._job.as_of_ms)
+                if kept.num_rows == 0:
+                    continue
+                self._note(kept)
+                yield kept
+
+    def _note(self, frame: Any) -> None:
+        offsets = frame.column("offset").to_numpy()
+        self.before, self.total = self.total, self.total + len(offsets)
+        self._sums.add(frame, self.before)
+        for old in self._smaller:
+            self._smaller[old] += int(np.searchsorted(offsets, old))
+        first, last = int(offsets[0]), int(offsets[-1])
+        dense = last - first + 1 == len(offsets)
+        self._map.append(
+            {
+                "source": self._partition,
+                "first": first,
+                "last": last,
+                "target": self._partition,
+                "new_first": self.before,
+                "count": len(offsets),
+                "source_offsets": None if dense else offsets.tolist(),
+            }
+        )
+
+    def write_map(self, directory: Path) -> None:
+        """The offset map of this partition, whole or not at all."""
+        directory.mkdir(parents=True, exist_ok=True)
+        draft = directory / f".partition-{self._partition}.draft"
+        pq.write_table(pa.Table.from_pylist(self._map, _MAP), draft)
+        draft.rename(directory / f"partition-{self._partition}.parquet")
+
+
+def visible(frame: Any, as_of_ms: int | None = None) -> Any:
+    """The rows of a frame that readers could see at that time."""
+    keep = pc.invert(pc.or_(frame.column("is_control"), frame.column("is_aborted")))
+    if as_of_ms is not None:
+        keep = pc.and_(keep, pc.less_equal(frame.column("timestamp_ms"), as_of_ms))
+    return frame.filter(keep)
+
+
+class ContentSums:
+    """Sums over the content of a dense partition, one for each window of offsets."""
+
+    def __init__(self) -> None:
+        self._sums: dict[int, int] = {}
+
+    def add(self, frame: Any, first: int) -> None:
+        """Takes the rows whose offsets begin with `first`."""
+        # A restored topic keeps the times, but not who set them.
+        kind = pa.array(np.zeros(frame.num_rows, np.int8))
+        frame = frame.set_column(
+            frame.schema.get_field_index("timestamp_type"), "timestamp_type", kind
+        )
+        at = 0
+        while at < frame.num_rows:
+            window = (first + at) // WINDOW
+            count = min((window + 1) * WINDOW - first - at, frame.num_rows - at)
+            piece = canonical(frame.slice(at, count))
+            self._sums[window] = crc32c(piece, self._sums.get(window, 0))
+            at += count
+
+    def texts(self) -> dict[str, str]:
+        """The sums by window."""
+        return {str(window): f"{total:08x}" for window, total in sorted(self._sums.items())}
+
+
+def _records(frame: Any) -> Records:
+    headers, count = headers_of(frame.column("headers"))
+    return Records(
+        frame.column("timestamp_ms").to_numpy(),
+        pieces_of(frame.column("key")),
+        pieces_of(frame.column("value")),
+        headers,
+        count,
+    )
