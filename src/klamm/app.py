@@ -288,7 +288,11 @@ class ClusterApp:
     async def _open_store(self) -> Store:
         assert self._directory is not None, "the cluster has no data directory yet"
         if self._connect:
-            return self._zookeeper(self._connect)
+            # Not at the top: most clusters never need it.
+            from klamm.store.zookeeper import ZooKeeperStore
+
+            timeout_ms = self.settings.int("zookeeper.session.timeout.ms")
+            return ZooKeeperStore(self._connect, session_timeout_ms=timeout_ms)
         if self.plan.data is None:
             return EmbeddedStore.open(None)
         fsync = self.settings.bool("klamm.store.fsync")
@@ -298,16 +302,6 @@ class ClusterApp:
     def _connect(self) -> str:
         """Where the ZooKeeper is that keeps the metadata; '' for the embedded store."""
         return self.plan.zookeeper or self.settings.str("zookeeper.connect")
-
-    def _zookeeper(self, connect: str) -> Store:
-        try:
-            from klamm.store.zookeeper import ZooKeeperStore
-        except ModuleNotFoundError as missing:
-            raise UsageError(
-                f"a ZooKeeper as the store needs {missing.name}: pip install 'klamm[zookeeper]'"
-            ) from missing
-        timeout_ms = self.settings.int("zookeeper.session.timeout.ms")
-        return ZooKeeperStore(connect, session_timeout_ms=timeout_ms)
 
     async def _wait_for_all(self) -> None:
         """Until each running broker has heard of every other."""

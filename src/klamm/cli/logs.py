@@ -23,6 +23,9 @@ def to_stderr(level: int, form: LogFormat) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if form is LogFormat.JSON else _Text())
     logging.basicConfig(level=level, handlers=[handler])
+    if level > logging.INFO:
+        # It warns at each attempt; what came of them all is told by whoever asked for them.
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
