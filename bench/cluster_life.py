@@ -27,7 +27,7 @@ def idle_memory() -> float:
 
 def wide_creation() -> float:
     with cluster() as running:
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
         admin.list_topics(timeout=10)
         started = time.perf_counter()
         _create_wide(admin)
@@ -36,7 +36,7 @@ def wide_creation() -> float:
 
 def wide_deletion() -> float:
     with cluster("-X", "log.segment.delete.delay.ms=0") as running:
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
         _create_wide(admin)
         until(lambda: _replicas_on_disk(running) == 3 * WIDE)
         started = time.perf_counter()

@@ -35,7 +35,7 @@ def consume(size: int) -> float:
 
 
 def _create(bootstrap: str, copies: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("load", 6, copies)])["load"].result(timeout=30)
 
 
