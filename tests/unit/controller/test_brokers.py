@@ -1,5 +1,7 @@
 """Brokers start, fail, bounce, leave and lose disks."""
 
+from dataclasses import replace
+
 import pytest
 
 from klamm.controller import events
@@ -100,8 +102,6 @@ def test_a_broker_that_bounced_between_two_looks_went_and_came(world: World) -> 
 
 
 def test_a_broker_that_changed_its_address_is_announced(world: World) -> None:
-    from dataclasses import replace
-
     brokers = world.store.brokers
     brokers[BrokerId(2)] = replace(brokers[BrokerId(2)], rack="r2")
     world.tell_brokers()
@@ -224,8 +224,6 @@ def test_permission_for_the_whole_cluster_counts_where_a_topic_has_no_say(world:
 
 def test_a_stale_write_is_planned_again_from_what_was_found(world: World) -> None:
     # The leader changed the ISR while the election was on its way to the store.
-    from dataclasses import replace
-
     once = iter([True])
 
     def interfere(_: object) -> None:
@@ -240,8 +238,6 @@ def test_a_stale_write_is_planned_again_from_what_was_found(world: World) -> Non
 
 
 def test_a_partition_somebody_keeps_writing_is_given_up(world: World) -> None:
-    from dataclasses import replace
-
     def interfere(_: object) -> None:
         now = world.store.states[tp("T-0")]
         later = replace(now, partition_epoch=now.partition_epoch + 1)
