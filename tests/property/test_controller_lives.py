@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from klamm.controller import events
 from klamm.controller.effects import Write
-from klamm.controller.events import ElectionType, IsrChange
+from klamm.controller.events import ElectionType
 from klamm.controller.turn import Settings
-from klamm.model.leadership import Leadership, Recovery
+from klamm.model.leadership import Leadership
 from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
 from world.cluster import World
 
@@ -294,23 +294,10 @@ class Lives(RuleBasedStateMachine):
         state = self.world.store.states.get(id)
         if partition is None or state is None or state.leader == NO_LEADER:
             return
-        leader = self.world.store.brokers.get(state.leader)
-        if leader is None:
+        if state.leader not in self.world.store.brokers:
             return
         wanted = (state.leader, *sorted(members & set(partition.assignment.replicas)))
-        change = IsrChange(
-            topic=id.topic,
-            partition=id.partition,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            isr=tuple(dict.fromkeys(BrokerId(b) for b in wanted)),
-            recovery=Recovery.RECOVERED,
-        )
-        self.world.ask(
-            events.IsrChangesAsked(
-                broker=state.leader, broker_epoch=leader.epoch, changes=(change,)
-            )
-        )
+        self.world.change_isr(str(id), *dict.fromkeys(wanted))
 
     def _tell_move_requests(self) -> None:
         self.world.handle(events.MovesRequested(dict(self.world.store.move_requests)))

@@ -86,16 +86,7 @@ def move_to_other_brokers() -> str:
     world.ask(events.MovesAsked({tp("T-0"): tuple(map(BrokerId, (4, 5, 6)))}))
     world.deliver()
     transcript.heading("4, 5 and 6 have caught up")
-    state = world.state("T-0")
-    change = events.IsrChange(
-        topic="T",
-        partition=0,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        isr=tuple(map(BrokerId, (1, 2, 3, 4, 5, 6))),
-    )
-    epoch = world.store.brokers[state.leader].epoch
-    world.ask(events.IsrChangesAsked(broker=state.leader, broker_epoch=epoch, changes=(change,)))
+    world.change_isr("T-0", 1, 2, 3, 4, 5, 6)
     world.deliver()
     return transcript.text()
 

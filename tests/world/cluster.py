@@ -140,6 +140,21 @@ class World:
         self.store.markers.update((topic, None) for topic in topics)
         self.tell_markers()
 
+    def change_isr(self, partition: str, *isr: int) -> events.IsrAnswer:
+        """The leader asks for this ISR, from what the store says now."""
+        state, id = self.state(partition), tp(partition)
+        change = events.IsrChange(
+            topic=id.topic,
+            partition=id.partition,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            isr=tuple(BrokerId(broker) for broker in isr),
+        )
+        epoch = self.store.brokers[state.leader].epoch
+        return self.ask(
+            events.IsrChangesAsked(broker=state.leader, broker_epoch=epoch, changes=(change,))
+        )
+
     def state(self, partition: str) -> Leadership:
         return self.store.states[tp(partition)]
 

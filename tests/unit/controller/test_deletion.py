@@ -152,22 +152,7 @@ def test_a_move_halts_it_until_the_move_has_ended(world: World) -> None:
     world.delete("T")
     assert halted(world) == "a partition is being moved"
     assert not any(isinstance(r, StopReplica) for r in world.take_mail())
-    state = world.state("T-0")
-    world.ask(
-        events.IsrChangesAsked(
-            broker=BrokerId(1),
-            broker_epoch=world.store.brokers[BrokerId(1)].epoch,
-            changes=(
-                events.IsrChange(
-                    topic="T",
-                    partition=0,
-                    leader_epoch=state.leader_epoch,
-                    partition_epoch=state.partition_epoch,
-                    isr=(BrokerId(1), BrokerId(2), BrokerId(3)),
-                ),
-            ),
-        )
-    )
+    world.change_isr("T-0", 1, 2, 3)
     world.deliver()
     assert is_gone(world)
 

@@ -22,22 +22,9 @@ def world() -> World:
     world.deliver()
     world.stop_broker(1)
     world.start_broker(1)
-    join(world, "T-0", 2, 1)
-    join(world, "T-1", 2, 1)
+    world.change_isr("T-0", 2, 1)
+    world.change_isr("T-1", 2, 1)
     return world
-
-
-def join(world: World, partition: str, *isr: int) -> None:
-    state = world.state(partition)
-    change = events.IsrChange(
-        topic=tp(partition).topic,
-        partition=tp(partition).partition,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        isr=tuple(map(BrokerId, isr)),
-    )
-    epoch = world.store.brokers[state.leader].epoch
-    world.ask(events.IsrChangesAsked(broker=state.leader, broker_epoch=epoch, changes=(change,)))
 
 
 def codes(answer: events.ElectionsAnswer) -> dict[TopicPartition, ErrorCode]:
@@ -118,7 +105,7 @@ def test_the_rebalance_leaves_a_small_imbalance_alone() -> None:
     world.stop_broker(1)
     world.start_broker(1)
     for partition in ("T-0", "T-1"):
-        join(world, partition, 2, 1)
+        world.change_isr(partition, 2, 1)
     world.ask(events.ElectionsAsked(PREFERRED, (tp("T-1"),)))
     world.handle(events.RebalanceDue())
     assert world.state("T-0").leader == 2
@@ -132,7 +119,7 @@ def test_the_rebalance_moves_a_bounded_number_a_round_and_says_how_many_are_left
     world.stop_broker(1)
     world.start_broker(1)
     for p in range(5):
-        join(world, f"T-{p}", 2, 1)
+        world.change_isr(f"T-{p}", 2, 1)
     assert [world.handle(events.RebalanceDue()) for _ in range(3)] == [3, 1, 0]
     assert {world.state(f"T-{p}").leader for p in range(5)} == {1}
 

@@ -41,22 +41,6 @@ def assignment(world: World, partition: str = "T-0") -> Assignment:
     return world.store.topics[id.topic].partitions[id.partition]
 
 
-def catch_up(world: World, *isr: int, partition: str = "T-0") -> events.IsrAnswer:
-    state = world.state(partition)
-    id = tp(partition)
-    change = events.IsrChange(
-        topic=id.topic,
-        partition=id.partition,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        isr=brokers(*isr),
-    )
-    epoch = world.store.brokers[state.leader].epoch
-    return world.ask(
-        events.IsrChangesAsked(broker=state.leader, broker_epoch=epoch, changes=(change,))
-    )
-
-
 def test_a_move_is_written_before_anything_happens(world: World) -> None:
     written = len(world.store.writes)
     assert move(world, 4, 5, 6) == events.PartitionFault()
@@ -80,7 +64,7 @@ def test_the_added_replicas_are_told_with_a_new_log_and_all_with_a_new_epoch(wor
 def test_nothing_is_removed_before_the_target_is_in_sync(world: World) -> None:
     move(world, 4, 5, 6)
     world.deliver()
-    catch_up(world, 1, 2, 3, 4, 5)
+    world.change_isr("T-0", 1, 2, 3, 4, 5)
     assert assignment(world).is_moving
     assert not any(isinstance(r, StopReplica) for r, _ in world.mail)
 
@@ -88,7 +72,7 @@ def test_nothing_is_removed_before_the_target_is_in_sync(world: World) -> None:
 def test_when_the_target_is_in_sync_it_takes_over(world: World) -> None:
     move(world, 4, 5, 6)
     world.deliver()
-    catch_up(world, 1, 2, 3, 4, 5, 6)
+    world.change_isr("T-0", 1, 2, 3, 4, 5, 6)
     world.deliver()
     state = world.state("T-0")
     assert (state.leader, set(state.isr)) == (4, {4, 5, 6})
@@ -107,7 +91,7 @@ def test_a_single_replica_moves_in_three_epochs(world: World) -> None:
     move(world, 2, partition="U-0")
     world.deliver()
     assert world.state("U-0").leader_epoch == 1
-    catch_up(world, 1, 2, partition="U-0")
+    world.change_isr("U-0", 1, 2)
     assert world.state("U-0").leader_epoch == 3
     assert world.state("U-0").leader == 2
 
@@ -115,7 +99,7 @@ def test_a_single_replica_moves_in_three_epochs(world: World) -> None:
 def test_a_leader_that_stays_keeps_leading(world: World) -> None:
     move(world, 2, 1, 4)
     world.deliver()
-    catch_up(world, 1, 2, 3, 4)
+    world.change_isr("T-0", 1, 2, 3, 4)
     assert world.state("T-0").leader == 1
     assert world.state("T-0").isr == (1, 2, 4)
 
@@ -123,7 +107,7 @@ def test_a_leader_that_stays_keeps_leading(world: World) -> None:
 def test_a_removed_copy_is_tracked_until_its_broker_confirms(world: World) -> None:
     move(world, 1, 2)
     world.brokers[BrokerId(3)].bad_disk[tp("T-0")] = None
-    catch_up(world, 1, 2, 3)
+    world.change_isr("T-0", 1, 2, 3)
     world.deliver()
     topic_id = world.store.topics["T"].topic_id
     assert world.store.leftovers == {BrokerId(3): {tp("T-0"): topic_id}}
@@ -259,7 +243,7 @@ def test_the_legacy_request_is_followed_and_removed_when_done(world: World) -> N
     world.handle(events.MovesRequested(request))
     world.deliver()
     assert world.store.move_requests == request
-    catch_up(world, 1, 2, 3, 4, 5, 6)
+    world.change_isr("T-0", 1, 2, 3, 4, 5, 6)
     assert world.store.move_requests == {}
 
 
@@ -286,7 +270,7 @@ def test_a_move_to_a_dead_broker_goes_on_when_it_starts(world: World) -> None:
     world.start_broker(6)
     world.deliver()
     assert tp("T-0") in world.brokers[BrokerId(6)].logs
-    catch_up(world, 1, 2, 3, 6)
+    world.change_isr("T-0", 1, 2, 3, 6)
     world.deliver()
     assert assignment(world) == Assignment(brokers(6))
 
@@ -310,7 +294,7 @@ def test_a_new_controller_takes_a_move_up_from_any_point(
     try:
         move(world, 4, 5)
         world.deliver()
-        catch_up(world, 1, 2, 3, 4, 5)
+        world.change_isr("T-0", 1, 2, 3, 4, 5)
         world.deliver()
     except CrashError:
         pass
@@ -321,7 +305,7 @@ def test_a_new_controller_takes_a_move_up_from_any_point(
         move(world, 4, 5)
         world.deliver()
     if assignment(world).is_moving:
-        catch_up(world, *assignment(world).replicas)
+        world.change_isr("T-0", *assignment(world).replicas)
     world.deliver()
     assert assignment(world) == Assignment(brokers(4, 5))
     assert {b for b, broker in world.brokers.items() if broker.logs} == {4, 5}
