@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,31 @@ def test_deletion_after_an_archive(
     assert read(name).count() == 50
     assert "klamm.frozen" not in lookup.configs(name)
     fill(name, numbered(1, 1))
+
+
+@pytest.mark.skipif(FOREIGN is not None, reason="freezing is klamm's own")
+def test_topic_that_is_still_written_to_is_not_deleted(
+    klamm: Run, topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path
+) -> None:
+    name = topic(1)
+    fill(name, numbered(5, 1))
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            fill(name, numbered(1, 1))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        code, _, err = klamm("topics", "delete", name, "--archive", str(tmp_path))
+    finally:
+        over.set()
+        writer.join()
+    assert code == 2
+    assert f"{name} is still written to" in err
+    assert name in lookup.view([name]).topics
+    fill(name, numbered(1, 1))  # and it is not frozen either
 
 
 @pytest.mark.skipif(FOREIGN is not None, reason="only klamm has a ledger")

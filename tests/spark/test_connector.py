@@ -47,3 +47,5 @@ def test_each_reads_what_the_other_wrote(
     columns = ("key", "value", "partition")
     ours, theirs = (read(written[form]).select(*columns) for form in ("klamm", "kafka"))
     assertDataFrameEqual(ours, theirs)
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    assertDataFrameEqual(reader.option("subscribe", written["klamm"]).load().select(*columns), ours)

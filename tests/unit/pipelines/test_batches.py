@@ -88,6 +88,21 @@ def test_what_is_encoded_is_what_is_decoded(
         assert header.record_count == 1 or limit >= 16
 
 
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_other_clients_decode_what_is_encoded(codec: int) -> None:
+    from aiokafka.record.default_records import DefaultRecordBatch
+
+    rows = [
+        (b"k", b"v" * 300, 7, [("h", b"x"), ("h", None)]),
+        (None, b"", 9, []),
+        (b"", None, 8, []),
+    ]
+    for batch in _sealed(_records(rows), 1 << 20, codec):
+        theirs = DefaultRecordBatch(batch)
+        assert theirs.validate_crc()
+        assert [(r.key, r.value, r.timestamp, r.headers) for r in theirs] == rows
+
+
 def test_batch_grows_across_frames() -> None:
     box = OpenBatch(1 << 20)
     for value in (b"1", b"2"):
