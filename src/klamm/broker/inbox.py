@@ -78,10 +78,19 @@ class Inbox:
         while not self._heap:
             self._arrived.clear()
             await self._arrived.wait()
+        return self._pop()
+
+    def _pop(self) -> Letter:
         _, _, letter = heapq.heappop(self._heap)
         if isinstance(letter.content, Hint):
             self._hints.discard(letter.content)
         return letter
+
+    def take_urgent(self) -> Letter | None:
+        """What must not wait for the rest of a long piece of work, if there is such a thing."""
+        if not self._heap or self._heap[0][0] > Rank.SHUTDOWN:
+            return None
+        return self._pop()
 
     def drain(self) -> list[Letter]:
         """Everything that will not be dealt with any more."""

@@ -7,7 +7,7 @@ become events; the core compares them with what it knows.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,9 @@ from klamm.store import layout
 from klamm.store.port import Node, Session
 
 _UNCLEAN: Final = "unclean.leader.election.enable"
+# What is made or deleted in bulk is dealt with in steps of about so many partitions, so that a
+# broker's failure does not have to wait for all of it.
+STEP_PARTITIONS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class Observer:
             case MarkersHint():
                 # A marker may be seen before its topic is: look for topics first.
                 changes = await self._topics_changed(context)
-                return [*changes, events.MarkersChanged(await self._names(layout.DELETE_TOPICS))]
+                return [*changes, *await self._markers(changes, context)]
             case LogDirsHint():
                 return await self._log_dirs_failed()
             case MovesHint():
@@ -172,7 +175,28 @@ class Observer:
         present = set(names)
         appeared = await self._topics([name for name in names if name not in context.topics])
         vanished = tuple(name for name in context.topics if name not in present)
-        return [events.TopicsChanged(appeared, vanished)] if appeared or vanished else []
+        if not appeared and not vanished:
+            return []
+        first, *rest = _steps({name: len(node.partitions) for name, node in appeared.items()})
+        changes = [events.TopicsChanged({name: appeared[name] for name in first}, vanished)]
+        changes += [events.TopicsChanged({name: appeared[name] for name in step}) for step in rest]
+        return list(changes)
+
+    async def _markers(
+        self, changes: Iterable[events.Event], context: Context
+    ) -> list[events.Event]:
+        new = {
+            name: len(node.partitions)
+            for change in changes
+            if isinstance(change, events.TopicsChanged)
+            for name, node in change.appeared.items()
+        }
+        known = context.topics
+        sizes = {
+            name: len(known[name].partitions) if name in known else new.get(name, 0)
+            for name in await self._names(layout.DELETE_TOPICS)
+        }
+        return [events.MarkersChanged(step) for step in _steps(sizes)]
 
     async def _topics_modified(self, names: Sequence[str], context: Context) -> list[events.Event]:
         # One that is not taken up yet, or is gone: the hint about all topics covers both. One of
@@ -229,6 +253,19 @@ class Observer:
 
     async def _names(self, path: str) -> tuple[str, ...]:
         return await self._session.children(path) or ()
+
+
+def _steps(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Names in their order, cut where their partitions come to a step; at least one, even empty."""
+    steps: list[list[str]] = [[]]
+    size = 0
+    for name, partitions in sizes.items():
+        if steps[-1] and size + partitions > STEP_PARTITIONS:
+            steps.append([])
+            size = 0
+        steps[-1].append(name)
+        size += partitions
+    return [tuple(step) for step in steps]
 
 
 def _unclean(config: Node | None) -> bool | None:

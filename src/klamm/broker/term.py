@@ -68,7 +68,7 @@ class Term:
         self._settings = settings
         self._now_ms = now_ms
         self._watches: dict[str, Unwatch] = {}
-        self._working_on: Letter | None = None
+        self._working_on: list[Letter] = []  # more than one where an urgent one came in between
 
     async def run(self) -> None:
         """Take over, then work until cancelled or until something ends the term."""
@@ -100,7 +100,7 @@ class Term:
         await self._session.multi([Create(layout.FEATURE, layout.encode_feature(node))])
 
     async def _take_turn(self, letter: Letter) -> None:
-        self._working_on = letter
+        self._working_on.append(letter)
         content = letter.content
         if isinstance(content, events.ProducerIdsAsked):
             found: list[events.Event] = [await self._observer.producer_ids(content)]
@@ -112,11 +112,18 @@ class Term:
         else:
             found = [content]
         answer: object = None
-        for event in found:
+        for position, event in enumerate(found):
+            if position:
+                await self._take_urgent_turns()
             answer = await self._work_on(event)
         if letter.answer is not None and not letter.answer.done():
             letter.answer.set_result(answer)
-        self._working_on = None
+        self._working_on.pop()
+
+    async def _take_urgent_turns(self) -> None:
+        """Between two steps of something long, let in what must not wait for all of it."""
+        while (urgent := self.inbox.take_urgent()) is not None:
+            await self._take_turn(urgent)
 
     async def _work_on(self, event: events.Event) -> object:
         if isinstance(event, (events.BrokersChanged, events.TermBegan)):
@@ -154,10 +161,7 @@ class Term:
 
     def _refuse_waiting(self) -> None:
         """Answer those whose question nobody will look at any more."""
-        letters = self.inbox.drain()
-        if self._working_on is not None:
-            letters.append(self._working_on)
-        for letter in letters:
+        for letter in [*self._working_on, *self.inbox.drain()]:
             if letter.answer is not None and not letter.answer.done():
                 letter.answer.set_exception(RequestRefused(ErrorCode.NOT_CONTROLLER))
 

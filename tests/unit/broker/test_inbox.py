@@ -49,3 +49,15 @@ async def test_what_is_drained_is_returned_for_somebody_to_refuse() -> None:
     inbox.put(events.RetryDue())
     assert [letter.content for letter in inbox.drain()] == [TopicsHint(), events.RetryDue()]
     assert len(inbox) == 0
+
+
+async def test_only_a_lost_or_leaving_broker_is_urgent() -> None:
+    inbox = Inbox()
+    assert inbox.take_urgent() is None
+    inbox.put(TopicsHint())
+    assert inbox.take_urgent() is None
+    inbox.put(BrokersHint())
+    urgent = inbox.take_urgent()
+    assert urgent is not None
+    assert urgent.content == BrokersHint()
+    assert await taken(inbox) == [TopicsHint()]

@@ -121,6 +121,19 @@ async def test_a_marker_is_never_seen_before_its_topic(eyes: Eyes) -> None:
     assert second == events.MarkersChanged(("T",))
 
 
+async def test_what_comes_in_bulk_is_cut_into_steps(
+    eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observing, "STEP_PARTITIONS", 2)
+    for number in range(5):
+        await create(eyes, f"T{number}", topic_id=uuid.UUID(int=5 + number))
+        await eyes.session.multi([Create(layout.delete_topic_path(f"T{number}"))])
+    found = await eyes.observer.observe(observing.MarkersHint(), context())
+    created = [list(e.appeared) for e in found if isinstance(e, events.TopicsChanged)]
+    marked = [list(e.topics) for e in found if isinstance(e, events.MarkersChanged)]
+    assert created == marked == [["T0", "T1"], ["T2", "T3"], ["T4"]]
+
+
 async def test_brokers_carry_the_transaction_of_their_registration(eyes: Eyes) -> None:
     broker = Broker(id=ONE, epoch=-1, endpoints=(Endpoint("host", 9),))
     data = layout.encode_broker(broker, timestamp_ms=1)
