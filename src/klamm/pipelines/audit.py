@@ -258,6 +258,7 @@ class Audit:
 
 
 _ROWS_MAX: Final = 500
+# The report shows the first rows of each table in this order; of the timeline the newest.
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "illegal": ("controller_epoch", "sequence"),
     "broken_chains": ("controller_epoch", "sequence"),
@@ -296,7 +297,8 @@ def run(
         if tables is not None:
             table.coalesce(1).write.mode("overwrite").parquet(str(tables / name))
             table = spark.read.parquet(str(tables / name))
-        some = table.orderBy(*_ORDER[name]).limit(_ROWS_MAX).collect()
+        order = table.orderBy(*_ORDER[name], ascending=name != "timeline")
+        some = order.limit(_ROWS_MAX).collect()
         counts[name] = len(some) if len(some) < _ROWS_MAX else table.count()
         rows[name] = [row.asDict() for row in some]
     if tables is not None:
