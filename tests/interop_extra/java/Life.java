@@ -64,9 +64,10 @@ public class Life {
         long ends = endOffsets(admin);
         String state = admin.describeConsumerGroups(List.of(topic + "-group")).all().get()
             .values().iterator().next().state().name().toLowerCase();
-        transaction("kept", true);
+        // Aborted first: whoever has read the other one's records has passed by these.
         transaction("dropped", false);
-        Set<String> visible = readCommitted();
+        transaction("kept", true);
+        Set<String> visible = readCommitted(total + 30);
         String retention = alterRetention(admin);
         admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(6))).all().get();
         System.out.printf(
@@ -153,15 +154,14 @@ public class Life {
         }
     }
 
-    Set<String> readCommitted() {
+    /** What a reader of committed records finds, until it has as many as are due. */
+    Set<String> readCommitted(int due) {
         Set<String> seen = new HashSet<>();
         try (var consumer = consumer("read_committed")) {
             consumer.assign(partitions());
             consumer.seekToBeginning(partitions());
-            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions());
             long deadline = System.nanoTime() + 60_000_000_000L;
-            while (System.nanoTime() < deadline
-                && ends.entrySet().stream().anyMatch(e -> consumer.position(e.getKey()) < e.getValue())) {
+            while (seen.size() < due && System.nanoTime() < deadline) {
                 for (ConsumerRecord<String, String> record : consumer.poll(WAIT)) {
                     seen.add(record.value());
                 }
