@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from rich.console import Console
@@ -140,8 +140,8 @@ class _Tour:
             .start()
         )
         try:
-            with _Meanwhile(lambda: self._write(cluster, 2000)):
-                self._shake(cluster)
+            with _Meanwhile(lambda: self._write(cluster, 2000)) as writing:
+                self._shake(cluster, writing)
             query.processAllAvailable()
         finally:
             query.stop()
@@ -151,15 +151,16 @@ class _Tour:
             raise KlammError(f"{self._written} orders were written, and {total} were counted")
         self.note(f"{total:,} orders counted, {self._written:,} written: every one exactly once")
 
-    def _shake(self, cluster: Cluster) -> None:
+    def _shake(self, cluster: Cluster, writing: _Meanwhile) -> None:
         victim = next(b for b in cluster.running if b != cluster.controller_id)
         cluster.stop_broker(victim)
         cluster.wait_for_isr(_ORDERS, size=2)
         self.note(f"broker {victim} is stopped: its partitions have other leaders")
-        time.sleep(2)
+        writing.await_rounds(5)
         cluster.start_broker(victim)
         cluster.wait_for_isr(_ORDERS, size=3)
         self.note(f"broker {victim} is back and has caught up")
+        writing.await_rounds(2)
 
     def grow(self, cluster: Cluster) -> None:
         self.say("The topic grows from 3 partitions to 6")
@@ -218,6 +219,7 @@ class _Meanwhile:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._stop = threading.Event()
+        self._round = threading.Semaphore(0)
         self._faults: list[BaseException] = []
         self._thread = threading.Thread(target=self._run, name="klamm-demo", daemon=True)
 
@@ -225,11 +227,19 @@ class _Meanwhile:
         try:
             while not self._stop.wait(0.2):
                 self._work()
+                self._round.release()
         except KlammError as fault:
             self._faults.append(fault)
 
-    def __enter__(self) -> None:
+    def await_rounds(self, count: int) -> None:
+        """Waits until it was done so many times more."""
+        for _ in range(count):
+            if not self._round.acquire(timeout=30):
+                return
+
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
