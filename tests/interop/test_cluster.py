@@ -35,7 +35,7 @@ def test_nothing_is_left_after_it() -> None:
         cluster.create_topic("t", partitions=20, replication_factor=2)
         assert list(data.glob("broker-0/t-*"))
         started = time.monotonic()
-    assert time.monotonic() - started < 2.0, "teardown of temporary data is quick"
+    assert time.monotonic() - started < 5.0, "teardown of temporary data is quick"
     assert not data.exists()
     assert threading.active_count() == before
 
