@@ -45,8 +45,6 @@ class LeaderLink(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
             await asyncio.wait({self.lost})
-        if self.lost.done() and not self.lost.cancelled():
-            self.lost.exception()  # whoever waited for it has seen it
         self.lost.cancel()
 
     # The transport's side
@@ -74,5 +72,7 @@ class LeaderLink(asyncio.BufferedProtocol):
     def _end(self, fault: Exception) -> None:
         if not self.lost.done():
             self.lost.set_exception(fault)
+            # An owner that was cancelled meanwhile looks no more: that is nothing to complain of.
+            self.lost.exception()
         if self._transport is not None:
             self._transport.abort()
