@@ -1,0 +1,55 @@
+"""What both kinds of offset commits share: sort out the partitions, commit the good ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from klamm.groups.offsets import CommittedOffset
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages import offset_commit, txn_offset_commit
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+Topics = (
+    Iterable[offset_commit.OffsetCommitRequestTopic]
+    | Iterable[txn_offset_commit.TxnOffsetCommitRequestTopic]
+)
+
+
+async def commit(
+    broker: Broker,
+    group_id: str,
+    topics: Topics,
+    fault: ErrorCode | None,
+    *,
+    producer: tuple[int, int] | None = None,
+) -> dict[TopicPartition, ErrorCode]:
+    """What became of each partition; `fault` refuses them all."""
+    errors: dict[TopicPartition, ErrorCode] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    now_ms = broker.clock.now_ms()
+    longest = broker.settings.int("offset.metadata.max.bytes")
+    for topic in topics:
+        for partition in topic.partitions:
+            at = TopicPartition(topic.name, partition.partition_index)
+            metadata = partition.committed_metadata or ""
+            if fault is not None:
+                errors[at] = fault
+            elif broker.metadata.snapshot.partition(at) is None:
+                errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(metadata) > longest:
+                errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                offsets[at] = CommittedOffset(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_time_ms=now_ms,
+                )
+    if offsets:
+        outcome = await broker.groups.commit(group_id, offsets, producer=producer)
+        errors |= dict.fromkeys(offsets, outcome)
+    return errors
