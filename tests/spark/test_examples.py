@@ -90,6 +90,8 @@ def standalone() -> Iterator[str]:
 
     home = Path(pyspark.__file__).parent
     environment = _environment() | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    # The master says its address only where Spark's own log settings hold.
+    environment.pop("SPARK_CONF_DIR", None)
     processes: list[subprocess.Popen[str]] = []
 
     def launch(role: str, *more: str) -> subprocess.Popen[str]:
