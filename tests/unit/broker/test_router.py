@@ -211,7 +211,9 @@ def test_metadata_of_all_kinds(tmp_path: Path) -> None:
             ):
                 assert (await ask(version, topic)).topics[0].error_code == code
             await w.kill(1)
-            await w.brokers[0].metadata.wait_for(lambda s: set(s.brokers) == {0})
+            await w.brokers[0].metadata.wait_for(
+                lambda s: set(s.brokers) == {0} and s.topics["t"][1].leader == 0
+            )
             partition = (await ask(12, Named(name="t"))).topics[0].partitions[1]
             assert partition.leader_id == 0
             assert (partition.replica_nodes, partition.offline_replicas) == ([1, 0], [1])
