@@ -7,10 +7,11 @@ each broker acts on a change a moment later, when it hears of it (`dynamic_confi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from klamm.broker import admin, loggers, topic_writes
 from klamm.broker.entries import Entry
@@ -51,6 +52,21 @@ class Host(admin.Host, Protocol):
 
     @property
     def policies(self) -> Policies: ...
+
+
+class Resource(Protocol):
+    """What has settings, as a request names it."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+R = TypeVar("R", bound=Resource)
+A = TypeVar("A")
+Answer = Callable[[int, str | None, int, str], A]  # code, message, type and name of the resource
 
 
 async def describe(
@@ -115,6 +131,47 @@ def _own_entries(settings: BrokerSettings) -> Iterator[Entry]:
         value = None if hidden else settings.text(name)
         origins = [o._replace(text=None) if hidden else o for o in settings.origins(name)]
         yield Entry(definition, value, source, read_only, origins)
+
+
+async def alter_all(
+    host: Host,
+    resources: Sequence[R],
+    changes_of: Callable[[R], Sequence[Change]],
+    answer: Answer[A],
+    *,
+    incremental: bool,
+    validate_only: bool,
+) -> list[A]:
+    """Change the settings of every resource of a request; each has an answer of its own."""
+    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    answers = []
+    for each in resources:
+        kind, name = each.resource_type, each.resource_name
+        if counts[kind, name] > 1:
+            outcome: Refused | None = Refused("the resource is in the request more than once")
+        else:
+            outcome = await alter(
+                host,
+                kind,
+                name,
+                changes_of(each),
+                incremental=incremental,
+                validate_only=validate_only,
+            )
+        answers.append(_answered(each, outcome, answer))
+    return answers
+
+
+def refuse_all(
+    resources: Sequence[Resource], code: ErrorCode, message: str | None, answer: Answer[A]
+) -> list[A]:
+    """The same refusal for every resource of a request."""
+    return [_answered(each, Refused(message or "", code), answer) for each in resources]
+
+
+def _answered(resource: Resource, outcome: Refused | None, answer: Answer[A]) -> A:
+    code, message = (0, None) if outcome is None else (int(outcome.code), outcome.why or None)
+    return answer(code, message, resource.resource_type, resource.resource_name)
 
 
 async def alter(

@@ -6,13 +6,12 @@ takes changes of topics and of all brokers; those of one broker go to that broke
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from klamm.broker import configs
 from klamm.broker.context import RequestContext
 from klamm.controller.alteration import Change
-from klamm.model.errors import ErrorCode, Refused
+from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -25,36 +24,21 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    responses = []
-    for resource in request.resources:
-        if counts[resource.resource_type, resource.resource_name] > 1:
-            outcome: Refused | None = Refused("the resource is in the request more than once")
-        else:
-            outcome = await configs.alter(
-                broker,
-                resource.resource_type,
-                resource.resource_name,
-                [Change(c.name, c.value, c.config_operation) for c in resource.configs],
-                incremental=True,
-                validate_only=request.validate_only,
-            )
-        responses.append(_response(resource, outcome))
+    responses = await configs.alter_all(
+        broker,
+        request.resources,
+        _changes,
+        AlterConfigsResourceResponse,
+        incremental=True,
+        validate_only=request.validate_only,
+    )
     return Response(responses=responses)
 
 
 def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
-    """The same refusal for every resource."""
-    refused = Refused(message or "", code)
-    return Response(responses=[_response(resource, refused) for resource in request.resources])
+    answer = AlterConfigsResourceResponse
+    return Response(responses=configs.refuse_all(request.resources, code, message, answer))
 
 
-def _response(
-    resource: AlterConfigsResource, outcome: Refused | None
-) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if outcome is None else outcome.code,
-        error_message=None if outcome is None else outcome.why or None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+def _changes(resource: AlterConfigsResource) -> list[Change]:
+    return [Change(c.name, c.value, c.config_operation) for c in resource.configs]
