@@ -33,11 +33,12 @@ from klamm.log.append import (
     record_fault,
     stamp_append_time,
 )
-from klamm.log.batches import is_intact, read_header
-from klamm.log.checkpoints import write_epochs, write_topic_id
+from klamm.log.checkpoints import write_topic_id
+from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
 from klamm.log.failure import Health, LogDirectoryFailed
-from klamm.log.files import FilePool, sync_directory
+from klamm.log.files import FilePool
+from klamm.log.following import append_run_by_run
 from klamm.log.history import ProducerHistory
 from klamm.log.lookup import TimedOffset, first_at_or_after, newest
 from klamm.log.producers import ProducerStates, Written
@@ -48,9 +49,9 @@ from klamm.log.segments import SegmentList
 from klamm.log.settings import LogSettings
 from klamm.log.snapshots import Snapshots
 from klamm.log.transactions import Aborted
-from klamm.model.errors import ErrorCode, ProtocolError, Refused
+from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import TopicPartition
-from klamm.protocol.batch import EPOCH_AT, HEADER_SIZE, BatchHeader
+from klamm.protocol.batch import EPOCH_AT, BatchHeader
 
 # All that a user of a log needs to name.
 __all__ = ["AppendRefused", "Appended", "LogDirectoryFailed", "PartitionLog", "Slice"]
@@ -88,9 +89,7 @@ class PartitionLog:
         self.is_open = True
         self.truncations = 0  # how often records were taken back, which others may have to know
         self.health = health or Health(directory)
-        self._names_synced = True  # whether the names of all its files are on the disk
-        self._home_synced = True  # whether the directory's own name is
-        self._last_flush_ms = 0
+        self.durability = Durability()
 
     @classmethod
     def create(
@@ -116,7 +115,7 @@ class PartitionLog:
         if topic_id is not None:
             write_topic_id(log._metadata_path, topic_id)
         log.history.know(ProducerStates())
-        log._home_synced = False
+        log.durability.home_synced = False
         log._start_segment(0)
         return log
 
@@ -187,13 +186,13 @@ class PartitionLog:
         _pack_offset(batch, 0, first)
         _pack_epoch(batch, EPOCH_AT, leader_epoch)
         try:
-            self._make_room(len(batch), first, last, max_timestamp, now_ms)
+            self.make_room(len(batch), first, last, max_timestamp, now_ms)
             self.segments.active.append(
                 batch, first, last, max_timestamp, settings.index_interval_bytes
             )
             self.epochs.assign(leader_epoch, first)
             if header.producer_id >= 0:
-                self._note_producer(batch, header, first, max_timestamp)
+                self.note_producer(batch, header, first, max_timestamp)
         except OSError as error:
             raise self.health.failed(error) from error
         self.log_end_offset = last + 1
@@ -208,95 +207,26 @@ class PartitionLog:
         first batch is damaged or does not fit here.
         """
         self.health.check()
-        first = next_offset = self.log_end_offset
-        run: list[BatchHeader] = []  # neighbours that are written in one go
-        start = end = 0
-        for header in self._intact(batches):
-            at, end = end, end + header.size
-            if header.last_offset < next_offset or (run and not self._fits(end - start, header)):
-                self._append_run(batches[start:at], run, now_ms)
-                run, start = [], at
-            if header.last_offset < next_offset:
-                start = end
-                continue
-            if header.base_offset < next_offset:
-                self._begin_inside(header)
-            run.append(header)
-            next_offset = header.last_offset + 1
-        self._append_run(batches[start:end], run, now_ms)
+        first = self.log_end_offset
+        append_run_by_run(self, batches, now_ms)
         if self.log_end_offset - self.recovery_point >= self.settings.flush_messages:
             self.flush()
         return Appended(first, self.log_end_offset - 1, self.log_start_offset)
-
-    def _intact(self, batches: memoryview) -> Iterator[BatchHeader]:
-        """The headers of the whole and undamaged batches at the beginning of a buffer."""
-        at = 0
-        while at + HEADER_SIZE <= len(batches):
-            header = read_header(batches, at)
-            size = header.size
-            if size < HEADER_SIZE or at + size > len(batches):
-                return
-            if not is_intact(batches[at : at + size], header):
-                if at == 0:
-                    raise ProtocolError(f"the leader sent a damaged batch of {self}")
-                return
-            yield header
-            at += size
-
-    def _append_run(self, data: memoryview, run: list[BatchHeader], now_ms: int) -> None:
-        """Write batches that lie one behind the other, and go in one segment."""
-        if not run:
-            return
-        interval = self.settings.index_interval_bytes
-        first = run[0]
-        try:
-            self._make_room(
-                first.size, first.base_offset, first.last_offset, first.max_timestamp, now_ms
-            )
-            active = self.segments.active
-            position = active.write(data)
-            at = 0
-            for header in run:
-                size, offset, last = header.size, header.base_offset, header.last_offset
-                active.note(position + at, offset, last, header.max_timestamp, size, interval)
-                self.epochs.assign(header.leader_epoch, offset)
-                if header.producer_id >= 0:
-                    self._note_producer(data[at : at + size], header, offset, header.max_timestamp)
-                at += size
-                self.log_end_offset = last + 1
-        except OSError as error:
-            raise self.health.failed(error) from error
-
-    def _fits(self, size: int, header: BatchHeader) -> bool:
-        """Whether the active segment takes this much more, a batch at the end included."""
-        return not self.segments.active.is_full(
-            more=size,
-            last_offset=header.last_offset,
-            segment_bytes=self.settings.segment_bytes,
-            index_bytes=self.settings.segment_index_bytes,
-        )
-
-    def _begin_inside(self, header: BatchHeader) -> None:
-        """An empty log may start in the middle of a batch: the leader's start offset did."""
-        if self.size_bytes or self.log_end_offset != self.log_start_offset:
-            raise ProtocolError(f"a batch from {header.base_offset} overlaps the end of {self}")
-        start = self.log_start_offset
-        self.restart_at(header.base_offset)
-        self.log_start_offset = start
 
     def _repeated(self, batch: Written) -> Appended:
         """The answer to a batch that is in the log already: what was answered then."""
         time = batch.timestamp if self.settings.log_append_time else NO_TIME
         return Appended(batch.first_offset, batch.last_offset, self.log_start_offset, time, True)
 
-    def _note_producer(
+    def note_producer(
         self, batch: memoryview, header: BatchHeader, offset: int, timestamp: int
     ) -> None:
+        """Remember what a batch that is in the active segment says of its producer."""
         aborted = self.history.note(batch, header, offset, timestamp)
         if aborted is not None:
             self.segments.active.aborted.append(aborted)
 
-    def _make_room(
+    def make_room(
         self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
     ) -> None:
         """Begin a new segment when the active one is full or old enough."""
@@ -332,7 +262,7 @@ class PartitionLog:
         segment.jitter_ms = random.randrange(jitter) if jitter else 0
         segment.start(on_disk=base_offset > 0)
         self.segments.add(segment)
-        self._names_synced = False
+        self.durability.names_synced = False
 
     # Reading
 
@@ -479,43 +409,11 @@ class PartitionLog:
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether a segment was closed, or `flush.ms` has passed, since the last flush."""
-        if self.log_end_offset <= self.recovery_point:
-            self._last_flush_ms = now_ms
-            return False
-        waited = now_ms - self._last_flush_ms
-        return self.recovery_point < self.segments.active.base_offset or (
-            waited >= self.settings.flush_ms
-        )
+        return self.durability.is_due(self, now_ms)
 
     def flush(self, now_ms: int = 0) -> None:
         """Bring everything appended so far to the disk. May run in a worker thread."""
-        self.health.check()
-        end, truncations = self.log_end_offset, self.truncations
-        if end <= self.recovery_point:
-            return
-        try:
-            for segment in self.segments.from_offset(self.recovery_point):
-                segment.sync()
-            self._save_epochs()
-            if not self._names_synced:
-                self._names_synced = True
-                sync_directory(self.directory)
-                if not self._home_synced:
-                    self._home_synced = True
-                    sync_directory(os.path.dirname(self.directory))
-        except OSError as error:
-            if not self.is_open:
-                return  # deleted while we were at it
-            raise self.health.failed(error) from error
-        # Records that were taken back meanwhile may have been replaced by others since.
-        if self.truncations == truncations:
-            self.recovery_point = end
-        self._last_flush_ms = now_ms or self._last_flush_ms
-
-    def _save_epochs(self) -> None:
-        if self.epochs.is_dirty:
-            self.epochs.is_dirty = self._names_synced = False
-            write_epochs(os.path.join(self.directory, names.EPOCHS), self.epochs.entries)
+        self.durability.flush(self, now_ms)
 
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
         """Write down whose records these are, where that was not known."""
