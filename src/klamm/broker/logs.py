@@ -88,6 +88,13 @@ class Logs:
             if mine:
                 directory.schedule_delete(mine, now_ms)
 
+    def set_aside(self, partitions: Iterable[TopicPartition]) -> None:
+        """Keep the records of these logs, but not as logs."""
+        for partition in partitions:
+            for directory in self.directories:
+                if directory.get(partition) is not None:
+                    directory.set_aside(partition)
+
     def directory_of(self, log: PartitionLog) -> LogDirectory | None:
         return next((d for d in self.directories if d.get(log.topic_partition) is log), None)
 

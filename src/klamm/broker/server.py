@@ -41,6 +41,7 @@ from klamm.broker.proposals import Proposals
 from klamm.broker.quotas import Client, Quotas
 from klamm.broker.replicas import ReplicaManager
 from klamm.broker.router import Router
+from klamm.broker.strays import find_strays
 from klamm.broker.tasks import Tasks
 from klamm.broker.throttles import Throttles
 from klamm.log.directory import LogDirectory
@@ -199,6 +200,7 @@ class Broker:
         self.cluster_id = await registration.prepare(self.session)
         await self.dynamic_config.load()
         self.logs = await self._open_logs()
+        await self._set_strays_aside()
         self.fetchers = Fetchers(self)
         self.endpoint = await self.listener.start(self._host, self._port)
         await self._register()
@@ -234,6 +236,12 @@ class Broker:
             )
 
         return await self.in_worker(opened)
+
+    async def _set_strays_aside(self) -> None:
+        found = await find_strays(self.session, self.id, self.logs)
+        for partition in found:
+            log.warning("a log of no topic is set aside", extra={"partition": str(partition)})
+        await self.in_worker(lambda: self.logs.set_aside(found))
 
     def _directories(self) -> list[str]:
         """Where the logs are: `log.dirs` when it is set, else the broker's own directory."""
