@@ -20,6 +20,7 @@ class FakeBroker:
     roles: dict[TopicPartition, Leadership] = field(default_factory=dict)
     metadata: dict[TopicPartition, effects.PartitionMetadata] = field(default_factory=dict)
     bad_disk: dict[TopicPartition, None] = field(default_factory=dict)
+    refuses: dict[TopicPartition, ErrorCode] = field(default_factory=dict)  # orders for these
     controller_epoch: int = 0
     remembers_disk: bool = False
 
@@ -49,6 +50,8 @@ class FakeBroker:
 
     def _become(self, order: effects.ReplicaOrder, request: effects.LeaderAndIsr) -> ErrorCode:
         id = order.partition
+        if id in self.refuses:
+            return self.refuses[id]
         if id in self.bad_disk:
             return ErrorCode.KAFKA_STORAGE_ERROR
         topic_id = request.topic_ids[id.topic]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from klamm.controller import deletion, leftovers, reassignment
+from klamm.controller import deletion, leftovers, reassignment, refused_orders
 from klamm.controller.context import Context
 from klamm.controller.effects import RemoveNotifications
 from klamm.controller.events import (
@@ -27,11 +27,6 @@ from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.brokers import Broker
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica, TopicPartition
-
-# Done; already done or overtaken by a later order; on a bad disk.
-_EXPECTED = frozenset(
-    {ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR}
-)
 
 
 def brokers_changed(turn: Turn, event: BrokersChanged) -> Flow[None]:
@@ -95,6 +90,7 @@ def _brokers_started(turn: Turn, come: Sequence[BrokerId]) -> Flow[None]:
     for broker in come:
         context.offline_dirs.pop(broker, None)
         context.lost_logs.pop(broker, None)
+        context.refused.pop(broker, None)
     turn.publish_brokers([b for b in context.live() if b not in come])
     batch = turn.batch()
     batch.publish(
@@ -118,6 +114,7 @@ def _brokers_failed(turn: Turn, gone: Sequence[BrokerId]) -> Flow[None]:
     for broker in gone:
         context.offline_dirs.pop(broker, None)
         context.lost_logs.pop(broker, None)
+        context.refused.pop(broker, None)
         context.shutting_down.pop(broker, None)
     yield from replicas_went_offline(turn, context.hosted_by(gone))
 
@@ -165,6 +162,7 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
     if event.code is not ErrorCode.NONE:
         if event.code is not ErrorCode.STALE_CONTROLLER_EPOCH:
             turn.warn(f"broker {broker} refused its replicas: {event.code.name}")
+            refused_orders.refuse_all(turn, broker, [o.partition for o in event.request.orders])
         return
     codes = _codes_that_count(context, event)
     offline = context.offline_dirs.get(broker, {})
@@ -179,8 +177,7 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
             lost.append(replica)
         elif code is ErrorCode.NONE and id in offline:
             recovered.append(replica)
-        elif code not in _EXPECTED:
-            turn.warn(f"{replica} was refused: {code.name}")
+    refused_orders.sort_out(turn, broker, codes)
     yield from _sort_out_leftovers(turn, broker, codes)
     if failed:
         turn.warn(f"broker {broker} has {len(failed)} replicas on a failed log directory")

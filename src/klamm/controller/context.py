@@ -77,6 +77,8 @@ class Context:
     moving: dict[TopicPartition, int] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
     lost_logs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
+    # Orders that a broker would not follow, for no reason known here: given again now and then.
+    refused: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
     away: dict[BrokerId, int] = field(default_factory=dict)  # brokers that went in this term
     behind: dict[TopicPartition, dict[BrokerId, int]] = field(default_factory=dict)  # not in sync
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
@@ -169,6 +171,7 @@ class Context:
         for broker in partition.assignment.replicas:
             if broker not in replicas:
                 self.hosted[broker].pop(partition.id, None)
+                self.refused.get(broker, {}).pop(partition.id, None)
         partition.assignment = assignment
         for broker in replicas:
             self.hosted.setdefault(broker, {})[partition.id] = None
@@ -210,8 +213,9 @@ class Context:
             self.moving.pop(partition.id, None)
             self.behind.pop(partition.id, None)
             self.move_requests.pop(partition.id, None)
-            for dirs in (*self.offline_dirs.values(), *self.lost_logs.values()):
-                dirs.pop(partition.id, None)
+            for by_broker in (self.offline_dirs, self.lost_logs, self.refused):
+                for ids in by_broker.values():
+                    ids.pop(partition.id, None)
 
     def shared(self, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
         """The one copy of an often repeated list."""

@@ -22,6 +22,7 @@ from klamm.controller import (
     planning,
     producer_ids,
     reassignment,
+    refused_orders,
     shutdown,
     topics,
 )
@@ -146,6 +147,7 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
 def _retry(turn: Turn) -> Flow[None]:
     yield from deletion.retry(turn)
     yield from brokers.elect_for_unled(turn)
+    yield from refused_orders.order_again(turn)
     leftovers.stop(turn, turn.context.live())
 
 

@@ -295,6 +295,7 @@ class Obstacle(StrEnum):
     NO_IN_SYNC = "no in-sync replica is live"
     CATCHING_UP = "new replica is catching up"
     LAGGING = "replica is not in sync"
+    ORDER_REFUSED = "broker refused to serve its replica"
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,11 @@ def _life(context: Context, partition: Partition) -> Iterator[Waiting]:
     if leadership is None:
         return
     for broker in partition.assignment.replicas:
-        if broker not in leadership.isr:
+        refused = context.refused.get(broker, {})
+        if id in refused and context.is_online(broker, id):
+            why, until = Obstacle.ORDER_REFUSED, "the next try"
+            yield Waiting("replication", id.partition, broker, why, until, refused[id])
+        elif broker not in leadership.isr:
             yield _lag(context, partition, broker)
 
 

@@ -103,6 +103,37 @@ def move_replicas(turn: Turn, replicas: Iterable[Replica], target: ReplicaState)
     turn.send(batch)
 
 
+def bump_epochs(turn: Turn, partitions: Sequence[Partition]) -> Flow[list[Partition]]:
+    """Raise leader epochs, so that brokers take what they are told for new."""
+    done: list[Partition] = []
+    pending = [p for p in partitions if p.leadership is not None]
+    for _ in range(ATTEMPTS_MAX):
+        writes = [UpdateState(p.id, _bumped(turn.context, p)) for p in pending]
+        outcomes = yield from commit(writes)
+        again: list[Partition] = []
+        for partition, write, outcome in zip(pending, writes, outcomes, strict=True):
+            if isinstance(outcome, Stored):
+                turn.context.lead(partition, write.leadership)
+                done.append(partition)
+            elif _adopt(turn.context, partition, outcome):
+                again.append(partition)
+        pending = again
+        if not pending:
+            break
+    return done
+
+
+def _bumped(context: Context, partition: Partition) -> Leadership:
+    now = partition.leadership
+    assert now is not None, f"{partition.id} is {partition.state}"
+    return replace(
+        now,
+        leader_epoch=now.leader_epoch + 1,
+        partition_epoch=now.partition_epoch + 1,
+        controller_epoch=context.epoch,
+    )
+
+
 def _partition_view(
     context: Context, partition: Partition, strategy: Strategy, unclean_allowed: bool
 ) -> PartitionView:

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from klamm.controller import deletion, leftovers, move_requests
 from klamm.controller.context import Context, Partition
-from klamm.controller.effects import Stale, Stored, UpdateState
 from klamm.controller.election import Strategy
 from klamm.controller.events import (
     MovesAnswer,
@@ -24,15 +22,14 @@ from klamm.controller.events import (
     MovesRequested,
     PartitionFault,
 )
-from klamm.controller.machines import move_partitions, move_replicas
+from klamm.controller.machines import bump_epochs, move_partitions, move_replicas
 from klamm.controller.move_checks import fault_of, loses_in_sync, where_it_was
 from klamm.controller.node_size import NODE_BYTES_MAX, node_bytes
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.topic_nodes import rewrite_topic
-from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
+from klamm.controller.turn import Flow, Turn
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode
-from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, Replica, TopicPartition
 
 Targets = Mapping[TopicPartition, Sequence[BrokerId]]
@@ -179,7 +176,7 @@ def _is_complete(context: Context, partition: Partition) -> bool:
 
 def _add_replicas(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
     """Phase A: the added replicas start to follow."""
-    bumped = yield from _bump_epochs(turn, partitions)
+    bumped = yield from bump_epochs(turn, partitions)
     batch = turn.batch()
     adding: list[Replica] = []
     for partition in bumped:
@@ -245,43 +242,11 @@ def _settle_leaders(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
         (keep if online else elect).append(partition)
     yield from move_partitions(turn, unled, PartitionState.ONLINE)
     yield from move_partitions(turn, elect, PartitionState.ONLINE, Strategy.REASSIGN)
-    bumped = yield from _bump_epochs(turn, keep)
+    bumped = yield from bump_epochs(turn, keep)
     batch = turn.batch()
     for partition in bumped:
         batch.order(partition.assignment.replicas, partition, is_new=False)
     turn.send(batch)
-
-
-def _bump_epochs(turn: Turn, partitions: Sequence[Partition]) -> Flow[list[Partition]]:
-    """Raise leader epochs, so that brokers take the new replica lists for new."""
-    done: list[Partition] = []
-    pending = [p for p in partitions if p.leadership is not None]
-    for _ in range(ATTEMPTS_MAX):
-        writes = [UpdateState(p.id, _bumped(turn.context, p)) for p in pending]
-        outcomes = yield from commit(writes)
-        again: list[Partition] = []
-        for partition, write, outcome in zip(pending, writes, outcomes, strict=True):
-            if isinstance(outcome, Stored):
-                turn.context.lead(partition, write.leadership)
-                done.append(partition)
-            elif isinstance(outcome, Stale) and isinstance(outcome.found, Leadership):
-                turn.context.lead(partition, outcome.found)
-                again.append(partition)
-        pending = again
-        if not pending:
-            break
-    return done
-
-
-def _bumped(context: Context, partition: Partition) -> Leadership:
-    now = partition.leadership
-    assert now is not None, f"{partition.id} is {partition.state}"
-    return replace(
-        now,
-        leader_epoch=now.leader_epoch + 1,
-        partition_epoch=now.partition_epoch + 1,
-        controller_epoch=context.epoch,
-    )
 
 
 def _remove(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
