@@ -91,7 +91,7 @@ class AutoCreation:
         codes: dict[str, ErrorCode] = {}
         wanted: list[str] = []
         for topic in topics:
-            code = self._fault(topic)
+            code = self._fault(topic, client)
             if code is None:
                 wanted.append(topic)
             else:
@@ -113,7 +113,7 @@ class AutoCreation:
             attempt.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _fault(self, topic: str) -> ErrorCode | None:
+    def _fault(self, topic: str, client: Client) -> ErrorCode | None:
         settings = self._host.settings
         if name_fault(topic) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -123,6 +123,11 @@ class AutoCreation:
         )
         if allowed and not self._is_quarantined(topic):
             return None
+        if allowed:
+            log.warning(
+                "a topic deleted a moment ago is asked for",
+                extra={"topic": topic, "client": client},
+            )
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     @property

@@ -3,7 +3,8 @@
 The store has the settings of every topic, broker, user and client id. A change of them comes with a
 numbered marker under /config/changes; every broker watches for markers, reads what each names, and
 acts on it. The markers there at the start are skipped, for all settings are read after them.
-Markers are swept away after a quarter of an hour by whoever comes first.
+Markers are swept away after a quarter of an hour by whoever comes first, and after a minute where
+there are thousands of them: the list of a node's children has to fit into one answer of ZooKeeper.
 
 Creating a topic makes no marker. Its overrides are read when the first of its logs is made here
 (`learn`), and forgotten with the topic.
@@ -29,6 +30,10 @@ from klamm.store.port import Delete, Session, Unwatch
 log = logging.getLogger(__name__)
 
 _MARKER_LIFE_MS: Final = 15 * 60 * 1000
+_MARKERS_MAX: Final = 1000
+# Longer than a broker can be without a word from the store and still keep its session: one that
+# missed a marker comes back with a new session, and reads everything.
+_MARKER_LIFE_MS_MIN: Final = 60 * 1000
 
 
 class Host(Protocol):
@@ -236,7 +241,8 @@ class DynamicConfig:
 
     async def _sweep(self) -> None:
         """Remove old markers. Other brokers try the same, so one that is gone is no surprise."""
-        due_ms = self._host.clock.now_ms() - _MARKER_LIFE_MS
+        life_ms = _MARKER_LIFE_MS if len(self._markers) <= _MARKERS_MAX else _MARKER_LIFE_MS_MIN
+        due_ms = self._host.clock.now_ms() - life_ms
         old = [name for name, made_ms in self._markers.items() if made_ms < due_ms]
         if not old:
             return

@@ -36,6 +36,12 @@ log = logging.getLogger(__name__)
 
 _PAUSE_S_MIN: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
+# For how long a broker may leave a request unanswered before an operator hears of it.
+_ALERT_S: Final = 30.0
+# Merging keeps what waits for a broker as small as the cluster, but for StopReplicas, which are
+# not merged. A broker with so many of them waiting is given up: it is told everything anew once it
+# answers, so nothing is lost with them.
+_STOPS_MAX: Final = 1000
 
 
 class Link(Protocol):
@@ -143,6 +149,11 @@ class Backlog:
     def __init__(self) -> None:
         self._segments: deque[_Segment] = deque()
 
+    @property
+    def stops(self) -> int:
+        """How many StopReplicas wait."""
+        return len(self._segments) - (not self._segments or self._segments[-1].stop is None)
+
     def add(self, request: Request) -> None:
         """Queue a request, or merge it into what is queued."""
         if not self._segments or self._segments[-1].stop is not None:
@@ -170,10 +181,18 @@ class _Channel:
         self._filled = asyncio.Event()
         self._link: Link | None = None
         self._is_fenced = False
+        self._is_waiting = False  # for the answer to a request
 
     def put(self, request: Request) -> None:
         self._backlog.add(request)
         self._filled.set()
+        if self._is_waiting and self._backlog.stops > self._outbox.stops_max and not self._is_own:
+            self._give_up()
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether it leads to the controller's own broker, which is never given up."""
+        return self.broker.id == self._outbox.sender.controller
 
     async def run(self) -> None:
         try:
@@ -199,21 +218,32 @@ class _Channel:
 
     async def _deliver(self, request: Request) -> Any:
         """Send until there is an answer; only the end of the broker or of the term ends it."""
+        loop, alarms = asyncio.get_running_loop(), []
         fence_s = self._outbox.fence_s()
-        alarm = None
-        if fence_s and self.broker.id != self._outbox.sender.controller:
-            alarm = asyncio.get_running_loop().call_later(fence_s, self._give_up)
+        if fence_s and not self._is_own:
+            alarms.append(loop.call_later(fence_s, self._give_up))
+        alarms.append(loop.call_later(self._outbox.alert_s, self._alert))
+        self._is_waiting = True
         try:
             return await self._send_until_answered(message_of(request, self._outbox.sender))
         finally:
-            if alarm is not None:
+            self._is_waiting = False
+            for alarm in alarms:
                 alarm.cancel()
+
+    def _alert(self) -> None:
+        log.warning(
+            "a broker does not answer the controller and may serve what is out of date",
+            extra={"broker": self.broker.id, "silent_s": self._outbox.alert_s},
+        )
 
     def _give_up(self) -> None:
         """Hold the broker to be dead, but keep asking: its answer is how we learn that it is not.
 
         What waits behind is dropped, for a broker that comes back is told everything anew.
         """
+        if self._is_fenced:
+            return
         self._is_fenced = True
         self._backlog = Backlog()
         self._outbox.answered(events.BrokerUnreachable(self.broker.id, self.broker.epoch))
@@ -257,12 +287,16 @@ class Outbox:
         answered: Callable[[events.Event], None],
         timeout_s: float = 30.0,
         fence_s: Callable[[], float] = lambda: 0.0,
+        alert_s: float = _ALERT_S,
+        stops_max: int = _STOPS_MAX,
     ) -> None:
         self.sender = sender
         self.open = open
         self.answered = answered
         self.timeout_s = timeout_s
         self.fence_s = fence_s  # how long a broker may be silent before it is fenced; 0: for ever
+        self.alert_s = alert_s
+        self.stops_max = stops_max
         self._channels: dict[BrokerId, tuple[_Channel, asyncio.Task[None]]] = {}
         self._failure: asyncio.Queue[BaseException] = asyncio.Queue()
         self.flowing = asyncio.Event()

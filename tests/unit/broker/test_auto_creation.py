@@ -131,13 +131,17 @@ def test_allowed_prefixes_are_allowed() -> None:
     on_a_host(test, {"klamm.auto.create.prefixes": "metrics-,logs-"})
 
 
-def test_a_deleted_name_stays_away_for_as_long_as_its_quarantine() -> None:
+def test_a_deleted_name_stays_away_for_as_long_as_its_quarantine(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def test(host: TestHost) -> None:
         creation = AutoCreation(host, Controller())
         creation.topics_removed(["a"])
         host.clock.ms += 999
         codes = await creation.create(["a"], ASKER)
         assert codes == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        (told,) = caplog.records
+        assert (told.__dict__["topic"], told.__dict__["client"]) == ("a", ASKER)
         host.clock.ms += 1
         async with host.announcing():
             assert await creation.create(["a"], ASKER) == {"a": ErrorCode.NONE}

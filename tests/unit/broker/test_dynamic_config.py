@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from klamm.broker.dynamic_config import DynamicConfig
 from klamm.broker.quotas import PRODUCER_BYTE_RATE, Client
 from klamm.broker.topic_writes import alter_config
@@ -137,6 +139,24 @@ def test_old_markers_are_swept_away() -> None:
             await config.caught_up()
         # The new one is as old by the clock that was moved, and goes with the other.
         assert await host.session.children(layout.CONFIG_CHANGES) == ()
+
+    on_a_host(test)
+
+
+@pytest.mark.parametrize(("count", "left"), [(999, 1000), (1000, 0)])
+def test_markers_in_great_number_are_swept_away_early(count: int, left: int) -> None:
+    async def test(host: TestHost) -> None:
+        data = layout.encode_config_change(TOPIC)
+        marker = Create(layout.CONFIG_CHANGE_PREFIX, data, sequential=True)
+        await host.session.multi([marker] * count)
+        (first, *_) = await host.session.children(layout.CONFIG_CHANGES) or ()
+        node = await host.session.get(f"{layout.CONFIG_CHANGES}/{first}")
+        assert node is not None
+        host.clock.ms = node.stat.ctime_ms + 10 * 60 * 1000
+        async with following(host) as config:
+            await put(host, TOPIC, retention_ms="2")
+            await config.caught_up()
+        assert len(await host.session.children(layout.CONFIG_CHANGES) or ()) == left
 
     on_a_host(test)
 

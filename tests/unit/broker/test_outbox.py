@@ -26,6 +26,7 @@ from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from unit.broker.brokers import until
 
 ONE = BrokerId(1)
 T0, T1 = TopicPartition("T", 0), TopicPartition("T", 1)
@@ -225,12 +226,17 @@ class _Mute:
         pass
 
 
-async def _outbox_to(mute: _Mute, heard: asyncio.Queue[events.Event], controller: int) -> Outbox:
+async def _outbox_to(
+    mute: _Mute, heard: asyncio.Queue[events.Event], controller: int, **settings: Any
+) -> Outbox:
     async def open_link(_: Endpoint) -> _Mute:
         return mute
 
     outbox = Outbox(
-        Sender(BrokerId(controller), 1), open=open_link, answered=heard.put_nowait, fence_s=_soon
+        Sender(BrokerId(controller), 1),
+        open=open_link,
+        answered=heard.put_nowait,
+        **{"fence_s": _soon, **settings},
     )
     await outbox.follow({ONE: Broker(id=ONE, epoch=1, endpoints=(Endpoint("host", 1),))})
     return outbox
@@ -283,3 +289,42 @@ async def test_a_fault_of_our_own_is_not_tried_again_but_told() -> None:
         async with asyncio.timeout(5):
             await outbox.watch()
     await outbox.close()
+
+
+def test_a_broker_that_does_not_answer_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        mute, heard = _Mute(), asyncio.Queue[events.Event]()
+        outbox = await _outbox_to(mute, heard, 0, fence_s=lambda: 0.0, alert_s=0.02)
+        try:
+            outbox.send([metadata((T0, 1))])
+            await until(
+                lambda: any("does not answer" in r.message for r in caplog.records), "it is told"
+            )
+            assert heard.empty()  # it is only told: without the setting nobody is fenced
+        finally:
+            await outbox.close()
+
+    with caplog.at_level("WARNING", logger="klamm.broker.outbox"):
+        asyncio.run(run())
+
+
+def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
+    async def run() -> None:
+        mute, heard = _Mute(), asyncio.Queue[events.Event]()
+        outbox = await _outbox_to(mute, heard, 0, fence_s=lambda: 0.0, stops_max=3)
+        try:
+            outbox.send([metadata((T0, 1))])
+            await until(lambda: bool(mute.received), "the first request is on its way")
+            async with asyncio.timeout(10):
+                outbox.send([stop(True), metadata((T0, 1)), stop(True), stop(True)])
+                await asyncio.sleep(0)
+                assert heard.empty()
+                outbox.send([stop(True)])
+                assert await heard.get() == events.BrokerUnreachable(ONE, 1)
+                mute.may_answer.set()
+                assert await heard.get() == events.BrokerReached(ONE, 1)
+            assert len(mute.received) == 1  # what waited was dropped: it is told everything anew
+        finally:
+            await outbox.close()
+
+    asyncio.run(run())

@@ -107,8 +107,9 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.delete.topic.retry.ms",
         Kind.LONG,
         "30000",
-        "How often a halted deletion is tried again; 0 for Kafka's way, which waits for a broker "
-        "to restart.",
+        "How often a halted deletion, a partition without a leader, an order that a broker refused "
+        "and a copy left behind are tried again; 0 for Kafka's way, which waits for a broker to "
+        "restart.",
         _FROM_0,
         _WIDE,
     ),
