@@ -3,6 +3,9 @@
 Whoever creates the node `/controller` and raises `/controller_epoch` in one multi leads the cluster
 until that node is gone. The version of the epoch's node fences every write of the term. A broker
 that does not lead waits for the node to go and then tries again.
+
+A broker that lost touch with the store for as long as a session lives may have been replaced. It is
+told so by its session, asks for nothing, and leads no more until it has been elected again.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, Stor
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.store import layout
-from klamm.store.port import Create, Delete, Session, SetData, Unwatch
+from klamm.store.port import Create, Delete, Node, Session, SessionState, SetData, Unwatch
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +77,9 @@ class ControllerShell:
         self._changed = asyncio.Event()
         self._term: Term | None = None
         self._task: asyncio.Task[None] | None = None
-        self._unwatch: Unwatch | None = None
+        self._unwatch: list[Unwatch] = []
         self._resigns = True
+        self._is_cut_off = False  # from the store, for so long that others may lead
 
     @property
     def is_active(self) -> bool:
@@ -98,18 +102,21 @@ class ControllerShell:
 
     async def start(self) -> None:
         """Stand for election, now and whenever the controller is gone."""
-        watch = self._host.session.watch_node(layout.CONTROLLER, self._changed.set)
-        self._unwatch = watch
-        self._resigns = True
+        session = self._host.session
+        self._unwatch = [
+            session.watch_node(layout.CONTROLLER, self._changed.set),
+            session.watch_state(self._session_changed),
+        ]
+        self._resigns, self._is_cut_off = True, False
         self._changed.set()
         self._task = asyncio.create_task(self._run(), name=f"controller-{self._host.id}")
 
     async def stop(self, *, resign: bool = True) -> None:
         """End the role. A broker that plays dead does not resign: its session has to expire."""
         self._resigns = resign
-        if self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
+        for unwatch in self._unwatch:
+            unwatch()
+        self._unwatch = []
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -142,10 +149,17 @@ class ControllerShell:
         """What this broker decided while it was the controller."""
         return self._ledger.read(topic)
 
+    def _session_changed(self, state: SessionState) -> None:
+        if state is not SessionState.SUSPENDED:
+            self._is_cut_off = state is not SessionState.CONNECTED
+            self._changed.set()
+
     async def _run(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
+            if self._is_cut_off:
+                continue  # the session says when it is back; an expired one never is
             try:
                 mandate = await self._elect()
                 if mandate is not None:
@@ -166,7 +180,8 @@ class ControllerShell:
     async def _elect(self) -> Mandate | None:
         """Try to become the controller."""
         session = self._host.session
-        if await session.get(layout.CONTROLLER) is not None:
+        found = await session.get(layout.CONTROLLER)
+        if found is not None and not await self._is_removed(found):
             return None
         epoch, version = await self._last_epoch()
         node = layout.ControllerNode(self._host.id, self._host.now_ms())
@@ -180,6 +195,18 @@ class ControllerShell:
         )
         # Whatever the multi answered, or whether its answer was lost: the nodes tell who won.
         return await self._confirmed(epoch + 1)
+
+    async def _is_removed(self, node: Node) -> bool:
+        """Whether the controller's node was ours, of a term that ended, and is gone now.
+
+        A term that ends while the store is away cannot remove its node; where the session lives
+        on, so does the node, and with it in the way nobody would ever be elected.
+        """
+        if node.stat.ephemeral_owner != self._host.session.id:
+            return False
+        delete = Delete(layout.CONTROLLER, node.stat.version)
+        (result,) = await self._host.session.multi([delete])
+        return result.ok
 
     async def _confirmed(self, epoch: int) -> Mandate | None:
         """The mandate, if the store says that this session holds it for this epoch."""
@@ -233,6 +260,9 @@ class ControllerShell:
                 hint.cancel()
             if self._changed.is_set():
                 self._changed.clear()
+                if self._is_cut_off:
+                    log.warning("the controller was away from the store: others may lead")
+                    return
                 node = await self._host.session.get(layout.CONTROLLER)
                 if node is None or node.stat.czxid != mandate.czxid:
                     return

@@ -5,6 +5,9 @@ tried again until they are answered or the broker is gone. What waits is kept sh
 a partition replaces an older one that was not sent yet. StopReplica is a border that nothing is
 moved across, and two of them stay two, because what stands before and after one means different
 things.
+
+Where silent brokers are to be fenced, one that nothing is to be said to is asked something idle, so
+that its silence is noticed.
 """
 
 from __future__ import annotations
@@ -31,9 +34,12 @@ from klamm.controller.effects import (
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import KlammError
 from klamm.model.names import BrokerId, TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages import api_versions
 
 log = logging.getLogger(__name__)
 
+_FENCE_LOOK_S: Final = 10.0
 _PAUSE_S_MIN: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 # For how long a broker may leave a request unanswered before an operator hears of it.
@@ -42,6 +48,7 @@ _ALERT_S: Final = 30.0
 # not merged. A broker with so many of them waiting is given up: it is told everything anew once it
 # answers, so nothing is lost with them.
 _STOPS_MAX: Final = 1000
+_PROBE: Final = (ApiKey.API_VERSIONS, 0, api_versions.Request())
 
 
 class Link(Protocol):
@@ -200,10 +207,9 @@ class _Channel:
                 await self._outbox.flowing.wait()
                 request = self._backlog.take()
                 if request is None:
-                    self._filled.clear()
-                    await self._filled.wait()
+                    await self._idle()
                     continue
-                response = await self._deliver(request)
+                response = await self._deliver(message_of(request, self._outbox.sender))
                 self._answered()
                 event = event_of(request, response)
                 if response.error_code:
@@ -216,16 +222,34 @@ class _Channel:
         finally:
             await self._close()
 
-    async def _deliver(self, request: Request) -> Any:
+    async def _idle(self) -> None:
+        """Until there is something to send; meanwhile see now and then that the broker answers."""
+        self._filled.clear()
+        # Looked at now and then even where nobody is fenced: the setting changes while we wait.
+        pause_s = self._fence_s / 2 or _FENCE_LOOK_S
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._filled.wait()
+        except TimeoutError:
+            if self._fence_s:
+                await self._deliver(_PROBE)
+                self._answered()
+
+    @property
+    def _fence_s(self) -> float:
+        """How long this broker may be silent; 0 for ever, as for the controller's own."""
+        return 0.0 if self._is_own else self._outbox.fence_s()
+
+    async def _deliver(self, message: tuple[Any, int, Any]) -> Any:
         """Send until there is an answer; only the end of the broker or of the term ends it."""
         loop, alarms = asyncio.get_running_loop(), []
-        fence_s = self._outbox.fence_s()
-        if fence_s and not self._is_own:
+        fence_s = self._fence_s
+        if fence_s:
             alarms.append(loop.call_later(fence_s, self._give_up))
         alarms.append(loop.call_later(self._outbox.alert_s, self._alert))
         self._is_waiting = True
         try:
-            return await self._send_until_answered(message_of(request, self._outbox.sender))
+            return await self._send_until_answered(message)
         finally:
             self._is_waiting = False
             for alarm in alarms:

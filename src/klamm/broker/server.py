@@ -276,10 +276,11 @@ class Broker:
     async def _register_again(self) -> None:
         """The session is gone, and the registration with it: come back as a new broker."""
         self._own_sessions |= {self.session.id}
+        # Before anything is asked of a store that may be away: the role went with the session.
+        await self.controller.stop(resign=False)
         while self._is_up:
             try:
                 self.session = await self._store.connect()
-                await self.controller.stop(resign=False)
                 await self._register()
                 await self.dynamic_config.load()
                 self.dynamic_config.follow()

@@ -242,8 +242,12 @@ class EmbeddedSession:
     async def expire(self) -> None:
         """What a store does to a session that it heard nothing from."""
         if await self._end(dropping=True):
-            for hear in tuple(self._listeners):
-                hear(SessionState.EXPIRED)
+            self.tell(SessionState.EXPIRED)
+
+    def tell(self, state: SessionState) -> None:
+        """Tell those who watch the session of a state; this store itself is never away."""
+        for hear in tuple(self._listeners):
+            hear(state)
 
     async def kill(self) -> None:
         """As if the process had died: nothing that is queued is done, nobody is told anything."""

@@ -103,10 +103,15 @@ Unwatch = Callable[[], None]
 
 
 class SessionState(StrEnum):
-    """What became of a session. Its ephemeral nodes live until it has EXPIRED or was closed."""
+    """What became of a session. Its ephemeral nodes live until it has EXPIRED or was closed.
+
+    One that has LAPSED was out of touch for as long as a session lives: others may have seen it
+    end, and whether they did is known when the store is back.
+    """
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
+    LAPSED = "lapsed"
     EXPIRED = "expired"
 
 

@@ -204,6 +204,7 @@ class ZooKeeperSession:
 
     def _give_up(self) -> None:
         self._bridge.refuse(f"ZooKeeper was away for {self._store.session_timeout_ms} ms")
+        self._tell(SessionState.LAPSED)
 
     def _end(self, why: str) -> None:
         if self._patience is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages import stop_replica
 from klamm.store import layout
-from klamm.store.embedded import EmbeddedStore
-from klamm.store.port import Create, SetData
+from klamm.store.embedded import EmbeddedSession, EmbeddedStore
+from klamm.store.port import Create, SessionState, SetData
 from world.wire import WireBroker
 
 Settings = dict[str, str]
@@ -155,6 +155,32 @@ async def test_a_controller_that_was_replaced_cannot_write(wires: Wires) -> None
     assert state is not None
     assert b'"controller_epoch":8' in (state.data or b"")
     assert first.shell.epoch == 8
+
+
+async def test_a_controller_that_lost_touch_with_the_store_leads_no_more(wires: Wires) -> None:
+    first = await wires.start(0)
+    await first.wait_until(lambda: bool(first.received))
+    session = first.session
+    assert isinstance(session, EmbeddedSession)
+    waiting = asyncio.ensure_future(until(lambda: not first.shell.is_active))
+    session.tell(SessionState.SUSPENDED)
+    session.tell(SessionState.LAPSED)
+    await waiting
+    # Its node is still there, for so is its session; that must not keep it from the next election.
+    session.tell(SessionState.CONNECTED)
+    await until(lambda: first.shell.epoch == 2)
+    node = await session.get(layout.CONTROLLER)
+    assert node is not None
+    assert node.stat.ephemeral_owner == session.id
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something holds that nobody announces."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    pytest.fail("it never came to hold")
 
 
 async def test_asking_a_broker_that_is_not_the_controller_is_refused(wires: Wires) -> None:

@@ -25,7 +25,7 @@ from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
-from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from klamm.protocol.messages import api_versions, leader_and_isr, stop_replica, update_metadata
 from unit.broker.brokers import until
 
 ONE = BrokerId(1)
@@ -257,6 +257,22 @@ def test_a_silent_broker_is_given_up_until_it_answers() -> None:
                 mute.may_answer.set()
                 assert await heard.get() == events.BrokerReached(ONE, 1)
             assert len(mute.received) == 1  # what waited behind was dropped
+        finally:
+            await outbox.close()
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_nothing_is_to_be_said_to_is_missed_too() -> None:
+    async def run() -> None:
+        mute, heard = _Mute(), asyncio.Queue[events.Event]()
+        outbox = await _outbox_to(mute, heard, controller=0)
+        try:
+            async with asyncio.timeout(10):
+                assert await heard.get() == events.BrokerUnreachable(ONE, 1)
+                mute.may_answer.set()
+                assert await heard.get() == events.BrokerReached(ONE, 1)
+            assert isinstance(mute.received[0], api_versions.Request)
         finally:
             await outbox.close()
 

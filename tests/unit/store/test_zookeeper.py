@@ -264,6 +264,8 @@ async def test_calls_fail_while_a_server_stays_away_and_work_when_it_is_back(
     session = await store.connect()
     await session.multi([Create("/n", b"0")])
     bell = Bell()
+    states: list[SessionState] = []
+    session.watch_state(states.append)
     session.watch_state(bell)
     own_server.kill()
     await bell.wait()
@@ -272,6 +274,8 @@ async def test_calls_fail_while_a_server_stays_away_and_work_when_it_is_back(
     assert [type(failure) for failure in failures] == [StoreUnavailable] * 3
     with pytest.raises(StoreUnavailable):
         await session.get("/n")
+    await bell.wait()
+    assert states == [SessionState.SUSPENDED, SessionState.LAPSED]
     await asyncio.to_thread(own_server.start)
     await bell.wait()
     async with connected(store) as other:
