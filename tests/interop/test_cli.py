@@ -165,6 +165,41 @@ def test_json_lines_survive_the_round_trip(klamm: Klamm, cluster: Cluster, codec
     assert consumed["headers"] == [{"name": "h", "value": None}]
 
 
+def test_a_topic_is_copied_with_every_key_in_its_partition(klamm: Klamm, cluster: Cluster) -> None:
+    """A compacted topic that grew: the values of a key meet again in the copy."""
+    made = klamm("topics", "create", "grown", "-p", "2", "-r", "2", "-c", "cleanup.policy=compact")
+    assert made.code == 0
+    lines = "".join(f"k{at}:old\n" for at in range(40))
+    assert klamm("produce", "grown", "--key-separator", ":", stdin=lines).code == 0
+    assert klamm("topics", "alter", "grown", "-p", "5").code == 0
+    cluster.wait_for_topic("grown", partitions=5)
+    written = "".join(f"k{at}:new\n" for at in range(40))
+    assert klamm("produce", "grown", "-H", "h=1", "--key-separator", ":", stdin=written).code == 0
+    assert klamm("topics", "freeze", "grown").code == 0
+
+    said = klamm("topics", "copy", "grown", "whole", "-p", "3", "--compression", "zstd")
+    assert said == Said(0, "copied 80 records of grown to whole: 3 partitions\n", "")
+    (described,) = klamm("topics", "describe", "whole", "-o", "json").json()  # type: ignore[misc]
+    assert described["configs"] == {"cleanup.policy": "compact"}
+    assert (len(described["partitions"]), described["replication_factor"]) == (3, 2)
+
+    def records(topic: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in klamm("consume", topic, "-o", "json").out.splitlines()]
+
+    found = records("whole")
+    homes = {record["key"]: record["partition"] for record in found}
+    assert all(homes[record["key"]] == record["partition"] for record in found)
+    last = {record["key"]: record["value"] for record in found}
+    assert set(last.values()) == {"new"}
+    what = ("key", "value", "headers", "timestamp")
+    before, after = (
+        sorted(json.dumps([record[name] for name in what]) for record in read)
+        for read in (records("grown"), found)
+    )
+    assert before == after
+    assert klamm("topics", "copy", "grown", "whole").err.count("already exists") == 1
+
+
 def test_the_story_of_a_topic(klamm: Klamm, cluster: Cluster) -> None:
     cluster.create_topic("told", partitions=1, replication_factor=3)
     records = klamm("story", "told", "-o", "json").json()

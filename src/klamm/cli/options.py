@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from klamm.model.errors import UsageError
+from klamm.protocol.compression import Codec
 
 
 class Output(StrEnum):
@@ -16,6 +17,20 @@ class Output(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class Compression(StrEnum):
+    """How batches are packed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+    @property
+    def codec(self) -> Codec:
+        return Codec[self.name]
 
 
 def new_app(summary: str) -> typer.Typer:

@@ -12,11 +12,10 @@ import typer
 
 from klamm.cli import records
 from klamm.cli.asking import run
-from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, new_app, parse_pairs
+from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Compression, new_app, parse_pairs
 from klamm.client.admin import Admin
 from klamm.client.producer import Producer
 from klamm.model.errors import UsageError
-from klamm.protocol.batch import Codec
 
 app = new_app("Write lines of standard input to a topic.")
 
@@ -34,16 +33,6 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
-
-
-class Compression(StrEnum):
-    """How batches are packed."""
-
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
 
 
 @app.command()
@@ -69,7 +58,7 @@ def produce(
     extra = parse_pairs(header or (), option="--header")
     common = tuple((name, value.encode()) for name, value in extra.items())
     separator = key_separator.encode() if key_separator is not None else None
-    codec = Codec[compression.upper()]
+    codec = compression.codec
 
     async def work(admin: Admin) -> int:
         count = 0

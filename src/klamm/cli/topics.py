@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from klamm.cli.facts import TopicFacts, list_topics
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
+    Compression,
     DryRunOption,
     Output,
     OutputOption,
@@ -229,6 +231,46 @@ def _delete_with_care(
         for broker in forgotten:
             print(f"broker {broker} will drop its copy of {name} when it is back")
         print(f"{'deleting' if patience_s is None else 'deleted'} topic {name}")
+
+
+@app.command()
+def copy(
+    source: str,
+    target: str,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="-1: as many as the source has")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: that of the source")
+    ] = -1,
+    compression: Annotated[Compression, typer.Option()] = Compression.NONE,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Copy a topic into a new one, with every record in the partition of its key.
+
+    The way to fewer partitions, and to more without tearing keys apart. Committed records up to the
+    moment of the start are copied; freeze the source where it is still written to.
+    """
+    from klamm.cli import topic_copy
+
+    made = run(
+        bootstrap_server,
+        lambda admin: topic_copy.copy(
+            admin,
+            source,
+            target,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            codec=compression.codec,
+        ),
+    )
+    if output is Output.JSON:
+        print_json({"name": target, **asdict(made)})
+    else:
+        print(
+            f"copied {made.records} records of {source} to {target}: {made.partitions} partitions"
+        )
 
 
 @app.command("cancel-delete")
