@@ -187,6 +187,9 @@ class ReplicaManager:
                 return ErrorCode.LOG_DIR_NOT_FOUND
             local = self._broker.logs.create(topic_partition, topic_id, LogSettings.of(settings))
         elif topic_id != ZERO_ID and local.topic_id not in (None, ZERO_ID, topic_id):
+            if partition.log is None:
+                # Nothing of this topic is here: what is not hosted must not look as if it were.
+                del self.partitions[topic_partition]
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if topic_id != ZERO_ID:
             if local.topic_id in (None, ZERO_ID):

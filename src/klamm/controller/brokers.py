@@ -89,6 +89,7 @@ def _brokers_started(turn: Turn, come: Sequence[BrokerId]) -> Flow[None]:
     context = turn.context
     for broker in come:
         context.offline_dirs.pop(broker, None)
+        context.foreign.pop(broker, None)
         context.lost_logs.pop(broker, None)
         context.refused.pop(broker, None)
     turn.publish_brokers([b for b in context.live() if b not in come])
@@ -113,13 +114,14 @@ def _brokers_failed(turn: Turn, gone: Sequence[BrokerId]) -> Flow[None]:
     context = turn.context
     for broker in gone:
         context.offline_dirs.pop(broker, None)
+        context.foreign.pop(broker, None)
         context.lost_logs.pop(broker, None)
         context.refused.pop(broker, None)
         context.shutting_down.pop(broker, None)
     yield from replicas_went_offline(turn, context.hosted_by(gone))
 
 
-def replicas_went_offline(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
+def replicas_went_offline(turn: Turn, replicas: Sequence[Replica], why: str = "") -> Flow[None]:
     """Replicas can no longer serve: elect first, then take them out."""
     context = turn.context
     doomed = [r for r in replicas if context.is_queued(r.partition.topic)]
@@ -132,7 +134,7 @@ def replicas_went_offline(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]
             led[partition.id] = partition
     yield from move_partitions(turn, led.values(), PartitionState.OFFLINE)
     yield from elect_for_unled(turn)
-    yield from move_replicas(turn, serving, ReplicaState.OFFLINE)
+    yield from move_replicas(turn, serving, ReplicaState.OFFLINE, why)
     if doomed:
         yield from deletion.fail(turn, doomed, "a replica is offline")
     if not serving:
@@ -169,6 +171,7 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
     failed: list[Replica] = []
     recovered: list[Replica] = []
     lost: list[Replica] = []
+    foreign: list[Replica] = []
     for id, code in codes.items():
         replica = Replica(id, broker)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and id not in offline:
@@ -177,6 +180,8 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
             lost.append(replica)
         elif code is ErrorCode.NONE and id in offline:
             recovered.append(replica)
+        elif code is ErrorCode.INCONSISTENT_TOPIC_ID and _is_foreign(context, replica):
+            foreign.append(replica)
     refused_orders.sort_out(turn, broker, codes)
     yield from _sort_out_leftovers(turn, broker, codes)
     if failed:
@@ -189,10 +194,34 @@ def leader_and_isr_answered(turn: Turn, event: LeaderAndIsrAnswered) -> Flow[Non
         turn.warn(f"broker {broker} has lost {len(lost)} logs that are counted as in sync")
         context.lost_logs.setdefault(broker, {}).update((r.partition, context.now_ms) for r in lost)
         yield from replicas_went_offline(turn, lost)
+    if foreign:
+        yield from _foreign_found(turn, broker, foreign)
     if recovered:
         for replica in recovered:
             del offline[replica.partition]
+            context.foreign.get(broker, {}).pop(replica.partition, None)
         yield from _replicas_recovered(turn, recovered)
+
+
+def _is_foreign(context: Context, replica: Replica) -> bool:
+    """Whether the log in a replica's place is news, and nobody's leftover."""
+    broker, id = replica.broker, replica.partition
+    known = context.offline_dirs.get(broker, {}), context.leftovers.get(broker, {})
+    return not any(id in ids for ids in known)
+
+
+def _foreign_found(turn: Turn, broker: BrokerId, replicas: Sequence[Replica]) -> Flow[None]:
+    """The broker keeps a log of another topic, and is right to: the replica cannot be there.
+
+    Kafka ignores this answer and holds the replica to be in sync, or to lead. Here it is offline
+    until the broker restarts, which sets the other log aside.
+    """
+    context = turn.context
+    ids = [replica.partition for replica in replicas]
+    context.foreign.setdefault(broker, {}).update(dict.fromkeys(ids))
+    context.offline_dirs.setdefault(broker, {}).update(dict.fromkeys(ids, context.now_ms))
+    why = "its broker has a log of another topic of that name"
+    yield from replicas_went_offline(turn, replicas, why)
 
 
 def _codes_that_count(

@@ -76,6 +76,8 @@ class Context:
     unled: dict[TopicPartition, int] = field(default_factory=dict)
     moving: dict[TopicPartition, int] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
+    # Those of them whose directory is good, but has the log of another topic under this name.
+    foreign: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
     lost_logs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
     # Orders that a broker would not follow, for no reason known here: given again now and then.
     refused: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
@@ -216,6 +218,8 @@ class Context:
             for by_broker in (self.offline_dirs, self.lost_logs, self.refused):
                 for ids in by_broker.values():
                     ids.pop(partition.id, None)
+            for foreign in self.foreign.values():
+                foreign.pop(partition.id, None)
 
     def shared(self, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
         """The one copy of an often repeated list."""

@@ -287,6 +287,7 @@ class Obstacle(StrEnum):
     BROKER_FENCED = "broker does not take the controller's requests"
     BROKER_LEAVING = "broker is shutting down"
     DIR_FAILED = "log directory failed"
+    FOREIGN_LOG = "broker has a log of another topic of that name"
     MOVING = "partition is being moved"
     DELETE_FAILED = "the broker could not delete its copy"
     DELETE_PENDING = "the broker has not answered yet"

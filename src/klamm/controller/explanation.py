@@ -73,6 +73,9 @@ def _life(context: Context, partition: Partition) -> Iterator[Waiting]:
             why = Obstacle.LOG_LOST
             until = f"broker {_listed(leadership.isr)} restarts with the disk it had, or an unclean"
             until += " election"
+        elif any(id in context.foreign.get(broker, ()) for broker in leadership.isr):
+            why = Obstacle.FOREIGN_LOG
+            until = f"one of brokers {_listed(leadership.isr)} restarts, which sets that log aside"
         yield Waiting("election", id.partition, None, why, until, since_ms)
     if leadership is None:
         return
@@ -111,6 +114,9 @@ def _absence(
     if broker not in context.brokers:
         return Obstacle.BROKER_DOWN, context.away.get(broker, context.began_ms), back
     dirs = context.offline_dirs.get(broker, {})
+    if id in context.foreign.get(broker, ()):
+        until = f"broker {broker} restarts, which sets that log aside"
+        return Obstacle.FOREIGN_LOG, dirs[id], until
     if id in dirs:
         return Obstacle.DIR_FAILED, dirs[id], f"broker {broker} restarts with a good disk"
     if broker in context.shutting_down:

@@ -109,6 +109,9 @@ def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
     for broker, dirs in (*context.offline_dirs.items(), *context.lost_logs.items()):
         if not dirs.keys() <= seen:
             yield f"broker {broker} has unknown partitions on bad disks: {dirs.keys() - seen}"
+    for broker, foreign in context.foreign.items():
+        if not foreign.keys() <= context.offline_dirs.get(broker, {}).keys():
+            yield f"broker {broker} serves next to logs of other topics: {foreign.keys()}"
     for broker, ids in context.refused.items():
         if not ids.keys() <= context.hosted.get(broker, {}).keys():
             yield f"broker {broker} refused replicas that are not its own: {ids.keys()}"

@@ -68,7 +68,9 @@ def move_partitions(
     return refused
 
 
-def move_replicas(turn: Turn, replicas: Iterable[Replica], target: ReplicaState) -> Flow[None]:
+def move_replicas(
+    turn: Turn, replicas: Iterable[Replica], target: ReplicaState, why: str = ""
+) -> Flow[None]:
     """Move replicas to a state. Several replicas of one partition share one write."""
     context = turn.context
     batch = turn.batch()
@@ -80,7 +82,7 @@ def move_replicas(turn: Turn, replicas: Iterable[Replica], target: ReplicaState)
         for partition, group in pending.values():
             steps, after = _plan_replicas(turn, partition, group, target)
             if after is partition.leadership:
-                _settle_replicas(turn, batch, partition, steps, target)
+                _settle_replicas(turn, batch, partition, steps, target, why)
             else:
                 assert after is not None, f"{partition.id} lost its leadership"
                 # However many replicas leave at once, the node is written once.
@@ -90,7 +92,7 @@ def move_replicas(turn: Turn, replicas: Iterable[Replica], target: ReplicaState)
         for (partition, steps), write, outcome in zip(planned, writes, outcomes, strict=True):
             if isinstance(outcome, Stored):
                 context.lead(partition, write.leadership)
-                _settle_replicas(turn, batch, partition, steps, target)
+                _settle_replicas(turn, batch, partition, steps, target, why)
             elif _adopt(context, partition, outcome):
                 again[partition.id] = (partition, [replica for replica, _ in steps])
             elif context.is_queued(partition.id.topic):
@@ -222,13 +224,14 @@ def _settle_replicas(
     partition: Partition,
     steps: Iterable[tuple[Replica, replica_states.Step]],
     target: ReplicaState,
+    why: str,
 ) -> None:
     states = partition.replica_states
     doomed = turn.context.deletions.get(partition.id.topic)
     for replica, step in steps:
         before = states.get(replica.broker, ReplicaState.NON_EXISTENT)
         if before is not target:
-            turn.note(str(replica), partition.id.topic, before, target)
+            turn.note(str(replica), partition.id.topic, before, target, why)
             if doomed is not None:
                 doomed.entered_ms[replica] = turn.context.now_ms
         if target is ReplicaState.NON_EXISTENT:

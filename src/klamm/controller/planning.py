@@ -206,6 +206,8 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
     }
     for broker, dirs in context.offline_dirs.items():
         copy.offline_dirs[broker] = {id: dirs[id] for id in ids if id in dirs}
+    for broker, foreign in context.foreign.items():
+        copy.foreign[broker] = {id: None for id in ids if id in foreign}
     for broker, lost in context.lost_logs.items():
         copy.lost_logs[broker] = {id: lost[id] for id in ids if id in lost}
     return copy

@@ -5,7 +5,8 @@ other reason does nothing until somebody restarts its broker. Here it is written
 ordered again from time to time. The leader epoch rises with each try, for a broker takes an order
 of the epoch it knows for one it has followed.
 
-A log of another topic id is not ordered about: only an operator can say which of the two is right.
+A log of another topic id is not ordered about: the broker keeps it until it restarts, and the
+replica is offline until then (`brokers.py`).
 """
 
 from __future__ import annotations

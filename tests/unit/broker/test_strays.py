@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from klamm.broker.strays import find_strays
+from klamm.controller.events import ExplanationAsked, Obstacle
 from klamm.log.files import FilePool
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
@@ -91,5 +92,35 @@ def test_a_log_of_an_ended_topic_makes_way_for_a_later_one_and_its_records_stay(
             assert log_values(w.replica(2)) == [b"of the second"]
             (stray,) = (tmp_path / "broker-2").glob("t-0.*-stray")
             assert b"of the first life" in (stray / f"{0:020d}.log").read_bytes()
+
+    asyncio.run(run())
+
+
+def test_a_running_broker_keeps_the_other_log_until_it_restarts_and_another_leads(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (2,))
+            session = w.brokers[0].session
+            await remove_by_hand(session, w)
+            # The second partition has nothing in its way: its neighbour must not spoil it.
+            replicas = Assignment((ME, BrokerId(1)))
+            node = layout.TopicNode(NEW, {0: replicas, 1: replicas})
+            await session.multi([Create(layout.topic_path("t"), layout.encode_topic(node))])
+            await until(lambda: w.leader("t").leader == 1, "another replica leads")
+            await until(lambda: w.leader("t", 1).leader == 2, "the other partition is as it was")
+            controller = next(b for b in w.brokers.values() if b.is_controller).controller
+            told = await controller.submit(ExplanationAsked("t"))
+            assert told is not None
+            assert [(x.partition, x.broker, x.why) for x in told.waiting] == [
+                (0, ME, Obstacle.FOREIGN_LOG)
+            ]
+            await w.kill(2)
+            await w.start(2)
+            await until(
+                lambda: set(w.leader("t").isr.committed) == {1, 2}, "the replica is in sync"
+            )
+            assert list((tmp_path / "broker-2").glob("t-0.*-stray"))
 
     asyncio.run(run())
