@@ -67,6 +67,7 @@ def _fitting(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": copies,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": str(min(2, brokers)),
+        "klamm.ledger.topic.replication.factor": copies,
         "group.initial.rebalance.delay.ms": "0",
     }
 

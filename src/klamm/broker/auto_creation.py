@@ -23,7 +23,7 @@ from klamm.client.connection import Connection
 from klamm.controller.admission import NewTopic
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, KlammError, Refused
-from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, name_fault
+from klamm.model.names import CONSUMER_OFFSETS, KLAMM_LEDGER, TRANSACTION_STATE, name_fault
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import create_topics
@@ -102,7 +102,7 @@ class AutoCreation:
         return codes
 
     async def create_internal_topic(self, topic: str) -> str | None:
-        """Make sure of a coordinators' topic; why it could not be made, if so."""
+        """Make sure of a topic of the brokers' own; why it could not be made, if so."""
         refused = await self._shared(topic, Client("", ""))
         return None if refused is None or refused.code in _BEING_CREATED else refused.why
 
@@ -224,6 +224,18 @@ def _ask(topic: str, settings: BrokerSettings) -> NewTopic:
                 ("cleanup.policy", "compact"),
                 ("min.insync.replicas", settings.text("transaction.state.log.min.isr")),
                 ("segment.bytes", settings.text("transaction.state.log.segment.bytes")),
+            ),
+        )
+    if topic == KLAMM_LEDGER:
+        return NewTopic(
+            name=topic,
+            partitions=1,
+            factor=settings.int("klamm.ledger.topic.replication.factor"),
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("min.compaction.lag.ms", settings.text("klamm.ledger.topic.history.ms")),
+                ("unclean.leader.election.enable", "false"),
+                ("compression.type", "producer"),
             ),
         )
     return NewTopic(name=topic)

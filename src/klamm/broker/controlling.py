@@ -73,7 +73,7 @@ class ControllerShell:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._ledger = Ledger(host.data_dir)
+        self.ledger = Ledger(host.data_dir, host.id)
         self._changed = asyncio.Event()
         self._term: Term | None = None
         self._task: asyncio.Task[None] | None = None
@@ -121,7 +121,7 @@ class ControllerShell:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        self._ledger.close()
+        self.ledger.close()
 
     async def submit(self, ask: events.Ask[A]) -> A:
         """Ask the controller; raises RequestRefused(NOT_CONTROLLER) where this is not the one."""
@@ -147,7 +147,7 @@ class ControllerShell:
 
     def story(self, topic: str | None = None) -> Iterable[dict[str, object]]:
         """What this broker decided while it was the controller."""
-        return self._ledger.read(topic)
+        return self.ledger.read(topic)
 
     def _session_changed(self, state: SessionState) -> None:
         if state is not SessionState.SUSPENDED:
@@ -302,7 +302,7 @@ class ControllerShell:
             epoch_version=mandate.epoch_version,
             outbox=outbox,
             inbox=inbox,
-            ledger=self._ledger,
+            ledger=self.ledger,
             settings=lambda: host.settings,
             now_ms=host.now_ms,
         )

@@ -4,18 +4,19 @@ The controller's broker writes it to files `ledger-<number>.jsonl` in its log di
 and not to a directory, because Kafka takes every directory there for a partition and would refuse
 to start on it. A reader asks all brokers and merges by (controller epoch, sequence). Files are
 rolled by size and the oldest go, so the ledger never fills a disk; what is kept is enough for the
-story of a topic.
+story of a topic. `ledger_topic` brings what is written here to everybody else.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from klamm.controller.effects import Move
+from klamm.model.names import KLAMM_LEDGER, BrokerId, id_text
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 FILES_MAX: Final = 8
@@ -23,11 +24,29 @@ _PREFIX: Final = "ledger-"
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+class Place(NamedTuple):
+    """Where one line ends and the next begins."""
+
+    file: int = 0
+    position: int = 0
+
+
+class Line(NamedTuple):
+    """One entry, and the bytes that it is written as."""
+
+    entry: dict[str, Any]
+    text: bytes
+
+
 class Ledger:
     """One broker's part of the ledger."""
 
-    def __init__(self, directory: Path, *, file_bytes_max: int = FILE_BYTES_MAX) -> None:
+    def __init__(
+        self, directory: Path, broker: BrokerId, *, file_bytes_max: int = FILE_BYTES_MAX
+    ) -> None:
+        self.on_news: Callable[[], None] = _nobody
         self._directory = directory
+        self._broker = broker
         self._file_bytes_max = file_bytes_max
         self._epoch = -1
         self._sequence = 0
@@ -40,14 +59,19 @@ class Ledger:
         if epoch != self._epoch:
             self._epoch, self._sequence = epoch, 0
         lines = []
+        is_news = False
         for move in moves:
             self._sequence += 1
+            # What happens to the topic that tells of it all would otherwise be told for ever.
+            is_news |= move.topic != KLAMM_LEDGER
             entry = {
                 "time_ms": time_ms,
                 "controller_epoch": epoch,
                 "sequence": self._sequence,
+                "controller_id": self._broker,
                 "cause": cause,
                 "topic": move.topic,
+                "topic_id": None if move.topic_id is None else id_text(move.topic_id),
                 "subject": move.subject,
                 "before": move.before,
                 "after": move.after,
@@ -56,6 +80,8 @@ class Ledger:
             lines.append(_encode(entry))
         if lines:
             self._write(("\n".join(lines) + "\n").encode())
+        if is_news:
+            self.on_news()
 
     def sync(self) -> None:
         """Have the disk keep what was written; may run in another thread than the rest."""
@@ -78,6 +104,25 @@ class Ledger:
                     # A crash may have cut a line short.
                     if line.endswith(b"}\n") and (wanted is None or wanted in line):
                         yield json.loads(line)
+
+    def read_from(self, place: Place, bytes_max: int) -> tuple[list[Line], Place]:
+        """Some of the entries behind a place, and the place behind them; none at the end.
+
+        It may run in another thread while entries are written: it stops at the last whole line.
+        """
+        lines: list[Line] = []
+        for path in self._files():
+            number = _number(path)
+            if number < place.file:
+                continue
+            if number > place.file:
+                place = Place(number, 0)
+            while data := _whole_lines(path, place.position, bytes_max):
+                place = Place(number, place.position + len(data))
+                lines = [Line(json.loads(x), x) for x in data.split(b"\n") if x.endswith(b"}")]
+                if lines:
+                    return lines, place
+        return lines, place
 
     def close(self) -> None:
         """Let go of the file; the next entry opens it again."""
@@ -124,3 +169,14 @@ class Ledger:
 
 def _number(path: Path) -> int:
     return int(path.stem.removeprefix(_PREFIX))
+
+
+def _whole_lines(path: Path, position: int, bytes_max: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(position)
+        data = file.read(bytes_max)
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _nobody() -> None:
+    pass

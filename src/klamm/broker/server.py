@@ -32,6 +32,7 @@ from klamm.broker.dynamic_config import DynamicConfig
 from klamm.broker.fetch_sessions import FetchSessions
 from klamm.broker.fetcher import Fetchers
 from klamm.broker.housekeeping import Housekeeping
+from klamm.broker.ledger_topic import LedgerTopic
 from klamm.broker.listener import Listener
 from klamm.broker.logs import Logs
 from klamm.broker.metadata_cache import MetadataCache
@@ -113,6 +114,9 @@ class Broker:
         self.dynamic_config = DynamicConfig(self, settings)
         self.admin = Admin(self, self.policies)
         self.auto_creation = AutoCreation(self)
+        self.ledger_topic = LedgerTopic(
+            self, self.controller.ledger, self.data_dir, self.auto_creation.create_internal_topic
+        )
         self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix=f"klamm-{id}-worker")
         self.on_partitions_removed: list[Callable[[frozenset[TopicPartition]], None]] = []
         self.stopped = asyncio.Event()
@@ -143,6 +147,11 @@ class Broker:
     @property
     def is_controller(self) -> bool:
         return self.controller.is_active
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest epoch of a controller that has ordered anything here."""
+        return self.replicas.controller_epoch
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -209,6 +218,7 @@ class Broker:
         self._tasks.start(self.proposals.run(), f"broker-{self.id}-proposals")
         self._tasks.start(self.housekeeping.run(), f"broker-{self.id}-housekeeping")
         self._tasks.start(self.coordinators.run(), f"broker-{self.id}-coordinators")
+        self._tasks.start(self.ledger_topic.run(), f"broker-{self.id}-ledger-topic")
         if gate is not None:
             await gate()
         await self.controller.start()
@@ -379,6 +389,7 @@ class Broker:
     def metadata_changed(self, removed: frozenset[TopicPartition]) -> None:
         """The controller has told something new of the cluster."""
         self.sessions.keep_only(self.metadata.snapshot.brokers.keys())
+        self.ledger_topic.metadata_changed()
         if removed:
             gone = {partition.topic for partition in removed} - self.metadata.snapshot.topics.keys()
             self.auto_creation.topics_removed(gone)
@@ -400,6 +411,7 @@ class Broker:
         for topic in {topic_partition.topic for topic_partition in self.replicas.partitions}:
             self.replicas.reconfigure(topic, self.dynamic_config.topic(topic))
         self.controller.broker_settings_changed()
+        self.ledger_topic.wake()
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
         """A disk cannot be trusted any more: what is on it is offline until a restart."""

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from klamm.app import Plan
 
 app = new_app("Run a cluster until Ctrl-C.")
+
+# Somebody looks after this cluster, and may want to ask what became of it. A cluster inside a test
+# has the topics that the test made and no others.
+_OPERATED: Final = {"klamm.ledger.topic.enable": "true"}
 
 
 @app.command()
@@ -62,7 +66,7 @@ def up(
         host=host,
         port=port,
         data=None if ephemeral else data or default_data(),
-        settings=parse_pairs(setting or (), option="-X"),
+        settings=_OPERATED | parse_pairs(setting or (), option="-X"),
         racks=tuple(rack.split(",")) if rack else (),
         zookeeper=zookeeper,
     )

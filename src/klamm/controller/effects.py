@@ -230,6 +230,7 @@ class Move:
     before: str
     after: str
     why: str = ""
+    topic_id: uuid.UUID | None = None  # tells a topic from another that had its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ def start(turn: Turn, targets: Targets) -> Flow[dict[TopicPartition, PartitionFa
             before = partition.assignment
             if index in changed:
                 after = changed[index]
-                turn.note(str(partition.id), name, _text(before), _text(after), "move")
+                turn.note(f"{partition.id} replicas", name, _text(before), _text(after), "move")
                 context.assign(partition, after)
                 dropped += [
                     Replica(partition.id, b) for b in before.replicas if b not in after.replicas
@@ -203,7 +203,7 @@ def _finish(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
     for partition in partitions:
         target = partition.assignment.target
         turn.note(
-            str(partition.id),
+            f"{partition.id} replicas",
             partition.id.topic,
             _text(partition.assignment),
             _text(Assignment(target)),

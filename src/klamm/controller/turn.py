@@ -55,7 +55,8 @@ class Turn:
 
     def note(self, subject: str, topic: str, before: str, after: str, why: str = "") -> None:
         """Enter a transition into the ledger."""
-        self.moves.append(Move(subject, topic, before, after, why))
+        known = self.context.topics.get(topic)
+        self.moves.append(Move(subject, topic, before, after, why, known.id if known else None))
 
     def warn(self, text: str) -> None:
         """Say something an operator should see."""

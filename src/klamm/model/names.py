@@ -20,7 +20,8 @@ NO_EPOCH: Final = -1
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+KLAMM_LEDGER: Final = "__klamm_ledger"
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, KLAMM_LEDGER})
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
 ZERO_ID: Final = uuid.UUID(int=0)

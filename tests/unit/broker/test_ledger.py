@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from klamm.broker.ledger import FILES_MAX, Ledger
+from klamm.broker.ledger import FILES_MAX, Ledger, Line, Place
 from klamm.controller.effects import Move
+from klamm.model.names import KLAMM_LEDGER, BrokerId
 
 
 def move(topic: str, number: int = 0) -> Move:
@@ -11,7 +12,7 @@ def move(topic: str, number: int = 0) -> Move:
 
 
 def test_entries_are_read_back_by_topic_in_order(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger")
+    ledger = Ledger(tmp_path / "ledger", BrokerId(7))
     ledger.append(3, "TopicsChanged", [move("T"), move("U")], time_ms=5)
     ledger.append(3, "BrokersChanged", [move("T", 1)], time_ms=6)
     ledger.sync()
@@ -20,8 +21,10 @@ def test_entries_are_read_back_by_topic_in_order(tmp_path: Path) -> None:
             "time_ms": 5,
             "controller_epoch": 3,
             "sequence": 1,
+            "controller_id": 7,
             "cause": "TopicsChanged",
             "topic": "T",
+            "topic_id": None,
             "subject": "T-0",
             "before": "New",
             "after": "Online",
@@ -31,8 +34,10 @@ def test_entries_are_read_back_by_topic_in_order(tmp_path: Path) -> None:
             "time_ms": 6,
             "controller_epoch": 3,
             "sequence": 3,
+            "controller_id": 7,
             "cause": "BrokersChanged",
             "topic": "T",
+            "topic_id": None,
             "subject": "T-1",
             "before": "New",
             "after": "Online",
@@ -45,10 +50,12 @@ def test_entries_are_read_back_by_topic_in_order(tmp_path: Path) -> None:
 
 def test_a_restart_goes_on_in_the_same_file_and_a_new_term_counts_anew(tmp_path: Path) -> None:
     for epoch in (1, 2):
-        ledger = Ledger(tmp_path)
+        ledger = Ledger(tmp_path, BrokerId(7))
         ledger.append(epoch, "TermBegan", [move("T")], time_ms=epoch)
         ledger.close()
-    assert [(e["controller_epoch"], e["sequence"]) for e in Ledger(tmp_path).read()] == [
+    assert [
+        (e["controller_epoch"], e["sequence"]) for e in Ledger(tmp_path, BrokerId(7)).read()
+    ] == [
         (1, 1),
         (2, 1),
     ]
@@ -56,7 +63,7 @@ def test_a_restart_goes_on_in_the_same_file_and_a_new_term_counts_anew(tmp_path:
 
 
 def test_a_line_that_a_crash_cut_short_is_skipped(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
+    ledger = Ledger(tmp_path, BrokerId(7))
     ledger.append(1, "TermBegan", [move("T"), move("T", 1)], time_ms=1)
     ledger.close()
     (path,) = tmp_path.iterdir()
@@ -67,11 +74,58 @@ def test_a_line_that_a_crash_cut_short_is_skipped(tmp_path: Path) -> None:
 
 
 def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, file_bytes_max=300)
+    ledger = Ledger(tmp_path, BrokerId(7), file_bytes_max=450)
     for number in range(30):
         ledger.append(1, "RetryDue", [move("T", number)], time_ms=number)
     ledger.close()
     assert len(list(tmp_path.iterdir())) == FILES_MAX
     kept = [entry["time_ms"] for entry in ledger.read()]
     assert kept == list(range(30 - len(kept), 30))
-    assert all(path.stat().st_size <= 300 for path in tmp_path.iterdir())
+    assert all(path.stat().st_size <= 450 for path in tmp_path.iterdir())
+
+
+def _subjects(lines: list[Line]) -> list[str]:
+    return [line.entry["subject"] for line in lines]
+
+
+def test_lines_are_read_on_from_any_place(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, BrokerId(7), file_bytes_max=450)
+    for number in range(6):
+        ledger.append(1, "RetryDue", [move("T", number)], time_ms=number)
+    assert len(list(tmp_path.iterdir())) > 1
+    found: list[str] = []
+    lines, place = ledger.read_from(Place(), 250)
+    while lines:
+        assert all(line.text.endswith(b"}") for line in lines)
+        found += _subjects(lines)
+        lines, place = ledger.read_from(place, 250)
+    assert found == [f"T-{number}" for number in range(6)]
+    ledger.append(1, "RetryDue", [move("T", 6)], time_ms=6)
+    assert _subjects(ledger.read_from(place, 250)[0]) == ["T-6"]
+    ledger.close()
+
+
+def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, BrokerId(7))
+    ledger.append(1, "RetryDue", [move("T", 0)], time_ms=1)
+    ledger.append(1, "RetryDue", [move("T", 1)], time_ms=1)
+    ledger.close()
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    lines, place = ledger.read_from(Place(), 10_000)
+    assert _subjects(lines) == ["T-0"]
+    assert ledger.read_from(place, 10_000) == ([], place)
+    path.write_bytes(whole)
+    assert _subjects(ledger.read_from(place, 10_000)[0]) == ["T-1"]
+
+
+def test_the_topic_of_the_ledger_is_no_news(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, BrokerId(7))
+    heard: list[int] = []
+    ledger.on_news = lambda: heard.append(1)
+    ledger.append(1, "TopicsChanged", [move(KLAMM_LEDGER)], time_ms=1)
+    assert heard == []
+    ledger.append(1, "TopicsChanged", [move(KLAMM_LEDGER), move("T")], time_ms=1)
+    assert heard == [1]
+    ledger.close()

@@ -35,12 +35,12 @@ def test_the_plan_of_a_move(world: World) -> None:
     found = plan(world, events.MovesAsked({tp("T-0"): (BrokerId(3), BrokerId(2))}))
     moves = [(m.subject, m.before, m.after) for m in found.moves]
     assert moves == [
-        ("T-0", "1,2", "3,2,1"),
+        ("T-0 replicas", "1,2", "3,2,1"),
         ("T-0 on broker 3", "NonExistent", "New"),
     ]
     assert found.brokers == (1, 2, 3, 4)
-    assert [(m.subject, m.after) for m in found.later if m.subject == "T-0"] == [
-        ("T-0", "3,2"),
+    assert [(m.subject, m.after) for m in found.later if m.subject in ("T-0", "T-0 replicas")] == [
+        ("T-0 replicas", "3,2"),
         ("T-0", "Online"),
     ]
     assert ("T-0 on broker 1", "DeletionSuccessful") in [(m.subject, m.after) for m in found.later]

@@ -2,14 +2,15 @@
 
 Asked with `{"topic": name or null, "limit": how many of the latest}`; answers `entries`, oldest
 first. With `"after": [controller_epoch, sequence]` it is the oldest behind that place instead,
-which is how a reader takes a long story in pages. Any broker answers for itself: who wants the
-whole story asks all of them and merges by (controller_epoch, sequence).
+which is how a reader takes a long story in pages; and with `"waiting": true` only what is not in
+the ledger's topic yet (`ledger_topic`), which may be all of it. Any broker answers for itself:
+who wants the whole story asks all of them and merges by (controller_epoch, sequence).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +32,10 @@ async def handle(
     after = request.get("after")
 
     def wanted() -> list[dict[str, object]]:
-        story = broker.controller.story(topic)
+        if request.get("waiting"):
+            story: Iterable[dict[str, object]] = broker.ledger_topic.waiting()
+        else:
+            story = broker.controller.story(topic)
         if after is None:
             return list(deque(story, maxlen=limit))
         behind = (e for e in story if [e["controller_epoch"], e["sequence"]] > after)

@@ -140,6 +140,31 @@ KLAMM: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "klamm.ledger.topic.enable",
+        Kind.BOOLEAN,
+        "false",
+        "Whether the transitions that controllers write down are also a topic, __klamm_ledger, for "
+        "everybody to read. It begins with everything that brokers still have on their disks. "
+        "`klamm up` switches it on.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.ledger.topic.replication.factor",
+        Kind.SHORT,
+        "3",
+        "The replicas of __klamm_ledger; while there are fewer brokers it waits.",
+        AtLeast(1),
+    ),
+    setting(
+        "klamm.ledger.topic.history.ms",
+        Kind.LONG,
+        "604800000",
+        "For how long __klamm_ledger keeps every transition. Of what is older, compaction leaves "
+        "the last state of each thing that is still there. Read when the topic is created.",
+        _FROM_0,
+    ),
+    setting(
         "klamm.vanished.topic.delete.logs",
         Kind.BOOLEAN,
         "false",
