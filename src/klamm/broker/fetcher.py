@@ -462,6 +462,13 @@ class Fetchers:
                 if task is not None:
                     task.cancel()
 
+    def log_moved(self, partition: Partition) -> None:
+        """The partition's log is another one, with the same records."""
+        fetcher = self._where.get(partition.topic_partition)
+        following = fetcher.following.get(partition.topic_partition) if fetcher else None
+        if following is not None and partition.log is not None:
+            following.log = partition.log
+
     def of(self, topic_partition: TopicPartition) -> Fetcher | None:
         """Who fetches this partition."""
         return self._where.get(topic_partition)

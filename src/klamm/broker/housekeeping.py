@@ -81,7 +81,8 @@ class Housekeeping:
     async def _retain(self) -> None:
         now_ms = self._broker.clock.now_ms()
         for local in list(self._broker.logs):
-            local.apply_retention(now_ms)
+            if local.is_open:  # it may be deleted or moved by now
+                local.apply_retention(now_ms)
             await asyncio.sleep(0)
 
     async def _purge(self) -> None:

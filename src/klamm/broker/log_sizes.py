@@ -55,4 +55,5 @@ async def _sizes_on(
         for directory in response.results
         for topic in directory.topics
         for p in topic.partitions
+        if not p.is_future_key
     }

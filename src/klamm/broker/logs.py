@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from klamm.log.directory import LogDirectory
 from klamm.log.files import FilePool
+from klamm.log.moving import holds_more
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import InvariantBroken, UsageError
 from klamm.model.names import BrokerId, TopicPartition
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 
@@ -20,6 +25,8 @@ class Logs:
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         self.directories = tuple(directories)
+        # Where logs that are not there yet are to be made, as somebody has asked.
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
 
     @classmethod
     def open(
@@ -58,7 +65,9 @@ class Logs:
         except BaseException:
             _close(opened)
             raise
-        return cls(opened)
+        logs = cls(opened)
+        logs._settle_moves(now_ms)
+        return logs
 
     def __iter__(self) -> Iterator[PartitionLog]:
         for directory in self.directories:
@@ -74,17 +83,20 @@ class Logs:
     def create(
         self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
     ) -> PartitionLog:
-        """The log of a partition; a new one goes where the fewest are."""
-        online = [directory for directory in self.directories if directory.is_online]
+        """The log of a partition; a new one goes where it was asked for, or the fewest are."""
+        online = self.online
         if not online:
             raise self._failure()
-        return min(online, key=len).create(partition, topic_id, settings)
+        wished = self._preferred.pop(partition, None)
+        fewest = min(online, key=lambda directory: directory.burden)
+        chosen = wished if wished is not None and wished.is_online else fewest
+        return chosen.create(partition, topic_id, settings)
 
     def schedule_delete(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Put logs aside; they are removed when their delay has passed."""
         doomed = list(partitions)
         for directory in self.directories:
-            mine = [partition for partition in doomed if directory.get(partition) is not None]
+            mine = [p for p in doomed if directory.get(p) or p in directory.futures]
             if mine:
                 directory.schedule_delete(mine, now_ms)
 
@@ -92,8 +104,62 @@ class Logs:
         """Keep the records of these logs, but not as logs."""
         for partition in partitions:
             for directory in self.directories:
-                if directory.get(partition) is not None:
+                if directory.get(partition) or partition in directory.futures:
                     directory.set_aside(partition)
+
+    # Logs that move from one directory to another
+
+    def directory_at(self, path: str) -> LogDirectory | None:
+        return next((d for d in self.directories if d.path == os.path.normpath(path)), None)
+
+    def future_home(self, partition: TopicPartition) -> LogDirectory | None:
+        """The directory that a partition's log is being moved to."""
+        return next((d for d in self.directories if partition in d.futures), None)
+
+    def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Remember where a log is to be made, should it ever be."""
+        self._preferred[partition] = directory
+
+    def replace(self, partition: TopicPartition, now_ms: int) -> PartitionLog:
+        """Let the complete copy of a log stand in its place, and delete the original."""
+        source = next(d for d in self.directories if d.get(partition) is not None)
+        target = self.future_home(partition)
+        original = source.get(partition)
+        assert target is not None, f"{partition} does not move"
+        assert original is not None, f"{partition} is not here"
+        copy = target.promote(original)
+        source.schedule_delete([partition], now_ms)
+        return copy
+
+    def _settle_moves(self, now_ms: int) -> None:
+        """Finish moves that a crash has interrupted; what cannot go on is put away."""
+        for directory in self.directories:
+            for partition in list(directory.futures):
+                homes = [d for d in self.directories if d.get(partition) is not None]
+                if not homes:
+                    # A part of a log whose whole is not here: no log, but not ours to destroy.
+                    log.warning("a copy without its log", extra={"partition": str(partition)})
+                    directory.set_aside(partition)
+                elif homes == [directory]:
+                    directory.delete_future(partition, now_ms)
+        if len(self.directories) > 1:
+            for partition in {found.topic_partition for found in self}:
+                self._settle_twins(partition, now_ms)
+
+    def _settle_twins(self, partition: TopicPartition, now_ms: int) -> None:
+        """Of two logs of a partition, which a move leaves that crashed at its end, keep one."""
+        twins = [(d, found) for d in self.directories if (found := d.get(partition)) is not None]
+        while len(twins) > 1:
+            is_first = holds_more(twins[0][1], twins[1][1])
+            directory, lesser = twins.pop(1 if is_first else 0)
+            log.warning(
+                "a log is here twice",
+                extra={"partition": str(partition), "kept": twins[0][0].path},
+            )
+            if lesser.log_end_offset <= twins[0][1].log_end_offset:
+                directory.schedule_delete([partition], now_ms)
+            else:
+                directory.set_aside(partition)  # it has records that the other has not
 
     def directory_of(self, log: PartitionLog) -> LogDirectory | None:
         return next((d for d in self.directories if d.get(log.topic_partition) is log), None)

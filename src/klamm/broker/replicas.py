@@ -203,6 +203,7 @@ class ReplicaManager:
             self._follow(partition, state, local)
         elif partition.log is None:
             partition.log = local
+        self._broker.moves.resume(partition)
         return ErrorCode.NONE
 
     def _is_lost(self, state: leader_and_isr.LeaderAndIsrPartitionState) -> bool:

@@ -34,6 +34,7 @@ from klamm.broker.fetcher import Fetchers
 from klamm.broker.housekeeping import Housekeeping
 from klamm.broker.ledger_topic import LedgerTopic
 from klamm.broker.listener import Listener
+from klamm.broker.log_moves import LogMoves
 from klamm.broker.logs import Logs
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.policies import Policies
@@ -105,6 +106,7 @@ class Broker:
         self.fetchers: Fetchers
         self.sessions = FetchSessions(self)
         self.replicas = ReplicaManager(self)
+        self.moves = LogMoves(self)
         self.housekeeping = Housekeeping(self)
         self.controller = ControllerShell(self)
         self.policies = Policies.of(settings)
@@ -217,6 +219,7 @@ class Broker:
         self._is_up = True
         self._tasks.start(self.proposals.run(), f"broker-{self.id}-proposals")
         self._tasks.start(self.housekeeping.run(), f"broker-{self.id}-housekeeping")
+        self._tasks.start(self.moves.run(), f"broker-{self.id}-moves")
         self._tasks.start(self.coordinators.run(), f"broker-{self.id}-coordinators")
         self._tasks.start(self.ledger_topic.run(), f"broker-{self.id}-ledger-topic")
         if gate is not None:
@@ -420,6 +423,7 @@ class Broker:
         self._failed_paths.add(failure.path)
         log.critical("a log directory failed", extra={"path": failure.path}, exc_info=failure)
         self.replicas.fail_directory(failure.path)
+        self.moves.directory_failed(failure.path)
         if not self._is_up:
             return
         if not self.logs.online:

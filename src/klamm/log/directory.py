@@ -13,6 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
@@ -20,6 +21,7 @@ from klamm.log.failure import Health, LogDirectoryFailed
 from klamm.log.files import FilePool
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
+from klamm.log.moving import take_place
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import UsageError
@@ -52,6 +54,7 @@ class LogDirectory:
         self.health = Health(path, lambda: on_offline(self) if on_offline else None)
         self._settings_for = settings_for
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}  # copies of logs that move here
         self._doomed: list[tuple[int, str]] = []
         self._lock = DirectoryLock(path)
         # Checkpoints are written by worker threads, of which there may be several.
@@ -118,6 +121,11 @@ class LogDirectory:
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(partition)
 
+    @property
+    def burden(self) -> int:
+        """How many logs there are, or will be."""
+        return len(self._logs) + len(self.futures)
+
     def create(
         self, partition: TopicPartition, topic_id: uuid.UUID | None, settings: LogSettings
     ) -> PartitionLog:
@@ -126,30 +134,85 @@ class LogDirectory:
         if existing is not None:
             return existing
         self.health.check()
-        path = os.path.join(self.path, str(partition))
+        log = self._logs[partition] = self._make(str(partition), partition, topic_id, settings)
+        return log
+
+    def _make(
+        self,
+        name: str,
+        partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        settings: LogSettings,
+    ) -> PartitionLog:
+        path = os.path.join(self.path, name)
         try:
-            log = PartitionLog.create(
+            return PartitionLog.create(
                 partition, path, settings, self.pool, topic_id=topic_id, health=self.health
             )
         except FileExistsError:
             # Somebody has put it there since we started: take it for what it is.
-            log = load_log(partition, path, settings, self.pool, Known(), health=self.health)
+            return load_log(partition, path, settings, self.pool, Known(), health=self.health)
         except OSError as error:
             raise self.health.failed(error) from error
-        self._logs[partition] = log
-        return log
+
+    # Logs that move here
+
+    def create_future(self, original: PartitionLog) -> PartitionLog:
+        """An empty copy of a log of another directory."""
+        self.health.check()
+        partition = original.topic_partition
+        name = names.aside_name(partition, names.FUTURE)
+        copy = self._make(name, partition, original.topic_id, original.settings)
+        # What has been compacted before is copied compacted.
+        copy.cleaned_to = original.cleaned_to
+        self.futures[partition] = copy
+        return copy
+
+    def promote(self, original: PartitionLog) -> PartitionLog:
+        """Let the copy of a log stand in its place; the original is still where it was."""
+        self.health.check()
+        partition = original.topic_partition
+        copy = self.futures[partition]
+        try:
+            take_place(copy, original, os.path.join(self.path, str(partition)))
+        except OSError as error:
+            raise self.health.failed(error) from error
+        self._logs[partition] = self.futures.pop(partition)
+        self._is_stale = True
+        return copy
+
+    def drop_future(self, partition: TopicPartition) -> None:
+        """Do not use a copy any more; its files stay."""
+        copy = self.futures.pop(partition, None)
+        if copy is not None:
+            copy.close(clean=False)
+
+    # Logs that leave
 
     def schedule_delete(self, partitions: Iterable[TopicPartition], now_ms: int = 0) -> None:
         """Take logs away: renamed now, removed when the delay has passed."""
-        self._put_aside(partitions, names.DOOMED, now_ms)
+        gone = list(partitions)
+        self._put_aside(self._logs, gone, names.DOOMED, now_ms)
+        self._put_aside(self.futures, gone, names.DOOMED, now_ms)
+
+    def delete_future(self, partition: TopicPartition, now_ms: int = 0) -> None:
+        """Give up a copy."""
+        self._put_aside(self.futures, [partition], names.DOOMED, now_ms)
 
     def set_aside(self, partition: TopicPartition) -> None:
         """Keep the records of a log that belongs to no topic any more, but not as a log."""
-        self._put_aside([partition], names.STRAY, 0)
+        self._put_aside(self._logs, [partition], names.STRAY, 0)
+        self._put_aside(self.futures, [partition], names.STRAY, 0)
 
-    def _put_aside(self, partitions: Iterable[TopicPartition], suffix: str, now_ms: int) -> None:
+    def _put_aside(
+        self,
+        logs: dict[TopicPartition, PartitionLog],
+        partitions: Iterable[TopicPartition],
+        suffix: str,
+        now_ms: int,
+    ) -> None:
         self.health.check()
-        found = [log for p in partitions if (log := self._logs.pop(p, None)) is not None]
+        found = [log for p in partitions if (log := logs.pop(p, None)) is not None]
         if not found:
             return
         try:
@@ -209,7 +272,7 @@ class LogDirectory:
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts. For a worker thread."""
-        logs = list(self)
+        logs = [*self, *list(self.futures.values())]
         self._write(names.RECOVERY_POINTS, {g.topic_partition: g.recovery_point for g in logs})
         starts = {
             g.topic_partition: g.log_start_offset
@@ -224,7 +287,11 @@ class LogDirectory:
 
     def plan_cleaning(self, now_ms: int) -> cleaner.Plan | None:
         """The log most in need of compaction, if one is: build it in a thread, then install."""
-        plans = [plan for log in self if (plan := cleaner.plan(log, now_ms)) is not None]
+        plans = [
+            plan
+            for log in self
+            if not log.is_moving and (plan := cleaner.plan(log, now_ms)) is not None
+        ]
         due = [plan for plan in plans if plan.is_worthwhile]
         return max(due, key=lambda plan: (plan.overdue, plan.dirty_ratio), default=None)
 
@@ -250,13 +317,15 @@ class LogDirectory:
             pass  # it was told when it happened; the next start finds no marker, and recovers
         finally:
             self._logs.clear()
+            self.futures.clear()
             self.pool.clear()
             self._lock.drop()
 
     def _settle(self, broker_epoch: int) -> None:
         """Close all logs, several at a time: most of it is waiting for the disk. Then say so."""
         with ThreadPoolExecutor(_CLOSING_THREADS, "klamm-close") as threads:
-            for _ in threads.map(lambda log: log.close(clean=True), list(self)):
+            logs = [*self, *self.futures.values()]
+            for _ in threads.map(lambda log: log.close(clean=True), logs):
                 pass
         self.checkpoint()
         self.checkpoint_high_watermarks()
@@ -275,7 +344,7 @@ class LogDirectory:
         watermarks = self._read(names.HIGH_WATERMARKS)
         cleaned = self._read(names.CLEANER_OFFSETS)
         found = self._find(now_ms)
-        for count, (partition, path) in enumerate(found, 1):
+        for count, (partition, path, logs) in enumerate(found, 1):
             known = Known(
                 clean=clean,
                 recovery_point=recovery_points.get(partition),
@@ -285,20 +354,24 @@ class LogDirectory:
             settings = self._settings_for(partition.topic)
             log = load_log(partition, path, settings, self.pool, known, health=self.health)
             log.cleaned_to = min(cleaned.get(partition, 0), log.log_end_offset)
-            self._logs[partition] = log
+            logs[partition] = log
             if progress is not None:
                 progress(count, len(found))
 
-    def _find(self, now_ms: int) -> list[tuple[TopicPartition, str]]:
-        """The logs here; what was to be deleted when we stopped still is."""
-        found: list[tuple[TopicPartition, str]] = []
+    def _find(
+        self, now_ms: int
+    ) -> list[tuple[TopicPartition, str, dict[TopicPartition, PartitionLog]]]:
+        """The logs here and among what; what was to be deleted when we stopped still is."""
+        found = []
         with os.scandir(self.path) as entries:
             for entry in entries:
                 if entry.name.endswith(names.DOOMED):
                     self._doomed.append((now_ms + self.delete_delay_ms, entry.path))
                 elif (partition := names.parse_partition(entry.name)) and entry.is_dir():
-                    found.append((partition, entry.path))
-        return sorted(found)
+                    found.append((partition, entry.path, self._logs))
+                elif (partition := names.parse_future(entry.name)) and entry.is_dir():
+                    found.append((partition, entry.path, self.futures))
+        return sorted(found, key=itemgetter(0, 1))
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -97,6 +97,11 @@ class EpochCache:
             return
         self._replace(((entries[first][0], offset), *entries[first + 1 :]))
 
+    def take_over(self, entries: tuple[tuple[int, int], ...]) -> None:
+        """Let these be the epochs: those of another log with the same records."""
+        if self._entries != entries:
+            self._replace(entries)
+
     def clear(self) -> None:
         if self._entries:
             self._replace(())

@@ -38,6 +38,7 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 OFFSET_MAX: Final = (1 << 63) - 1
 _NAME_LENGTH_MAX: Final = 255
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)\Z")
+_FUTURE: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)\.[0-9a-f]{32}-future\Z")
 _OFFSET_FILE: Final = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)*)\Z")
 
 
@@ -55,6 +56,12 @@ def parse_offset_name(name: str) -> tuple[int, str, str] | None:
 def parse_partition(name: str) -> TopicPartition | None:
     """The partition whose directory has this name, or None when it is no such directory."""
     match = _PARTITION.match(name)
+    return TopicPartition(match[1], int(match[2])) if match else None
+
+
+def parse_future(name: str) -> TopicPartition | None:
+    """The partition whose log is moved to the directory of this name, or None."""
+    match = _FUTURE.match(name)
     return TopicPartition(match[1], int(match[2])) if match else None
 
 

@@ -87,6 +87,7 @@ class PartitionLog:
         self.history = ProducerHistory(Snapshots(directory), self._replay)
         self.epochs = EpochCache(lambda: self.log_end_offset)
         self.is_open = True
+        self.is_moving = False  # to another directory: compacting it would be lost work
         self.truncations = 0  # how often records were taken back, which others may have to know
         self.health = health or Health(directory)
         self.durability = Durability()
@@ -295,6 +296,8 @@ class PartitionLog:
                 at_least_one=at_least_one,
             )
         except OSError as error:
+            if not self.is_open:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER  # deleted, or moved, while we were at it
             raise self.health.failed(error) from error
 
     def bound_of(self, part: Slice) -> int:
@@ -400,6 +403,32 @@ class PartitionLog:
         self.log_end_offset = self.log_start_offset = self.high_watermark = offset
         self.recovery_point = self.cleaned_to = offset
         self.epochs.clear()
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at a later offset: between there and the end compaction has left no records."""
+        try:
+            if self.segments.active.size:
+                self.roll(offset)
+            else:
+                self.segments.retire([self.segments.active], 0)
+                self._start_segment(offset)
+        except OSError as error:
+            raise self.health.failed(error) from error
+        self.log_end_offset = offset
+
+    def relocate(self, directory: str) -> None:
+        """Rename the log's directory and go on under the new name."""
+        self.health.check()
+        self.segments.purge(names.OFFSET_MAX)
+        self.pool.forget_under(self.directory)
+        try:
+            os.rename(self.directory, directory)
+        except OSError as error:
+            raise self.health.failed(error) from error
+        self.directory = directory
+        self.history.snapshots.relocate(directory)
+        for segment in self.segments:
+            segment.relocate(directory)
 
     def expire_producers(self, before_ms: int) -> int:
         """Forget producers that have been silent since then; how many there were."""

@@ -68,7 +68,7 @@ class Segment:
         self.created_ms = created_ms
         self.jitter_ms = 0  # how much earlier than segment.ms this one is rolled
         self._pool = pool
-        stem = f"{directory}{os.sep}{base_offset:020d}"
+        stem = self._stem()
         self.path = stem + names.LOG + suffix
         self.offsets = OffsetIndex(stem + names.OFFSET_INDEX + suffix, base_offset, pool)
         self.times = TimeIndex(stem + names.TIME_INDEX + suffix, base_offset, pool)
@@ -84,6 +84,18 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.size} bytes)"
+
+    def _stem(self) -> str:
+        return f"{self.directory}{os.sep}{self.base_offset:020d}"
+
+    def relocate(self, directory: str) -> None:
+        """The files are in another directory now."""
+        self.directory = directory
+        stem = self._stem()
+        self.path = stem + names.LOG
+        self.offsets.move(stem + names.OFFSET_INDEX)
+        self.times.move(stem + names.TIME_INDEX)
+        self.aborted.path = stem + names.TRANSACTION_INDEX
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -20,6 +20,10 @@ class Snapshots:
         self._directory = directory
         self._offsets = sorted(offsets)
 
+    def relocate(self, directory: str) -> None:
+        """The files are in another directory now."""
+        self._directory = directory
+
     def __bool__(self) -> bool:
         return bool(self._offsets)
 

@@ -1,6 +1,7 @@
 """DescribeLogDirs (35), versions 1-4: what is on this broker's disks.
 
-Left out: logs that move between directories, so `is_future_key` is never set.
+A log that moves to another directory is there twice: in the new one as a future log, whose lag is
+what it has still to copy.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import os
 from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
+from klamm.broker.logs import Logs
 from klamm.log.directory import LogDirectory
+from klamm.log.partition import PartitionLog
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.describe_log_dirs import (
@@ -34,21 +37,24 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
             for index in topic.partitions
         }
     )
-    return Response(results=[_directory(d, wanted) for d in broker.logs.directories])
+    return Response(results=[_directory(d, broker.logs, wanted) for d in broker.logs.directories])
 
 
 def _directory(
-    directory: LogDirectory, wanted: set[TopicPartition] | None
+    directory: LogDirectory, logs: Logs, wanted: set[TopicPartition] | None
 ) -> DescribeLogDirsResult:
     if not directory.is_online:
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for local in directory:
+    for local in [*directory, *directory.futures.values()]:
         name, index = local.topic_partition
         if wanted is None or local.topic_partition in wanted:
             topic = topics.setdefault(name, DescribeLogDirsTopic(name))
-            lag = max(local.high_watermark - local.log_end_offset, 0)
-            topic.partitions.append(DescribeLogDirsPartition(index, local.size_bytes, lag))
+            is_future = directory.futures.get(local.topic_partition) is local
+            lag = _lag(local, logs.get(local.topic_partition) if is_future else None)
+            topic.partitions.append(
+                DescribeLogDirsPartition(index, local.size_bytes, lag, is_future)
+            )
     space = os.statvfs(directory.path)
     return DescribeLogDirsResult(
         log_dir=directory.path,
@@ -56,3 +62,10 @@ def _directory(
         total_bytes=space.f_blocks * space.f_frsize,
         usable_bytes=space.f_bavail * space.f_frsize,
     )
+
+
+def _lag(local: PartitionLog, original: PartitionLog | None) -> int:
+    """How many offsets a log is behind: a copy behind its original, others behind consumers."""
+    if original is not None:
+        return max(original.log_end_offset - local.log_end_offset, 0)
+    return max(local.high_watermark - local.log_end_offset, 0)

@@ -72,9 +72,9 @@ class ReplicaJournal:
         led = self._broker.replicas.find_leader(partition)
         if isinstance(led, ErrorCode) or led.log is None:
             raise ProtocolError(f"{partition} is not led here")
-        local = led.log
-        at = local.log_start_offset
-        while at < local.log_end_offset:
+        at = led.log.log_start_offset
+        # A log may move to another directory meanwhile.
+        while (local := led.log) is not None and at < local.log_end_offset:
             found = local.read(
                 at, max_bytes=_LOAD_BYTES, upto=local.log_end_offset, at_least_one=True
             )

@@ -73,11 +73,8 @@ _IDLE: Final[Mapping[str, str]] = {
         unstable.api.versions.enable bool false
         unstable.feature.versions.enable bool false
     """,  # noqa: E501
-    "klamm uses one log directory a broker": """
+    "klamm stops a broker at once that is left without a log directory": """
         log.dir.failure.timeout.ms long 30000
-        replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807
-        alter.log.dirs.replication.quota.window.num int 11
-        alter.log.dirs.replication.quota.window.size.seconds int 1
     """,
     "klamm has no limits of this kind on connections": """
         max.connections int 2147483647
@@ -287,9 +284,6 @@ _IDLE: Final[Mapping[str, str]] = {
     """,  # noqa: E501
 }
 
-# kafka-reassign-partitions takes this one away when it verifies, whether or not it was ever set.
-_CHANGEABLE: Final = frozenset({"replica.alter.log.dirs.io.max.bytes.per.second"})
-
 
 def _read(reason: str, lines: str) -> Iterator[Definition]:
     for line in lines.strip().splitlines():
@@ -300,7 +294,7 @@ def _read(reason: str, lines: str) -> Iterator[Definition]:
             kind=_KINDS[kind],
             default=None if text == "-" else text,
             doc="Accepted for Kafka's sake.",
-            dynamic=Dynamic.CLUSTER_WIDE if name in _CHANGEABLE else Dynamic.READ_ONLY,
+            dynamic=Dynamic.READ_ONLY,
             no_effect=reason,
         )
 

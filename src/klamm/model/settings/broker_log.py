@@ -53,7 +53,7 @@ LOG_SETTINGS: Final[tuple[Definition, ...]] = (
         "log.dirs",
         Kind.STRING,
         None,
-        "As log.dir, before which it comes; klamm uses one directory a broker.",
+        "As log.dir, before which it comes; several, below each broker's own, with commas between.",
     ),
     setting(
         "log.retention.check.interval.ms",
@@ -80,6 +80,28 @@ LOG_SETTINGS: Final[tuple[Definition, ...]] = (
         Kind.LONG,
         "5000",
         "How often high watermarks are noted down.",
+    ),
+    setting(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        Kind.LONG,
+        _FOREVER,
+        "Bytes a second that logs move with from one directory of a broker to another.",
+        _FROM_1,
+        _WIDE,
+    ),
+    setting(
+        "alter.log.dirs.replication.quota.window.num",
+        Kind.INT,
+        "11",
+        "Over how many windows that is measured.",
+        _FROM_1,
+    ),
+    setting(
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        Kind.INT,
+        "1",
+        "How long one such window is.",
+        _FROM_1,
     ),
     setting("log.cleaner.enable", Kind.BOOLEAN, "true", "Whether compacted topics are compacted."),
     setting(

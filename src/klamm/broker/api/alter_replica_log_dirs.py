@@ -1,0 +1,60 @@
+"""AlterReplicaLogDirs (key 34), versions 1-2: in which of its directories a broker keeps a log.
+
+The answer says that a move has begun, not that it is over: DescribeLogDirs shows the copy as a
+future log with its lag, for as long as there is one. Where the replica is not here yet the answer
+is REPLICA_NOT_AVAILABLE, and the wish is remembered until the replica is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.broker.context import RequestContext
+from klamm.log.partition import LogDirectoryFailed
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirTopicResult,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+
+async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    return _answer(
+        {partition: _alter(broker, partition, path) for partition, path in _wanted(request).items()}
+    )
+
+
+def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
+    """Every partition asked for fails alike."""
+    return _answer(dict.fromkeys(_wanted(request), code))
+
+
+def _alter(broker: Broker, partition: TopicPartition, path: str) -> ErrorCode:
+    try:
+        return broker.moves.alter(partition, path)
+    except LogDirectoryFailed as failed:
+        broker.directory_failed(failed)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _wanted(request: Request) -> dict[TopicPartition, str]:
+    return {
+        TopicPartition(topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+
+
+def _answer(codes: dict[TopicPartition, ErrorCode]) -> Response:
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, index), code in codes.items():
+        topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(name))
+        topic.partitions.append(AlterReplicaLogDirPartitionResult(index, code))
+    return Response(results=list(topics.values()))
