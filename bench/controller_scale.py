@@ -1,10 +1,13 @@
 """The controller's core alone, from 1,000 to 200,000 partitions: bytes a partition, cost of events.
 
-    python bench/controller_scale.py [--json FILE] [--partitions N ...]
+    python bench/controller_scale.py [--partitions N ...] [--rounds N] [--write]
 
 The store says yes to everything at once and no broker answers, so what is measured is the deciding:
 the context, the machines and the making of requests. Small events should cost the same whatever the
 size of the cluster, and a large event (a failover, a broker's end) the same for each partition.
+
+Sizes take turns, and small ones come more often, so that all of them meet the same machine. What is
+counted is the processor's time; the last line is the largest size over the smallest.
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from klamm.controller import events
@@ -33,21 +37,10 @@ from klamm.model.names import BrokerId, TopicPartition
 BROKERS = 12
 PARTITIONS_A_TOPIC = 10
 REPEATS = 200
+RESULTS = Path(__file__).parent / "results"
 
 
-@dataclass
-class Row:
-    """One size of cluster."""
-
-    partitions: int
-    bytes_a_partition: float
-    failover_us_a_partition: float
-    broker_loss_us_a_partition: float
-    create_topic_us: float
-    isr_change_us: float
-    answer_us: float
-    election_us: float
-    delete_topic_us: float
+Figures = dict[str, float]
 
 
 def brokers() -> dict[BrokerId, Broker]:
@@ -94,14 +87,21 @@ def _yes(write: Write) -> Stored:
     return Stored(write.node.version + 1 if isinstance(write, RewriteTopic) else 0)
 
 
+def usual(costs: Iterable[float]) -> float:
+    """The lower quartile, as others use the processor too."""
+    ranked = sorted(costs)
+    return ranked[len(ranked) // 4]
+
+
 def usual_us(work: Iterator[Callable[[], object]]) -> float:
-    """What a step costs of the processor; the lower quartile, as others use it too."""
-    costs = []
-    for step in work:
-        begin = time.process_time_ns()
-        step()
-        costs.append(time.process_time_ns() - begin)
-    return sorted(costs)[len(costs) // 4] / 1000
+    """What a step costs of the processor."""
+    return usual(cost_us(step) for step in work)
+
+
+def cost_us(step: Callable[[], object]) -> float:
+    begin = time.process_time_ns()
+    step()
+    return (time.process_time_ns() - begin) / 1000
 
 
 def size_bytes(root: object) -> int:
@@ -126,35 +126,42 @@ def size_bytes(root: object) -> int:
     return total
 
 
-def measure(partitions: int) -> Row:
-    core = Core(BrokerId(0), 2)
-    began = facts(partitions)
-    # The collector's cost is the process's: it looks at all young objects, whoever made them.
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """The collector's cost is the process's: it looks at all young objects, whoever made them."""
     gc.collect()
     gc.disable()
-    start = time.process_time()
-    run(core, began)
-    failover = time.process_time() - start
-    del began
-    memory = size_bytes(core.context) / partitions
-    small = _small_events(core)
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def large_events(partitions: int) -> Figures:
+    """A controller takes over, and then loses a broker."""
+    core, began = Core(BrokerId(0), 2), facts(partitions)
     rest = brokers()
     del rest[BrokerId(5)]
-    hosted = len(core.context.hosted[BrokerId(5)])
-    start = time.process_time()
-    run(core, events.BrokersChanged(rest))
-    loss = time.process_time() - start
-    gc.enable()
-    return Row(
-        partitions=partitions,
-        bytes_a_partition=round(memory, 1),
-        failover_us_a_partition=round(failover * 1e6 / partitions, 2),
-        broker_loss_us_a_partition=round(loss * 1e6 / hosted, 2),
-        **{name: round(cost, 1) for name, cost in small.items()},
-    )
+    with no_collector():
+        failover = cost_us(partial(run, core, began))
+        del began
+        hosted = len(core.context.hosted[BrokerId(5)])
+        loss = cost_us(lambda: run(core, events.BrokersChanged(rest)))
+    return {
+        "failover_us_a_partition": failover / partitions,
+        "broker_loss_us_a_partition": loss / hosted,
+    }
 
 
-def _small_events(core: Core) -> dict[str, float]:
+def memory_and_small_events(partitions: int) -> Figures:
+    core = Core(BrokerId(0), 2)
+    with no_collector():
+        run(core, facts(partitions))
+        memory = size_bytes(core.context) / partitions
+        return {"bytes_a_partition": memory, **_small_events(core)}
+
+
+def _small_events(core: Core) -> Figures:
     names = [f"new-{n}" for n in range(REPEATS)]
     ids = [TopicPartition(f"topic-{n % 50}", n % PARTITIONS_A_TOPIC) for n in range(REPEATS)]
 
@@ -204,21 +211,45 @@ def _small_events(core: Core) -> dict[str, float]:
     }
 
 
+def measure(sizes: Sequence[int], rounds: int) -> dict[int, Figures]:
+    """The usual cost of everything at each size."""
+    seen: dict[int, list[Figures]] = {size: [] for size in sizes}
+    for _ in range(rounds):
+        for size in sizes:
+            for _ in range(max(1, min(10, max(sizes) // size // 4))):
+                seen[size].append(large_events(size))
+    others = {size: memory_and_small_events(size) for size in sizes}
+    return {
+        size: {name: usual(f[name] for f in figures) for name in figures[0]} | others[size]
+        for size, figures in seen.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--partitions", type=int, nargs="*", default=[1000, 10_000, 50_000, 200_000]
-    )
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--partitions", type=int, nargs="*", default=[1000, 10_000, 200_000])
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--write", action="store_true", help="to bench/results, as JSON")
     options = parser.parse_args()
-    rows = []
-    for partitions in options.partitions:
-        rows.append(measure(partitions))
-        if len(rows) == 1:
-            print("  ".join(f"{name:>26}" for name in asdict(rows[0])))
-        print("  ".join(f"{value:>26}" for value in asdict(rows[-1]).values()), flush=True)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    found = measure(sorted(options.partitions), options.rounds)
+    first, last = found[min(found)], found[max(found)]
+    ratios = {name: last[name] / first[name] for name in first}
+    print(f"{'partitions':>12}" + "".join(f"{name:>28}" for name in first))
+    for size, figures in found.items():
+        print(f"{size:>12}" + "".join(f"{figures[name]:>28.1f}" for name in first))
+    print(f"{'ratio':>12}" + "".join(f"{ratios[name]:>28.2f}" for name in first))
+    if options.write:
+        rows = [
+            {"partitions": size, **{name: round(value, 2) for name, value in figures.items()}}
+            for size, figures in found.items()
+        ]
+        content = {
+            "measures": rows,
+            "largest_over_smallest": {name: round(ratio, 3) for name, ratio in ratios.items()},
+        }
+        path = RESULTS / time.strftime("controller-scale-%Y%m%d-%H%M%S.json")
+        path.write_text(json.dumps(content, indent=2) + "\n")
+        print(f"written to {path}")
 
 
 if __name__ == "__main__":

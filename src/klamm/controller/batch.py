@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import (
@@ -39,29 +40,33 @@ class Batch:
         self._stops: defaultdict[BrokerId, dict[TopicPartition, StopOrder]] = defaultdict(dict)
         self._metadata: dict[TopicPartition, Partition] = {}
         self._told: dict[BrokerId, None] = {}
+        self._tells_all = False
 
     def order(self, brokers: Iterable[BrokerId], partition: Partition, *, is_new: bool) -> None:
         """Tell replicas what to be, and every broker how the partition stands."""
         assert partition.leadership is not None, f"{partition.id} is {partition.state}"
         id = partition.id
+        order = ReplicaOrder(id, partition.leadership, partition.assignment, is_new)
         for broker in brokers:
             if broker not in self._context.brokers:
                 continue
-            before = self._orders[broker].get(id)
+            orders = self._orders[broker]
+            before = orders.get(id)
             # A log that may be created stays one that may be created.
-            new = is_new or (before is not None and before.is_new)
-            self._orders[broker][id] = ReplicaOrder(
-                id, partition.leadership, partition.assignment, new
-            )
-        self.publish([partition])
+            stays_new = before is not None and before.is_new and not is_new
+            orders[id] = replace(order, is_new=True) if stays_new else order
+        self._tells_all = True
+        self._metadata[id] = partition
 
     def publish(
         self, partitions: Iterable[Partition] = (), to: Iterable[BrokerId] | None = None
     ) -> None:
         """Tell brokers (all, unless some are named) how partitions stand; no partition: just who
         is there."""
-        told = self._context.brokers if to is None else to
-        self._told.update((b, None) for b in told if b in self._context.brokers)
+        if to is None:
+            self._tells_all = True
+        else:
+            self._told.update((b, None) for b in to if b in self._context.brokers)
         self._metadata.update((p.id, p) for p in partitions)
 
     def stop(self, broker: BrokerId, partition: Partition, *, delete: bool) -> None:
@@ -124,7 +129,7 @@ class Batch:
                 topic_ids=ids,
                 brokers=brokers,
             )
-            for to in sorted(self._told)
+            for to in (context.live() if self._tells_all else sorted(self._told))
         ]
 
     def _ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from klamm.controller import deletion, leftovers, reassignment, refused_orders
-from klamm.controller.context import Context
+from klamm.controller.context import Context, Partition
 from klamm.controller.effects import RemoveNotifications
 from klamm.controller.events import (
     BrokerReached,
@@ -124,10 +124,14 @@ def _brokers_failed(turn: Turn, gone: Sequence[BrokerId]) -> Flow[None]:
 def replicas_went_offline(turn: Turn, replicas: Sequence[Replica], why: str = "") -> Flow[None]:
     """Replicas can no longer serve: elect first, then take them out."""
     context = turn.context
-    doomed = [r for r in replicas if context.is_queued(r.partition.topic)]
-    serving = [r for r in replicas if not context.is_queued(r.partition.topic)]
-    led = {}
-    for replica in serving:
+    doomed: list[Replica] = []
+    serving: list[Replica] = []
+    led: dict[TopicPartition, Partition] = {}
+    for replica in replicas:
+        if context.is_queued(replica.partition.topic):
+            doomed.append(replica)
+            continue
+        serving.append(replica)
         partition = context.partition(replica.partition)
         assert partition is not None, f"{replica} is not known"
         if partition.leadership and partition.leadership.leader == replica.broker:

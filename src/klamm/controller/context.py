@@ -109,7 +109,11 @@ class Context:
 
     def is_online(self, broker: BrokerId, partition: TopicPartition) -> bool:
         """Whether a replica can serve."""
-        return self.is_live(broker) and partition not in self.offline_dirs.get(broker, ())
+        return (
+            broker in self.brokers
+            and broker not in self.shutting_down
+            and (not self.offline_dirs or partition not in self.offline_dirs.get(broker, ()))
+        )
 
     def partition(self, id: TopicPartition) -> Partition | None:
         topic = self.topics.get(id.topic)

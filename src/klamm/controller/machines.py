@@ -6,8 +6,10 @@ the value found, a bounded number of times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import Final, TypeVar
 
 from klamm.controller import partition_states, replica_states
 from klamm.controller.batch import Batch
@@ -20,9 +22,14 @@ from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership
-from klamm.model.names import Replica, TopicPartition
+from klamm.model.names import BrokerId, Replica, TopicPartition
 
+T = TypeVar("T")
 Refusals = dict[TopicPartition, Refused]
+_Group = tuple[Partition, list[Replica]]  # replicas of one partition
+
+# How many partitions are planned and stored together.
+_STEP: Final = 1000
 
 
 def move_partitions(
@@ -34,10 +41,23 @@ def move_partitions(
     unclean_allowed: bool = False,
 ) -> Flow[Refusals]:
     """Move partitions to a state; returns those that could not be moved, and why."""
+    refused: Refusals = {}
+    for some in _steps(partitions):
+        refused.update((yield from _move_partitions(turn, some, target, strategy, unclean_allowed)))
+    return refused
+
+
+def _move_partitions(
+    turn: Turn,
+    partitions: list[Partition],
+    target: PartitionState,
+    strategy: Strategy,
+    unclean_allowed: bool,
+) -> Flow[Refusals]:
     context = turn.context
     refused: Refusals = {}
     batch = turn.batch()
-    pending = list(partitions)
+    pending = partitions
     for _ in range(ATTEMPTS_MAX):
         planned: list[tuple[Partition, partition_states.Step]] = []
         for partition in pending:
@@ -72,37 +92,55 @@ def move_replicas(
     turn: Turn, replicas: Iterable[Replica], target: ReplicaState, why: str = ""
 ) -> Flow[None]:
     """Move replicas to a state. Several replicas of one partition share one write."""
+    for some in _steps(_by_partition(turn.context, replicas).values()):
+        yield from _move_replicas(turn, some, target, why)
+
+
+def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: str) -> Flow[None]:
     context = turn.context
     batch = turn.batch()
-    pending = _by_partition(context, replicas)
+    pending = groups
     for _ in range(ATTEMPTS_MAX):
-        again: dict[TopicPartition, tuple[Partition, list[Replica]]] = {}
-        planned: list[tuple[Partition, list[tuple[Replica, replica_states.Step]]]] = []
+        again: list[_Group] = []
+        planned: list[tuple[_Group, list[tuple[Replica, replica_states.Step]]]] = []
         writes: list[UpdateState] = []
-        for partition, group in pending.values():
-            steps, after = _plan_replicas(turn, partition, group, target)
+        for group in pending:
+            partition, replicas = group
+            steps, after = _plan_replicas(turn, partition, replicas, target)
             if after is partition.leadership:
                 _settle_replicas(turn, batch, partition, steps, target, why)
             else:
                 assert after is not None, f"{partition.id} lost its leadership"
                 # However many replicas leave at once, the node is written once.
                 writes.append(UpdateState(partition.id, after))
-                planned.append((partition, steps))
+                planned.append((group, steps))
         outcomes = yield from commit(writes)
-        for (partition, steps), write, outcome in zip(planned, writes, outcomes, strict=True):
+        for (group, steps), write, outcome in zip(planned, writes, outcomes, strict=True):
+            partition = group[0]
             if isinstance(outcome, Stored):
                 context.lead(partition, write.leadership)
                 _settle_replicas(turn, batch, partition, steps, target, why)
             elif _adopt(context, partition, outcome):
-                again[partition.id] = (partition, [replica for replica, _ in steps])
+                again.append((partition, [replica for replica, _ in steps]))
             elif context.is_queued(partition.id.topic):
                 # The state of a dying topic may be gone already; its replica still has to stop.
                 partition.leadership = None
-                again[partition.id] = (partition, [replica for replica, _ in steps])
+                again.append((partition, [replica for replica, _ in steps]))
         pending = again
         if not pending:
             break
     turn.send(batch)
+
+
+def _steps(things: Iterable[T]) -> Iterator[list[T]]:
+    """Many moves are made some at a time.
+
+    What the first ones lead to is stored and on its way while the later ones are planned, and an
+    event that touches everything takes no more memory at a time than one that touches a little.
+    """
+    rest = iter(things)
+    while some := list(islice(rest, _STEP)):
+        yield some
 
 
 def bump_epochs(turn: Turn, partitions: Sequence[Partition]) -> Flow[list[Partition]]:
@@ -178,10 +216,8 @@ def _adopt(context: Context, partition: Partition, outcome: Stale | Stored) -> b
     return True
 
 
-def _by_partition(
-    context: Context, replicas: Iterable[Replica]
-) -> dict[TopicPartition, tuple[Partition, list[Replica]]]:
-    groups: dict[TopicPartition, tuple[Partition, list[Replica]]] = {}
+def _by_partition(context: Context, replicas: Iterable[Replica]) -> dict[TopicPartition, _Group]:
+    groups: dict[TopicPartition, _Group] = {}
     for replica in replicas:
         group = groups.get(replica.partition)
         if group is None:
@@ -228,6 +264,7 @@ def _settle_replicas(
 ) -> None:
     states = partition.replica_states
     doomed = turn.context.deletions.get(partition.id.topic)
+    ordered: dict[bool, list[BrokerId]] = {}  # by whether their logs are new
     for replica, step in steps:
         before = states.get(replica.broker, ReplicaState.NON_EXISTENT)
         if before is not target:
@@ -239,7 +276,7 @@ def _settle_replicas(
         else:
             states[replica.broker] = target
         if step.order:
-            batch.order((replica.broker,), partition, is_new=step.is_new)
+            ordered.setdefault(step.is_new, []).append(replica.broker)
         if step.stop:
             batch.stop(replica.broker, partition, delete=step.delete)
         if step.tell_others and partition.leadership is not None:
@@ -247,3 +284,5 @@ def _settle_replicas(
             if step.leadership is None:
                 others = []  # nothing new for them; but clients should learn who is offline
             batch.order(others, partition, is_new=False)
+    for is_new, brokers in ordered.items():
+        batch.order(brokers, partition, is_new=is_new)

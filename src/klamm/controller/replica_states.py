@@ -41,16 +41,19 @@ class Step:
 
 Rule = Callable[[ReplicaView], Step | Refused]
 
+_MARK: Final = Step()
+_ORDER: Final = Step(order=True)
+
 
 def mark_only(_: ReplicaView) -> Step:
     """Nothing but the state changes."""
-    return Step()
+    return _MARK
 
 
 def join(r: ReplicaView) -> Step | Refused:
     """A replica added to a partition that has a leader starts to follow it."""
     if r.leadership is None:
-        return Step()
+        return _MARK
     if r.leadership.leader == r.id.broker:
         return Refused("it leads the partition and cannot be new")
     return Step(order=True, is_new=True)
@@ -58,7 +61,7 @@ def join(r: ReplicaView) -> Step | Refused:
 
 def resume(r: ReplicaView) -> Step:
     """A replica whose broker is back is told what it is now."""
-    return Step(order=r.leadership is not None)
+    return _MARK if r.leadership is None else _ORDER
 
 
 def retire(r: ReplicaView) -> Step | Refused:

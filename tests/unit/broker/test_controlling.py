@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from klamm.controller import events
+from klamm.controller.core import Core
+from klamm.controller.effects import Decision, Outcome
 from klamm.model.assignment import Assignment
-from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.model.errors import ErrorCode, InvariantBroken, RequestRefused
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages import stop_replica
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession, EmbeddedStore
-from klamm.store.port import Create, SessionState, SetData
+from klamm.store.port import Create, Session, SessionState, SetData
 from world.wire import WireBroker
 
 Settings = dict[str, str]
@@ -214,3 +217,79 @@ async def test_the_story_of_a_topic_is_kept(wires: Wires) -> None:
         ("T-0", "New", "Online"),
         ("T-0 on broker 0", "New", "Online"),
     ]
+
+
+def make_deaf(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on nothing this session watches is ever told."""
+    for kind in ("watch_node", "watch_children"):
+        monkeypatch.setattr(session, kind, lambda path, hint: lambda: None)
+
+
+async def test_what_no_watch_told_is_found_by_looking_again(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wires.store.connect = _deafened(wires.store.connect, monkeypatch)  # type: ignore[method-assign]
+    first = await wires.start(0, **{"klamm.reconcile.interval.ms": "50"})
+    await wires.create("T", [[0]])
+    await first.wait_until(lambda: first.leaders == {("T", 0): 0})
+    await wires.mark("T")
+    await first.wait_until(lambda: first.leaders == {})
+
+
+async def test_after_a_fault_inside_an_event_everything_is_read_anew(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await wires.start(0)
+    await first.wait_until(lambda: bool(first.received))
+    planted = iter([True])
+    working = Core.settle
+
+    def settle(core: Core, decision: Decision, outcomes: Sequence[Outcome]) -> Decision:
+        if next(planted, False):
+            raise InvariantBroken("planted, after the store was written and before memory was")
+        return working(core, decision, outcomes)
+
+    monkeypatch.setattr(Core, "settle", settle)
+    await wires.create("T", [[0]])
+    await first.wait_until(lambda: first.leaders == {("T", 0): 0})
+    assert first.shell.epoch == 2, "another term, which found what the first one had written"
+    state = await first.session.get(layout.state_path(TopicPartition("T", 0)))
+    assert state is not None
+    assert state.stat.version == 0, "and had no need to write it again"
+
+
+QUESTIONS: list[events.Event] = [
+    events.MovesListed(None),
+    events.MovesAsked({}),
+    events.ElectionsAsked(events.ElectionType.PREFERRED, None),
+    events.IsrChangesAsked(broker=BrokerId(0), broker_epoch=0, changes=()),
+    events.ProducerIdsAsked(BrokerId(0), 0),
+    events.ShutdownAsked(BrokerId(0)),
+    events.ExplanationAsked("T"),
+]
+
+
+async def test_whoever_waits_for_a_controller_that_resigns_is_sent_to_the_next(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await wires.start(0)
+    await first.wait_until(lambda: bool(first.received))
+    monkeypatch.setattr(Core, "decide", _never)
+    asked = [asyncio.ensure_future(first.shell.submit(cast(Any, ask))) for ask in QUESTIONS]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [RequestRefused] * len(QUESTIONS)
+    codes = {answer.code for answer in answers if isinstance(answer, RequestRefused)}
+    assert codes == {ErrorCode.NOT_CONTROLLER}
+
+
+def _never(core: Core, event: events.Event, *, now_ms: int = 0) -> Decision:
+    raise InvariantBroken("planted: the first question ends the term, the others wait behind it")
+
+
+def _deafened(connect: Callable[[], Awaitable[Session]], monkeypatch: pytest.MonkeyPatch) -> Any:
+    async def connected() -> Session:
+        session = await connect()
+        make_deaf(session, monkeypatch)
+        return session
+
+    return connected

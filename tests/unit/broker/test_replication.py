@@ -13,7 +13,14 @@ from klamm.protocol import fetch as fetch_messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import Record, encode_batch
 from klamm.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from klamm.protocol.messages import delete_records, elect_leaders, list_offsets, stop_replica
+from klamm.protocol.messages import (
+    delete_records,
+    elect_leaders,
+    leader_and_isr,
+    list_offsets,
+    stop_replica,
+    update_metadata,
+)
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession
 from klamm.store.port import Create
@@ -344,6 +351,39 @@ def test_topic_ids_are_forgotten_with_the_last_replica(tmp_path: Path) -> None:
             assert set(replicas.topic_names.values()) == {"t", "u"}
             await stop(1)
             assert set(replicas.topic_names.values()) == {"u"}
+
+    asyncio.run(run())
+
+
+def test_what_an_earlier_controller_says_late_is_refused(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,))
+            replicas = w.brokers[0].replicas
+            late = replicas.controller_epoch
+            replicas.controller_epoch += 1  # another one has spoken since
+            state = leader_and_isr.LeaderAndIsrPartitionState(
+                partition_index=0, leader=-1, leader_epoch=99, isr=[0], replicas=[0]
+            )
+            order = leader_and_isr.LeaderAndIsrTopicState(
+                "t", w.brokers[0].metadata.snapshot.topic_ids["t"], [state]
+            )
+            said, results = await replicas.obey(
+                leader_and_isr.Request(controller_epoch=late, topic_states=[order])
+            )
+            assert (said, [code for _, code in results]) == (
+                ErrorCode.STALE_CONTROLLER_EPOCH,
+                [ErrorCode.STALE_CONTROLLER_EPOCH],
+            )
+            doomed = stop_replica.StopReplicaPartitionState(0, -2, delete_partition=True)
+            stop = stop_replica.StopReplicaTopicState("t", [doomed])
+            assert await replicas.stop(
+                stop_replica.Request(controller_epoch=late, topic_states=[stop])
+            ) == (ErrorCode.STALE_CONTROLLER_EPOCH, [])
+            nobody = update_metadata.Request(controller_epoch=late)
+            assert await replicas.learn(nobody) is ErrorCode.STALE_CONTROLLER_EPOCH
+            assert w.leader().leader == 0
+            assert 0 in w.brokers[0].metadata.snapshot.brokers
 
     asyncio.run(run())
 

@@ -175,3 +175,21 @@ def test_a_new_controller_follows_the_legacy_requests(world: World) -> None:
     world.deliver()
     assert world.store.topics["T"].partitions[0].replicas == (TWO,)
     assert world.store.move_requests == {}
+
+
+def test_many_partitions_are_stored_and_told_some_at_a_time() -> None:
+    world = World([1, 2])
+    world.elect(1)
+    before = len(world.decisions)
+    world.create("T", [[1, 2]] * 2500)
+    sizes = [len(d.writes) for d in world.decisions[before:] if d.writes]
+    assert sizes == [1000, 1000, 500]
+    told = [
+        (step, len(request.orders))
+        for step, decision in enumerate(world.decisions[before:])
+        for request in decision.requests
+        if isinstance(request, LeaderAndIsr) and request.to == 2
+    ]
+    assert told == [(1, 1000), (2, 1000), (3, 500)], "the first go out while others are stored"
+    world.deliver()
+    assert len(world.brokers[BrokerId(2)].logs) == 2500
