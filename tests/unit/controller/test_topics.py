@@ -193,3 +193,24 @@ def test_many_partitions_are_stored_and_told_some_at_a_time() -> None:
     assert told == [(1, 1000), (2, 1000), (3, 500)], "the first go out while others are stored"
     world.deliver()
     assert len(world.brokers[BrokerId(2)].logs) == 2500
+
+
+def test_a_partition_that_could_not_be_initialised_is_tried_again_by_a_timer() -> None:
+    world = World([1, 2])
+    world.elect(1)
+    hidden = {}
+
+    def hide(_: object) -> None:
+        hidden.update(world.store.topics)
+        world.store.topics.clear()
+
+    world.before_commit = hide
+    world.create("T", [[1, 2]])
+    world.before_commit = None
+    world.store.topics.update(hidden)
+    partition = world.core.context.partition(tp("T-0"))
+    assert partition is not None
+    assert partition.state is PartitionState.NEW
+    assert "T-0 stays New: its state is not in the store" in world.warnings()
+    world.handle(events.RetryDue())
+    assert world.state("T-0").leader == 1
