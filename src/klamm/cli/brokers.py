@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Annotated
+
+import typer
 
 from klamm.cli import moves
 from klamm.cli.asking import run
@@ -14,11 +17,14 @@ from klamm.cli.options import (
     Output,
     OutputOption,
     new_app,
+    parse_partition,
 )
 from klamm.cli.output import print_json, table
-from klamm.cli.reassign import request_moves
+from klamm.cli.reassign import request_directories, request_moves
 from klamm.client.admin import Admin, ResourceType
+from klamm.client.cluster import code_of
 from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition
 
 app = new_app("Who is there, what they hold, and how to empty one.")
 
@@ -78,6 +84,65 @@ def drain(
         print(moves.to_json(plan))
     else:
         print(f"started {len(plan)} moves; klamm reassign status says how they fare")
+
+
+@app.command()
+def dirs(
+    broker: Annotated[int | None, typer.Argument(help="this one only")] = None,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List the log directories of brokers, and the logs that are on their way into them."""
+    rows = run(bootstrap_server, lambda admin: _dirs(admin, broker))
+    if output is Output.JSON:
+        print_json(rows)
+        return
+    headers = ("broker", "directory", "state", "logs", "bytes", "free", "arriving")
+    print(table(headers, [[_dir_cell(row[h]) for h in headers] for row in rows]))
+
+
+@app.command("move-logs")
+def move_logs(
+    broker: int,
+    directory: Annotated[str, typer.Argument(help="one of the broker's log directories")],
+    partitions: Annotated[
+        list[str], typer.Argument(metavar="TOPIC-PARTITION...", help="such as orders-0")
+    ],
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Move logs to another directory of their broker; `dirs` says how they fare."""
+    wanted = {TopicPartition(*parse_partition(text)): directory for text in partitions}
+    run(bootstrap_server, lambda admin: request_directories(admin, {broker: wanted}))
+    print(f"{len(wanted)} logs of broker {broker} will be in {directory}")
+
+
+def _dir_cell(value: object) -> object:
+    if isinstance(value, dict):
+        return ", ".join(f"{log} ({lag:,} behind)" for log, lag in value.items())
+    return value
+
+
+async def _dirs(admin: Admin, broker: int | None) -> list[Row]:
+    found = await admin.log_dirs(None if broker is None else [broker])
+    rows: list[Row] = []
+    for at, results in sorted(found.items()):
+        for result in results:
+            logs = [(t.name, p) for t in result.topics for p in t.partitions]
+            arriving = {
+                f"{topic}-{p.partition_index}": p.offset_lag for topic, p in logs if p.is_future_key
+            }
+            rows.append(
+                {
+                    "broker": at,
+                    "directory": result.log_dir,
+                    "state": code_of(result.error_code).name if result.error_code else "online",
+                    "logs": len(logs) - len(arriving),
+                    "bytes": sum(p.partition_size for _, p in logs),
+                    "free": result.usable_bytes,
+                    "arriving": arriving,
+                }
+            )
+    return rows
 
 
 async def _list(admin: Admin) -> list[Row]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from klamm.cli.facts import TopicFacts
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 
 Plan = dict[TopicPartition, tuple[int, ...]]
+
+_ANYWHERE: Final = "any"  # a directory of the broker's choice
 
 
 def drain(topics: Iterable[TopicFacts], leaving: int, staying: Iterable[int]) -> Plan:
@@ -81,14 +84,28 @@ def to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
 
 
 def from_json(text: str) -> Plan:
-    """The inverse of `to_json`; `log_dirs`, which Kafka's tool adds, are not looked at."""
+    """The inverse of `to_json`."""
+    return {partition: replicas for partition, replicas, _ in _entries(text)}
+
+
+def directories(text: str) -> dict[int, dict[TopicPartition, str]]:
+    """The `log_dirs` of a plan, as Kafka's tool has them: where brokers are to keep their logs."""
+    found: dict[int, dict[TopicPartition, str]] = {}
+    for partition, replicas, paths in _entries(text):
+        for broker, path in zip(replicas, paths, strict=False):
+            if path != _ANYWHERE:
+                found.setdefault(broker, {})[partition] = path
+    return found
+
+
+def _entries(text: str) -> Iterator[tuple[TopicPartition, tuple[int, ...], list[str]]]:
     try:
-        entries = json.loads(text)["partitions"]
-        return {
-            TopicPartition(str(e["topic"]), int(e["partition"])): tuple(
-                int(b) for b in e["replicas"]
-            )
-            for e in entries
-        }
+        for entry in json.loads(text)["partitions"]:
+            partition = TopicPartition(str(entry["topic"]), int(entry["partition"]))
+            replicas = tuple(int(broker) for broker in entry["replicas"])
+            paths = [str(path) for path in entry.get("log_dirs", ())]
+            if paths and len(paths) != len(replicas):
+                raise ValueError(f"{partition} has {len(replicas)} replicas in {len(paths)} places")
+            yield partition, replicas, paths
     except (ValueError, KeyError, TypeError) as fault:
         raise UsageError(f"this is not a reassignment plan: {fault}") from None

@@ -25,7 +25,7 @@ from klamm.cli.options import (
 from klamm.cli.output import print_json, table
 from klamm.client.admin import Admin
 from klamm.client.cluster import code_of
-from klamm.model.errors import KlammError, UsageError
+from klamm.model.errors import ErrorCode, KlammError, UsageError
 from klamm.model.names import TopicPartition
 
 app = new_app("Plan, apply, watch and cancel moves of replicas.")
@@ -64,7 +64,14 @@ def apply(
     if dry_run:
         _tell_plan(wanted, output, bootstrap_server)
         return
-    run(bootstrap_server, lambda admin: request_moves(admin, wanted))
+    places = moves.directories(text)
+
+    async def work(admin: Admin) -> None:
+        # First, so that a broker which is to get a replica knows where to put it.
+        await request_directories(admin, places)
+        await request_moves(admin, wanted)
+
+    run(bootstrap_server, work)
     if output is Output.JSON:
         print_json({"started": len(wanted)})
         return
@@ -125,6 +132,21 @@ async def request_moves(admin: Admin, targets: Targets) -> None:
         f"{tp}: {result.error_message or code_of(result.error_code).name}"
         for tp, result in (await admin.reassign(targets)).items()
         if result.error_code
+    ]
+    if refused:
+        raise KlammError("; ".join(refused))
+
+
+async def request_directories(
+    admin: Admin, places: Mapping[int, Mapping[TopicPartition, str]]
+) -> None:
+    """Let brokers keep logs in these directories, also such that they have not got yet."""
+    fine = (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE)
+    refused = [
+        f"{tp} in {places[broker][tp]} of broker {broker}: {code.name}"
+        for broker, wanted in places.items()
+        for tp, code in (await admin.alter_log_dirs(broker, wanted)).items()
+        if code not in fine
     ]
     if refused:
         raise KlammError("; ".join(refused))

@@ -23,6 +23,7 @@ from klamm.protocol.fetch import READ_UNCOMMITTED
 from klamm.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     create_partitions,
     create_topics,
     delete_records,
@@ -259,6 +260,35 @@ class Admin:
         asked = (self.client.at_node(i, ApiKey.DESCRIBE_LOG_DIRS, request) for i in ids)
         answers = await asyncio.gather(*asked)
         return {i: _unless_refused(a).results for i, a in zip(ids, answers, strict=True)}
+
+    async def alter_log_dirs(
+        self, broker: int, directories: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Let a broker keep logs in these of its directories; what it says to each.
+
+        The answer to a replica that is not there yet is REPLICA_NOT_AVAILABLE, and is remembered.
+        """
+        dirs: defaultdict[str, list[TopicPartition]] = defaultdict(list)
+        for partition, path in directories.items():
+            dirs[path].append(partition)
+        request = alter_replica_log_dirs.Request(
+            [
+                alter_replica_log_dirs.AlterReplicaLogDir(
+                    path,
+                    [
+                        alter_replica_log_dirs.AlterReplicaLogDirTopic(*topic)
+                        for topic in by_topic(partitions).items()
+                    ],
+                )
+                for path, partitions in dirs.items()
+            ]
+        )
+        response = await self.client.at_node(broker, ApiKey.ALTER_REPLICA_LOG_DIRS, request)
+        return {
+            TopicPartition(topic.topic_name, found.partition_index): code_of(found.error_code)
+            for topic in response.results
+            for found in topic.partitions
+        }
 
     async def list_offsets(
         self,

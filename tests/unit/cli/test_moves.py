@@ -73,3 +73,14 @@ def test_plans_are_in_the_json_of_kafkas_tool() -> None:
 def test_what_is_no_plan_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a reassignment plan"):
         moves.from_json(text)
+
+
+def test_a_plan_may_say_in_which_directories_logs_are_kept() -> None:
+    entry = {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["/a", "any"]}
+    plain = {"topic": "t", "partition": 1, "replicas": [1]}
+    text = json.dumps({"version": 1, "partitions": [entry, plain]})
+    assert moves.from_json(text) == {("t", 0): (1, 2), ("t", 1): (1,)}
+    assert moves.directories(text) == {1: {("t", 0): "/a"}}
+    entry["log_dirs"] = ["/a"]
+    with pytest.raises(UsageError, match="2 replicas in 1 places"):
+        moves.from_json(json.dumps({"version": 1, "partitions": [entry]}))

@@ -1,0 +1,121 @@
+"""Logs that move between a broker's directories, asked for by kafka-python and the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartitionReplica
+from kafka.errors import LogDirNotFoundError, NoError, ReplicaNotAvailableError
+
+from klamm import Cluster
+from klamm.cli.__main__ import main
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    data = tmp_path_factory.mktemp("dirs")
+    settings = {"log.dirs": "one,two", "num.partitions": 1}
+    with Cluster(2, settings=settings, data=data) as running:
+        yield running
+
+
+@pytest.fixture
+def klamm(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", cluster.bootstrap_servers)
+
+    def run(*args: str) -> tuple[int, str]:
+        code = main(args)
+        said = capfd.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+def directories(cluster: Cluster, broker: int) -> list[Path]:
+    return [Path(cluster.data) / f"broker-{broker}" / name for name in ("one", "two")]
+
+
+def home_of(cluster: Cluster, broker: int, name: str) -> tuple[Path, Path]:
+    """Where a log is, and where else it could be."""
+    one, two = directories(cluster, broker)
+    assert (one / name).exists() != (two / name).exists()
+    return (one, two) if (one / name).exists() else (two, one)
+
+
+def arrives(path: Path, admin: KafkaAdminClient) -> bool:
+    """Whether a log is here at last; asking its broker lets the time pass that a move takes."""
+    for _ in range(2000):
+        admin.describe_log_dirs()
+        if path.exists():
+            return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    yield client
+    client.close()
+
+
+def test_kafka_python_moves_a_log(cluster: Cluster, admin: KafkaAdminClient) -> None:
+    cluster.create_topic("moved", partitions=1, replication_factor=2)
+    for broker in (0, 1):
+        source, target = home_of(cluster, broker, "moved-0")
+        replica = TopicPartitionReplica("moved", 0, broker)
+        assert admin.alter_replica_log_dirs({replica: "/nowhere"}) == {replica: LogDirNotFoundError}
+        assert admin.alter_replica_log_dirs({replica: str(target)}) == {replica: NoError}
+        assert arrives(target / "moved-0", admin)
+        assert not (source / "moved-0").exists()
+
+
+def test_a_replica_goes_where_the_plan_says(
+    cluster: Cluster,
+    admin: KafkaAdminClient,
+    klamm: Callable[..., tuple[int, str]],
+    tmp_path: Path,
+) -> None:
+    assert klamm("topics", "create", "planned", "--assignment", "0")[0] == 0
+    for wanted in directories(cluster, 1):
+        replica = TopicPartitionReplica("planned", 0, 1)
+        asked = admin.alter_replica_log_dirs({replica: str(wanted)})
+        assert asked == {replica: ReplicaNotAvailableError}
+    plan = {
+        "topic": "planned",
+        "partition": 0,
+        "replicas": [1, 0],
+        "log_dirs": [str(directories(cluster, 1)[0]), "any"],
+    }
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [plan]}))
+    assert klamm("reassign", "apply", str(file)) == (0, "started 1 moves\n")
+    cluster.wait_until(
+        lambda view: all(
+            sorted(b.partitions("planned")[0].isr) == [0, 1] for b in view.brokers.values()
+        )
+    )
+    assert (directories(cluster, 1)[0] / "planned-0").exists()
+
+
+def test_the_command_line_moves_logs_and_says_where_they_are(
+    cluster: Cluster, admin: KafkaAdminClient, klamm: Callable[..., tuple[int, str]]
+) -> None:
+    cluster.create_topic("placed", partitions=2, replication_factor=1)
+    (broker,) = (cluster.partition("placed", 0) or pytest.fail("no partition")).replicas
+    _, target = home_of(cluster, broker, "placed-0")
+    code, said = klamm("brokers", "move-logs", str(broker), str(target), "placed-0")
+    assert (code, said) == (0, f"1 logs of broker {broker} will be in {target}\n")
+    assert arrives(target / "placed-0", admin)
+    code, said = klamm("brokers", "dirs", str(broker), "-o", "json")
+    rows = json.loads(said)
+    assert [row["directory"] for row in rows] == list(map(str, directories(cluster, broker)))
+    assert all(row["state"] == "online" and not row["arriving"] for row in rows)
+    assert str(target) in klamm("brokers", "dirs")[1]
+    code, said = klamm("brokers", "move-logs", str(broker), "/nowhere", "placed-0")
+    assert code == 1
+    assert "LOG_DIR_NOT_FOUND" in said
