@@ -74,6 +74,7 @@ class Context:
     # Indexes; dicts used as ordered sets. Where a value is a number, it says since when.
     hosted: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
     unled: dict[TopicPartition, int] = field(default_factory=dict)
+    astray: dict[TopicPartition, None] = field(default_factory=dict)  # preferred leader leads not
     moving: dict[TopicPartition, int] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
     # Those of them whose directory is good, but has the log of another topic under this name.
@@ -186,10 +187,12 @@ class Context:
             self.moving.setdefault(partition.id, self.now_ms)
         else:
             self.moving.pop(partition.id, None)
+        self._file_astray(partition)
 
     def lead(self, partition: Partition, leadership: Leadership) -> None:
         """Cache what the store has accepted."""
         partition.leadership = leadership
+        self._file_astray(partition)
         replicas = partition.assignment.replicas
         if len(leadership.isr) < len(replicas):
             before = self.behind.get(partition.id, {})
@@ -198,6 +201,18 @@ class Context:
             }
         elif self.behind:
             self.behind.pop(partition.id, None)
+
+    def forget_leadership(self, partition: Partition) -> None:
+        """The store has none for it any more."""
+        partition.leadership = None
+        self._file_astray(partition)
+
+    def _file_astray(self, partition: Partition) -> None:
+        now = partition.leadership
+        if now is not None and now.leader != partition.assignment.replicas[0]:
+            self.astray[partition.id] = None
+        elif self.astray:
+            self.astray.pop(partition.id, None)
 
     def set_state(self, partition: Partition, state: PartitionState) -> None:
         partition.state = state
@@ -216,6 +231,7 @@ class Context:
             for broker in partition.assignment.replicas:
                 self.hosted[broker].pop(partition.id, None)
             self.unled.pop(partition.id, None)
+            self.astray.pop(partition.id, None)
             self.moving.pop(partition.id, None)
             self.behind.pop(partition.id, None)
             self.move_requests.pop(partition.id, None)

@@ -74,9 +74,11 @@ class Core:
             requests=tuple(turn.requests),
             moves=tuple(turn.moves),
             warnings=tuple(turn.warnings),
+            unclean_elections_count=turn.unclean_elections_count,
             answer=answer,
         )
         turn.requests, turn.moves, turn.warnings = [], [], []
+        turn.unclean_elections_count = 0
         return decision
 
 

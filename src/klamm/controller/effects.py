@@ -242,6 +242,7 @@ class Decision:
     requests: tuple[Request, ...] = ()  # in the order of sending; everything in them is stored
     moves: tuple[Move, ...] = ()
     warnings: tuple[str, ...] = ()
+    unclean_elections_count: int = 0  # how many of the moves may have lost records
     answer: object = None
 
 

@@ -126,6 +126,8 @@ def rebalance(turn: Turn) -> Flow[int]:
     Returns how many are left for the next round.
     """
     context = turn.context
+    if not context.astray:
+        return 0
     led_by: defaultdict[BrokerId, int] = defaultdict(int)
     astray: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
     for partition in context.partitions():
@@ -133,7 +135,7 @@ def rebalance(turn: Turn) -> Flow[int]:
             continue
         preferred = partition.assignment.replicas[0]
         led_by[preferred] += 1
-        if partition.leadership and partition.leadership.leader != preferred:
+        if partition.id in context.astray:
             astray[preferred].append(partition.id)
     due: list[TopicPartition] = []
     for broker in sorted(astray):

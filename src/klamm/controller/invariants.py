@@ -97,6 +97,13 @@ def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
     }
     if unled != context.unled.keys():
         yield f"the index of partitions without leader is off: {unled ^ context.unled.keys()}"
+    astray = {
+        p.id
+        for p in context.partitions()
+        if p.leadership is not None and p.leadership.leader != p.assignment.replicas[0]
+    }
+    if astray != context.astray.keys():
+        yield f"the index of leaders out of place is off: {astray ^ context.astray.keys()}"
     moving = {p.id for p in context.partitions() if p.assignment.is_moving}
     if moving != context.moving.keys():
         yield f"the index of moves is off: {moving ^ context.moving.keys()}"

@@ -76,6 +76,7 @@ def _move_partitions(
                 assert step.write is not None, f"{partition.id} has nothing to write"
                 context.lead(partition, step.write.leadership)
                 _enter(turn, partition, target, step.why)
+                turn.unclean_elections_count += not step.is_clean
                 batch.order(step.tell, partition, is_new=step.is_new)
             elif _adopt(context, partition, outcome):
                 pending.append(partition)
@@ -124,7 +125,7 @@ def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: 
                 again.append((partition, [replica for replica, _ in steps]))
             elif context.is_queued(partition.id.topic):
                 # The state of a dying topic may be gone already; its replica still has to stop.
-                partition.leadership = None
+                context.forget_leadership(partition)
                 again.append((partition, [replica for replica, _ in steps]))
         pending = again
         if not pending:

@@ -38,6 +38,7 @@ class Step:
     tell: tuple[BrokerId, ...] = ()
     is_new: bool = False
     why: str = ""
+    is_clean: bool = True  # no acknowledged record is lost by it
 
 
 Rule = Callable[[PartitionView], Step | Refused]
@@ -81,9 +82,8 @@ def elect_again(p: PartitionView) -> Step | Refused:
         recovery=before.recovery if winner.clean else Recovery.RECOVERING,
     )
     how = "" if winner.clean else ", uncleanly"
-    return Step(
-        UpdateState(p.id, after), winner.tell, why=f"{p.strategy} election: {winner.leader}{how}"
-    )
+    why = f"{p.strategy} election: {winner.leader}{how}"
+    return Step(UpdateState(p.id, after), winner.tell, why=why, is_clean=winner.clean)
 
 
 # Every legal move, and nothing else: a pair that is not here is refused.

@@ -200,6 +200,7 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
         for broker in partition.assignment.replicas:
             copy.hosted.setdefault(broker, {})[partition.id] = None
     copy.unled = {id: context.unled[id] for id in ids if id in context.unled}
+    copy.astray = {id: None for id in ids if id in context.astray}
     copy.moving = {id: context.moving[id] for id in ids if id in context.moving}
     copy.move_requests = {
         id: context.move_requests[id] for id in ids if id in context.move_requests

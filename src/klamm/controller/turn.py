@@ -46,6 +46,7 @@ class Turn:
     requests: list[Request] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    unclean_elections_count: int = 0
 
     def batch(self) -> Batch:
         return Batch(self.context)
