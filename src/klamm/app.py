@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from klamm.broker.server import Broker
 from klamm.client.admin import Admin
@@ -27,6 +28,9 @@ from klamm.protocol.messages import create_topics
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Store
 from klamm.view import BrokerView, ClusterView, Predicate
+
+if TYPE_CHECKING:
+    from klamm.metrics.server import MetricsServer
 
 Progress = Callable[[str], None]
 PORT_MAX = 65535
@@ -86,6 +90,7 @@ class ClusterApp:
         self._ports: dict[int, int] = {}  # kept over a broker's restart, for its clients
         self._directory: DataDirectory | None = None
         self._store: Store | None = None
+        self._metrics: MetricsServer | None = None
         self._membership = asyncio.Event()  # set and cleared at once: wakes those who wait
 
     @property
@@ -103,12 +108,18 @@ class ClusterApp:
         """Every broker's address, also of those that are down for now."""
         return ",".join(f"{self.plan.host}:{self._ports[at]}" for at in sorted(self._ports))
 
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus is told how the cluster is; '' where `klamm.metrics.port` is -1."""
+        return self._metrics.url if self._metrics else ""
+
     async def start(self) -> None:
         """Return when every broker serves and knows all the others; undo all on failure."""
         raise_file_limit()
         self._check_ports()
         self._directory = DataDirectory.claim(self.plan.data)
         try:
+            await self._serve_metrics()
             self._store = await self._open_store()
             together = asyncio.Barrier(self.plan.brokers)
             async with asyncio.TaskGroup() as starting:
@@ -131,8 +142,8 @@ class ClusterApp:
 
     async def kill(self) -> None:
         """As a crash: nothing is flushed, nobody is told. For data that nobody will read again."""
-        brokers, self.brokers = self.brokers, {}
-        await asyncio.gather(*(broker.kill() for broker in brokers.values()))
+        brokers = self._take_all()
+        await asyncio.gather(*(broker.kill() for broker in brokers))
         await self._release()
 
     async def start_broker(self, at: int) -> None:
@@ -231,7 +242,7 @@ class ClusterApp:
         The controllers end first, and none resigns: else each broker that goes would be taken for
         a loss, and the last one left would lead everything, alone in sync.
         """
-        brokers, self.brokers = list(self.brokers.values()), {}
+        brokers = self._take_all()
         await asyncio.gather(*(broker.controller.stop(resign=False) for broker in brokers))
         await asyncio.gather(*(broker.stop(hand_over=False) for broker in brokers))
 
@@ -252,6 +263,11 @@ class ClusterApp:
         self.brokers[at] = broker
         self._ports[at] = broker.endpoint.port
         self._wake()
+
+    def _take_all(self) -> list[Broker]:
+        brokers = list(self.brokers.values())
+        self.brokers.clear()
+        return brokers
 
     def _take(self, at: int) -> Broker:
         self._check_id(at)
@@ -286,6 +302,19 @@ class ClusterApp:
                 except OSError as error:
                     raise UsageError(_port_fault(self.plan.host, port, error)) from error
 
+    async def _serve_metrics(self) -> None:
+        port = self.settings.int("klamm.metrics.port")
+        if port < 0:
+            return
+        try:
+            # Not at the top: most clusters never need it.
+            from klamm.metrics.server import MetricsServer
+        except ImportError as missing:
+            needs = "metrics need prometheus-client: pip install 'klamm[metrics]'"
+            raise UsageError(needs) from missing
+        self._metrics = MetricsServer(self.brokers)
+        await self._metrics.start(self.plan.host, port)
+
     async def _open_store(self) -> Store:
         assert self._directory is not None, "the cluster has no data directory yet"
         if self._connect:
@@ -314,6 +343,9 @@ class ClusterApp:
         await self.wait_until(are_known, ACQUAINTED_WITHIN_S)
 
     async def _release(self) -> None:
+        if self._metrics is not None:
+            await self._metrics.stop()
+            self._metrics = None
         if self._store is not None:
             await self._store.close()
             self._store = None

@@ -37,6 +37,11 @@ class _Facts:
         return self._app.bootstrap_servers
 
     @property
+    def metrics_url(self) -> str:
+        """Where Prometheus is told how the cluster is; '' without `klamm_metrics_port`."""
+        return self._app.metrics_url
+
+    @property
     def data(self) -> Path:
         """The data directory; broker i keeps its logs in `broker-i`."""
         return self._app.data

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.connection import Peer
+from klamm.broker.stopwatch import Stopwatch
 from klamm.protocol.frames import RequestHeader
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -18,6 +19,7 @@ class RequestContext:
     header: RequestHeader
     peer: Peer
     principal: str = ANONYMOUS
+    stopwatch: Stopwatch | None = None  # where somebody asks how long requests take
 
     @property
     def version(self) -> int:

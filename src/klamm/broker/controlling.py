@@ -20,10 +20,11 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from klamm.broker.control_messages import Sender
 from klamm.broker.inbox import Inbox
 from klamm.broker.ledger import Ledger
+from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.outbox import Link, Outbox
 from klamm.broker.term import Term
 from klamm.client.connection import Connection
-from klamm.controller import events
+from klamm.controller import events, gauges
 from klamm.controller.core import Core
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, StoreUnavailable
@@ -74,6 +75,7 @@ class ControllerShell:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.ledger = Ledger(host.data_dir, host.id)
+        self.metrics: Final = ControllerMetrics()
         self._changed = asyncio.Event()
         self._term: Term | None = None
         self._task: asyncio.Task[None] | None = None
@@ -95,6 +97,14 @@ class ControllerShell:
     def topic_names(self) -> Mapping[uuid.UUID, str]:
         """The topics the controller knows, by id; empty where this is not the controller."""
         return self._term.core.context.names if self._term else {}
+
+    def gauges(self) -> gauges.Gauges:
+        """How the cluster stands; all zero where this is not the controller, as in Kafka."""
+        return gauges.read(self._term.core.context) if self._term else gauges.Gauges()
+
+    def queue_sizes(self) -> Mapping[str, int]:
+        """How many events of each kind wait."""
+        return self._term.inbox.sizes() if self._term else {}
 
     def is_queued_for_deletion(self, topic: str) -> bool:
         """Whether the controller is about to delete this topic."""
@@ -305,6 +315,7 @@ class ControllerShell:
             ledger=self.ledger,
             settings=lambda: host.settings,
             now_ms=host.now_ms,
+            metrics=self.metrics,
         )
 
     async def _open(self, endpoint: Endpoint) -> Link:

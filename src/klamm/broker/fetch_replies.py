@@ -33,8 +33,12 @@ def reply(
     ]
     if leaders:
         response.node_endpoints = endpoints_of(broker, context.listener, leaders)
+    sent = sum(size_of(data) for topic in response.topics for data in topic.partitions)
+    if is_follower:
+        broker.metrics.replication_bytes_out += sent
+    else:
+        broker.metrics.bytes_out += sent
     if broker.quotas.is_active and not is_follower:
-        sent = sum(size_of(data) for topic in response.topics for data in topic.partitions)
         response.throttle_time_ms = charge(broker, context, CONSUMER_BYTE_RATE, sent)
     parts, size = encode_response(context.version, response)
     head = response_head(context.header, size)

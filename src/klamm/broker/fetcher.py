@@ -313,6 +313,7 @@ class Fetcher:
         records = data.records
         assert isinstance(records, bytes | memoryview), "a response from the wire"
         if len(records):
+            self._broker.metrics.replication_bytes_in += len(records)
             local.append_as_follower(memoryview(records), now_ms=self._broker.clock.now_ms())
         if local.advance_high_watermark(min(data.high_watermark, local.log_end_offset)):
             following.partition.committed()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import time
+from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
 from itertools import count
@@ -47,6 +49,7 @@ class Letter(NamedTuple):
 
     content: Hint | events.Event
     answer: asyncio.Future[object] | None = None
+    put_s: float = 0.0  # when it came, by the clock that only runs forward
 
 
 class Inbox:
@@ -70,8 +73,13 @@ class Inbox:
                 return
             self._hints.add(content)
         rank = _RANKS.get(type(content), Rank.ADMIN)
-        heapq.heappush(self._heap, (rank, next(self._order), Letter(content, answer)))
+        letter = Letter(content, answer, time.perf_counter())
+        heapq.heappush(self._heap, (rank, next(self._order), letter))
         self._arrived.set()
+
+    def sizes(self) -> Counter[str]:
+        """How many of each kind wait; counted when asked, for few wait and fewer ask."""
+        return Counter(type(letter.content).__name__ for _, _, letter in self._heap)
 
     async def get(self) -> Letter:
         """What comes next; waits until there is something."""

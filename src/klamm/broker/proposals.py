@@ -107,7 +107,9 @@ class Proposals:
                     and answer.partition_epoch >= partition.partition_epoch
                 ):
                     members = tuple(map(BrokerId, answer.isr))
+                    before = len(partition.isr.committed)
                     partition.commit_isr(members, answer.partition_epoch)
+                    self._broker.metrics.isr_changed(before, len(members))
             case Verdict.ROLL_BACK:
                 partition.roll_back_isr()
             case Verdict.PROPOSE_AGAIN:

@@ -10,14 +10,16 @@ answered with UNKNOWN_SERVER_ERROR wherever the API's response has a place for i
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker import api as registry
 from klamm.broker.connection import Peer, Reply
 from klamm.broker.context import RequestContext
+from klamm.broker.stopwatch import Stopwatch, Timed
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 from klamm.protocol import codec, private
 from klamm.protocol.apis import APIS, ApiKey
@@ -42,11 +44,34 @@ class Router:
         self._broker = broker
 
     def route(self, peer: Peer, frame: memoryview) -> Reply | Awaitable[Reply]:
-        header = parse_request_header(frame)
+        context = RequestContext(parse_request_header(frame), peer)
+        if self._broker.metrics.is_timing:
+            return self._route_timed(context, frame)
+        return self._route(context, frame)
+
+    def _route_timed(self, context: RequestContext, frame: memoryview) -> Reply | Awaitable[Reply]:
+        watch = context.stopwatch = Stopwatch()
+        answer = self._route(context, frame)
+        watch.stop()
+        if isinstance(answer, Reply):
+            self._served(context)
+            return answer
+        if isinstance(answer, Coroutine):
+            answer = asyncio.ensure_future(Timed(answer, watch))
+        assert isinstance(answer, asyncio.Future), answer
+        answer.add_done_callback(lambda _: self._served(context))
+        return answer
+
+    def _served(self, context: RequestContext) -> None:
+        watch = context.stopwatch
+        assert watch is not None, context.header
+        self._broker.metrics.served(context.header.api_key, watch.total_s, watch.busy_s)
+
+    def _route(self, context: RequestContext, frame: memoryview) -> Reply | Awaitable[Reply]:
+        header = context.header
         handler = registry.handler(header.api_key)
         if handler is None:
             raise ProtocolError(f"nobody serves api {header.api_key}")
-        context = RequestContext(header, peer)
         body = frame[header.body_offset :]
         if is_private(header.api_key):
             return self._answer_private(handler, context, body)

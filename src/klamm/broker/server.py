@@ -37,6 +37,7 @@ from klamm.broker.listener import Listener
 from klamm.broker.log_moves import LogMoves
 from klamm.broker.logs import Logs
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.metrics import BrokerMetrics
 from klamm.broker.policies import Policies
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.proposals import Proposals
@@ -100,6 +101,7 @@ class Broker:
         self.endpoint: Endpoint
         self.logs: Logs
         self.metadata = MetadataCache()
+        self.metrics = BrokerMetrics(is_timing=settings.int("klamm.metrics.port") >= 0)
         self.channel = ControllerChannel(self.metadata, lambda: f"broker-{self.id}")
         self.proposals = Proposals(self, self.channel)
         self.producer_ids = ProducerIds(self.channel, id, lambda: self.epoch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,8 +17,10 @@ from typing import Final
 
 from klamm.broker import observing
 from klamm.broker.committing import Committer
+from klamm.broker.controller_states import state_of
 from klamm.broker.inbox import Inbox, Letter
 from klamm.broker.ledger import Ledger
+from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.observing import Observer
 from klamm.broker.outbox import Outbox
 from klamm.controller import events
@@ -57,8 +60,10 @@ class Term:
         ledger: Ledger,
         settings: Callable[[], BrokerSettings],
         now_ms: Callable[[], int],
+        metrics: ControllerMetrics | None = None,
     ) -> None:
         self.core = core
+        self._metrics = metrics or ControllerMetrics()
         self.inbox = inbox
         self._session = session
         self._committer = Committer(session, epoch_version)
@@ -77,7 +82,7 @@ class Term:
                 self._watch_everything()
                 await self._make_features()
                 began = await self._observer.everything()
-                with self._outbox.held_back():
+                with self._outbox.held_back(), self._metrics.working(state_of(began)):
                     await self._work_on(began)
                 tasks.create_task(self._rebalance(), name="leader-rebalance")
                 tasks.create_task(self._retry(), name="retry")
@@ -100,8 +105,14 @@ class Term:
         await self._session.multi([Create(layout.FEATURE, layout.encode_feature(node))])
 
     async def _take_turn(self, letter: Letter) -> None:
-        self._working_on.append(letter)
         content = letter.content
+        waited_s = time.perf_counter() - letter.put_s
+        self._metrics.queue_s[type(content).__name__].observe(waited_s)
+        with self._metrics.working(state_of(content)):
+            await self._deal_with(letter, content)
+
+    async def _deal_with(self, letter: Letter, content: observing.Hint | events.Event) -> None:
+        self._working_on.append(letter)
         if isinstance(content, events.ProducerIdsAsked):
             found: list[events.Event] = [await self._observer.producer_ids(content)]
         elif isinstance(content, observing.Hint):
@@ -148,6 +159,7 @@ class Term:
 
     def _announce(self, decision: Decision) -> None:
         """Log, record and send what is stored by now."""
+        self._metrics.unclean_elections += decision.unclean_elections_count
         for warning in decision.warnings:
             log.warning(warning, extra={"cause": decision.cause})
         if decision.moves:

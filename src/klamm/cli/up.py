@@ -1,8 +1,8 @@
 """`klamm up`: run a cluster until it is told to stop.
 
-The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it;
-progress and warnings go to stderr. The first SIGINT or SIGTERM asks for a controlled shutdown, a
-second one no longer waits for it.
+The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it; it ends
+with `metrics=...` where metrics are served. Progress and warnings go to stderr. The first SIGINT or
+SIGTERM asks for a controlled shutdown, a second one no longer waits for it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ def up(
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT,...", help="keep the metadata in a ZooKeeper")
     ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="tell Prometheus on this port; 0 = a free one [off]")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log what happens")] = False,
     log_format: Annotated[LogFormat, typer.Option(help="of what is logged")] = LogFormat.TEXT,
 ) -> None:
@@ -61,12 +64,15 @@ def up(
 
     if ephemeral and data is not None:
         raise UsageError("--ephemeral and --data exclude each other")
+    settings = parse_pairs(setting or (), option="-X")
+    if metrics_port is not None:
+        settings["klamm.metrics.port"] = str(metrics_port)
     plan = Plan(
         brokers=brokers,
         host=host,
         port=port,
         data=None if ephemeral else data or default_data(),
-        settings=_OPERATED | parse_pairs(setting or (), option="-X"),
+        settings=_OPERATED | settings,
         racks=tuple(rack.split(",")) if rack else (),
         zookeeper=zookeeper,
     )
@@ -86,7 +92,8 @@ async def _serve(plan: Plan) -> int:
             await cluster.stop()
             return 0
         progress.clear()
-        print(f"ready bootstrap={cluster.bootstrap_servers}", flush=True)
+        metrics = f" metrics={cluster.metrics_url}" if cluster.metrics_url else ""
+        print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}", flush=True)
         await signals.heard()
         return 0 if await signals.unless_heard(cluster.stop()) else 130
     finally:

@@ -18,17 +18,17 @@ from klamm.controller.states import PartitionState, ReplicaState
 class Gauges:
     """Kafka's names; topics on their way out count only where the name says so."""
 
-    active_broker_count: int
-    fenced_broker_count: int  # registered, out of reach, held to be dead
-    global_topic_count: int
-    global_partition_count: int
-    offline_partitions_count: int
-    preferred_replica_imbalance_count: int
-    topics_to_delete_count: int
-    topics_ineligible_to_delete_count: int  # halted: they wait for a replica or a move
-    replicas_to_delete_count: int
-    replicas_ineligible_to_delete_count: int
-    reassigning_partitions_count: int
+    active_broker_count: int = 0
+    fenced_broker_count: int = 0  # registered, out of reach, held to be dead
+    global_topic_count: int = 0
+    global_partition_count: int = 0
+    offline_partitions_count: int = 0
+    preferred_replica_imbalance_count: int = 0
+    topics_to_delete_count: int = 0
+    topics_ineligible_to_delete_count: int = 0  # halted: they wait for a replica or a move
+    replicas_to_delete_count: int = 0
+    replicas_ineligible_to_delete_count: int = 0
+    reassigning_partitions_count: int = 0
 
 
 def read(context: Context) -> Gauges:

@@ -109,7 +109,11 @@ def _append(
         log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
         outcome = ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(outcome, Appended):
-        base_offset, _, log_start, append_time_ms, _ = outcome
+        base_offset, last_offset, log_start, append_time_ms, is_duplicate = outcome
+        if not is_duplicate:
+            metrics = broker.metrics
+            metrics.bytes_in += len(records)
+            metrics.messages_in += last_offset - base_offset + 1
         return PartitionResult(index, 0, base_offset, append_time_ms, log_start)
     if isinstance(outcome, AppendRefused):
         return PartitionResult(

@@ -9,6 +9,7 @@ from typing import Final
 
 from klamm.model.settings.definition import (
     AtLeast,
+    Between,
     Definition,
     Dynamic,
     Kind,
@@ -26,6 +27,14 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "true",
         "Whether the embedded store waits for the disk before a change counts. Off, a power cut "
         "can lose the last changes; the death of the process cannot.",
+    ),
+    setting(
+        "klamm.metrics.port",
+        Kind.INT,
+        "-1",
+        "The port on which the cluster tells Prometheus how it is; 0 takes a free one, -1 none. "
+        "Needs `klamm[metrics]`.",
+        Between(-1, 65535),
     ),
     setting(
         "klamm.placement.seed",

@@ -1,0 +1,101 @@
+"""What a broker counts of itself: plain numbers, kept where things happen.
+
+Nothing here knows who reads them. A count is an addition; a time is two looks at the clock and a
+search in a dozen bounds, and the times of requests are taken only where somebody has asked for
+metrics or for a quota of time. Whatever can be read off the broker when somebody looks (how many
+partitions it leads, how many of those lack replicas) is not kept at all.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from klamm.broker.controller_states import ControllerState
+
+# Seconds; the first holds a request served from memory, the last a failover of a large cluster.
+BOUNDS_S: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+
+
+class Histogram:
+    """How often something took how long."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)  # the last is for what took longer than any bound
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class BrokerMetrics:
+    """What a broker did for its clients and its followers since it came up."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "handler_s",
+        "is_timing",
+        "isr_expands",
+        "isr_shrinks",
+        "messages_in",
+        "replication_bytes_in",
+        "replication_bytes_out",
+        "requests",
+    )
+
+    def __init__(self, *, is_timing: bool = False) -> None:
+        self.is_timing: Final = is_timing  # whether somebody wants to know how long requests take
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.messages_in = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.requests: defaultdict[int, Histogram] = defaultdict(Histogram)  # by api key
+        self.handler_s: defaultdict[int, float] = defaultdict(float)
+
+    def served(self, api_key: int, total_s: float, busy_s: float) -> None:
+        """A request was answered after this time, for which it had the loop for that time."""
+        self.requests[api_key].observe(total_s)
+        self.handler_s[api_key] += busy_s
+
+    def isr_changed(self, before_count: int, after_count: int) -> None:
+        """A partition led here has another in-sync set."""
+        self.isr_shrinks += after_count < before_count
+        self.isr_expands += after_count > before_count
+
+
+class ControllerMetrics:
+    """What this broker did while it was the controller, in all of its terms."""
+
+    def __init__(self) -> None:
+        self.state = ControllerState.IDLE
+        self.queue_s: defaultdict[str, Histogram] = defaultdict(Histogram)  # by kind of event
+        self.work_s: defaultdict[ControllerState, Histogram] = defaultdict(Histogram)
+        self.unclean_elections = 0
+
+    @contextmanager
+    def working(self, state: ControllerState) -> Iterator[None]:
+        """While an event is worked on. Something urgent may come in between: it nests."""
+        before, self.state, began = self.state, state, time.perf_counter()
+        try:
+            yield
+        finally:
+            self.state = before
+            self.work_s[state].observe(time.perf_counter() - began)

@@ -1,0 +1,1 @@
+"""What Prometheus is told: the numbers that brokers keep, as text, over HTTP."""
