@@ -107,7 +107,7 @@ def _brokers_started(turn: Turn, come: Sequence[BrokerId]) -> Flow[None]:
     yield from elect_for_unled(turn)
     yield from reassignment.resume(turn, [r.partition for r in hosted])
     doomed = {r.partition.topic: None for r in hosted if context.is_queued(r.partition.topic)}
-    yield from deletion.release(turn, doomed, "a broker with a replica is back")
+    yield from deletion.release(turn, doomed, deletion.Release.BROKER_BACK)
 
 
 def _brokers_failed(turn: Turn, gone: Sequence[BrokerId]) -> Flow[None]:
@@ -140,7 +140,7 @@ def replicas_went_offline(turn: Turn, replicas: Sequence[Replica], why: str = ""
     yield from elect_for_unled(turn)
     yield from move_replicas(turn, serving, ReplicaState.OFFLINE, why)
     if doomed:
-        yield from deletion.fail(turn, doomed, "a replica is offline")
+        yield from deletion.fail(turn, doomed, deletion.Halt.OFFLINE)
     if not serving:
         turn.publish_brokers()
 
@@ -259,7 +259,7 @@ def _replicas_recovered(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
     yield from move_replicas(turn, serving, ReplicaState.ONLINE)
     yield from elect_for_unled(turn, {r.partition.topic for r in serving})
     doomed = {r.partition.topic: None for r in replicas if context.is_queued(r.partition.topic)}
-    yield from deletion.release(turn, doomed, "a replica's directory is good again")
+    yield from deletion.release(turn, doomed, deletion.Release.DISK_GOOD)
 
 
 def log_dir_failed(turn: Turn, event: LogDirFailed) -> Flow[None]:

@@ -13,6 +13,7 @@ removes the logs, so that no copy is fetched from while another is being removed
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 from klamm.controller import leftovers, move_requests
 from klamm.controller.context import Context, Deletion, Partition
@@ -30,6 +31,24 @@ from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica, TopicPartition
 
 _S = ReplicaState
+
+
+class Halt(StrEnum):
+    """Why a deletion waits."""
+
+    MOVING = "a partition is being moved"
+    OFFLINE = "a replica is offline"
+    REFUSED = "a broker could not delete its copy"
+
+
+class Release(StrEnum):
+    """Why one that waited goes on."""
+
+    BROKER_BACK = "a broker with a replica is back"
+    DISK_GOOD = "a replica's directory is good again"
+    MOVE_ENDED = "the move has ended"
+    GIVEN_UP = "the missing copies were given up"
+    TIMER = "another try"
 
 
 def markers_changed(turn: Turn, event: MarkersChanged) -> Flow[None]:
@@ -60,20 +79,20 @@ def queue(turn: Turn, name: str, *, inherited: bool = False) -> None:
         turn.note(f"topic {name}", name, "created", "queued for deletion")
 
 
-def obstacle(turn: Turn, name: str) -> str | None:
-    """Why a deletion must not start yet, in words. Once logs are removed, nothing holds it back."""
+def obstacle(turn: Turn, name: str) -> Halt | None:
+    """Why a deletion must not start yet. Once logs are removed, nothing holds it back."""
     context = turn.context
     if context.deletions[name].started:
         return None
     if context.is_moving(name):
-        return "a partition is being moved"
+        return Halt.MOVING
     if turn.settings.deletion_cancellable and _blocking_brokers(context, name):
         # It could not be completed now, and while every log is there it can be called off.
-        return "a replica is offline"
+        return Halt.OFFLINE
     return None
 
 
-def halt(turn: Turn, name: str, why: str) -> None:
+def halt(turn: Turn, name: str, why: Halt) -> None:
     """Let a queued topic wait."""
     deletion = turn.context.deletions.get(name)
     if deletion is not None and deletion.halted != why:
@@ -81,7 +100,7 @@ def halt(turn: Turn, name: str, why: str) -> None:
         deletion.halted = why
 
 
-def release(turn: Turn, names: Iterable[str], why: str) -> Flow[None]:
+def release(turn: Turn, names: Iterable[str], why: Release) -> Flow[None]:
     """Let topics that waited go on, as far as they can."""
     released = []
     for name in names:
@@ -109,7 +128,7 @@ def retry(turn: Turn) -> Flow[None]:
         for name, deletion in context.deletions.items()
         if deletion.halted is None and not _any_in(context, name, _S.DELETION_STARTED)
     ]
-    yield from release(turn, [*ready, *stuck], "another try")
+    yield from release(turn, [*ready, *stuck], Release.TIMER)
 
 
 def resume(turn: Turn, names: Iterable[str]) -> Flow[None]:
@@ -174,13 +193,13 @@ def stop_replica_answered(turn: Turn, event: StopReplicaAnswered) -> Flow[None]:
     if confirmed:
         yield from leftovers.confirm(turn, broker, confirmed)
     if failed:
-        yield from fail(turn, failed, "a broker could not delete its copy")
+        yield from fail(turn, failed, Halt.REFUSED)
     if done:
         yield from move_replicas(turn, done, _S.DELETION_SUCCESSFUL)
         yield from resume(turn, _topics(done))
 
 
-def fail(turn: Turn, replicas: Sequence[Replica], why: str) -> Flow[None]:
+def fail(turn: Turn, replicas: Sequence[Replica], why: Halt) -> Flow[None]:
     """These replicas cannot be deleted now: their topics wait."""
     ineligible = [
         r for r in replicas if turn.context.replica_state(r) in (_S.OFFLINE, _S.DELETION_STARTED)
@@ -212,7 +231,7 @@ def replica_forgotten(turn: Turn, event: ReplicaForgotten) -> Flow[PartitionFaul
         replica = Replica(partition.id, event.broker)
         turn.note(str(replica), event.topic, before, _S.DELETION_SUCCESSFUL, "given up by hand")
     if not _blocking_brokers(context, event.topic):
-        yield from release(turn, [event.topic], "the missing copies were given up")
+        yield from release(turn, [event.topic], Release.GIVEN_UP)
     else:
         yield from resume(turn, [event.topic])
     return PartitionFault()
@@ -245,7 +264,7 @@ def _stop_and_delete(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
                 continue
             online = context.is_online(broker, partition.id)
             (alive if online else dead).append(Replica(partition.id, broker))
-    yield from fail(turn, dead, "a replica is offline")
+    yield from fail(turn, dead, Halt.OFFLINE)
     yield from move_replicas(turn, alive, _S.OFFLINE)
     yield from move_replicas(turn, alive, _S.DELETION_STARTED)
 

@@ -41,7 +41,7 @@ def term_began(turn: Turn, event: TermBegan) -> Flow[None]:
     if event.move_requests:
         yield from reassignment.moves_requested(turn, MovesRequested(event.move_requests))
     yield from reassignment.resume(turn, list(context.moving))
-    yield from deletion.release(turn, _free_to_go(context), "a new controller")
+    yield from deletion.resume(turn, _free_to_go(context))
     if event.election_requests:
         yield from elections.elections_requested(turn, ElectionsRequested(event.election_requests))
 
@@ -79,7 +79,7 @@ def _queue_deletions(turn: Turn, event: TermBegan) -> Flow[None]:
             for p in context.topics[name].partitions.values()
             for broker in p.assignment.replicas
         ):
-            deletion.halt(turn, name, "a replica is offline")
+            deletion.halt(turn, name, deletion.Halt.OFFLINE)
 
 
 def _hide_doomed(turn: Turn) -> None:

@@ -224,7 +224,7 @@ def _finish(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
     batch.publish(partitions)
     turn.send(batch)
     queued = dict.fromkeys(id.topic for id in done if context.is_queued(id.topic))
-    yield from deletion.release(turn, queued, "the move has ended")
+    yield from deletion.release(turn, queued, deletion.Release.MOVE_ENDED)
 
 
 def _settle_leaders(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
