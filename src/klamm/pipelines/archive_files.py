@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from klamm.model.errors import KlammError
+from klamm.pipelines.ahead import ahead
 from klamm.pipelines.archive_layout import (
     File,
     Window,
@@ -32,9 +33,6 @@ from klamm.pipelines.fetcher import RangeReader
 from klamm.pipelines.frames import Decoder
 from klamm.pipelines.options import ConnectionOptions, Position, ReadOptions
 from klamm.pipelines.ranges import Range
-
-if TYPE_CHECKING:
-    pass
 
 _COLUMNS: Final = {
     "offset": "offset",
@@ -119,10 +117,8 @@ def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
     }
     with draft.open("wb") as out:
         with pq.ParquetWriter(out, SCHEMA, **options) as writer:
-            for group in _grouped(window_frames(job.connection, wanted)):
-                for frame in group:
-                    digests.add(frame)
-                    story.add(frame)
+            frames = _noted(window_frames(job.connection, wanted), digests, story)
+            for group in ahead(_grouped(frames)):
                 writer.write_table(pa.Table.from_batches(group, SCHEMA), row_group_size=_GROUP_ROWS)
             story.close(wanted.stop)
             file = File(
@@ -170,7 +166,15 @@ def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]
     return reader.frames()
 
 
-def _grouped(frames: Iterable[Any]) -> Iterator[list[Any]]:
+def _noted(frames: Iterable[Any], digests: Digests, story: _Story) -> Iterator[Any]:
+    """The frames, each written down before it goes on."""
+    for frame in frames:
+        digests.add(frame)
+        story.add(frame)
+        yield frame
+
+
+def _grouped(frames: Iterable[Any]) -> Generator[list[Any], None, None]:
     """Frames for one row group each."""
     group: list[Any] = []
     rows = size = 0

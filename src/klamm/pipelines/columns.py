@@ -10,13 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from klamm.pipelines.kernels import kernels
-from klamm.pipelines.scanning import Batch, DamagedRecords, Rows
-from klamm.protocol.batch import (
-    CODEC_MASK,
-    CONTROL,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-)
+from klamm.pipelines.scanning import Batches, DamagedRecords, Rows
+from klamm.protocol.batch import CONTROL, TRANSACTIONAL
 
 
 def binary_column(buffer: Any, at: Any, size: Any, kind: Any = None) -> Any:
@@ -73,25 +68,24 @@ class Source:
 Column = Callable[[Rows, slice, Source], Any]
 
 
-def _fixed(kind: Any, pick: Callable[[Batch], int]) -> Column:
+def _fixed(kind: Any, pick: Callable[[Batches], Any]) -> Column:
     def column(rows: Rows, part: slice, _source: Source) -> Any:
-        values = rows.per_batch([pick(b) for b in rows.batches], part)
-        return pa.array(values.astype(kind.to_pandas_dtype()), kind)
+        values = pick(rows.batches).astype(kind.to_pandas_dtype())
+        return pa.array(rows.per_batch(values, part), kind)
 
     return column
 
 
 def _flag(bit: int) -> Column:
     def column(rows: Rows, part: slice, _source: Source) -> Any:
-        values = rows.per_batch([b.attributes & bit for b in rows.batches], part)
-        return pa.array(values != 0)
+        return pa.array(rows.per_batch(rows.batches.has(bit), part))
 
     return column
 
 
 def _sequence(rows: Rows, part: slice, _source: Source) -> Any:
-    base = rows.per_batch([b.base_sequence for b in rows.batches], part)
-    first = rows.per_batch([b.base_offset for b in rows.batches], part)
+    base = rows.per_batch(rows.batches.base_sequence, part)
+    first = rows.per_batch(rows.batches.base_offset, part)
     sequence = np.where(base < 0, -1, (base + rows.offset[part] - first) & 0x7FFFFFFF)
     return pa.array(sequence.astype(np.int32))
 
@@ -110,7 +104,7 @@ def _repeated(kind: Any, pick: Callable[[Source], Any]) -> Column:
     return column
 
 
-_APPENDED: Final[Column] = _fixed(pa.int32(), lambda b: 1 if b.attributes & LOG_APPEND_TIME else 0)
+_APPENDED: Final[Column] = _fixed(pa.int32(), lambda b: b.is_stamped)
 
 HEADERS_TYPE: Final = pa.list_(
     pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -137,11 +131,11 @@ COLUMNS: Final[Mapping[str, tuple[Any, Column]]] = {
     "producerEpoch": (pa.int32(), _fixed(pa.int32(), lambda b: b.producer_epoch)),
     "sequence": (pa.int32(), _sequence),
     "isTransactional": (pa.bool_(), _flag(TRANSACTIONAL)),
-    "codec": (pa.int32(), _fixed(pa.int32(), lambda b: b.attributes & CODEC_MASK)),
+    "codec": (pa.int32(), _fixed(pa.int32(), lambda b: b.codec)),
     "timestamp_ms": (pa.int64(), lambda r, p, _: pa.array(r.time[p])),
     "timestamp_type": (
         pa.int8(),
-        _fixed(pa.int8(), lambda b: 1 if b.attributes & LOG_APPEND_TIME else 0),
+        _fixed(pa.int8(), lambda b: b.is_stamped),
     ),
     "record_headers": (
         ARCHIVED_HEADERS_TYPE,
@@ -155,7 +149,7 @@ COLUMNS: Final[Mapping[str, tuple[Any, Column]]] = {
     "base_sequence": (pa.int32(), _fixed(pa.int32(), lambda b: b.base_sequence)),
     "is_transactional": (pa.bool_(), _flag(TRANSACTIONAL)),
     "is_control": (pa.bool_(), _flag(CONTROL)),
-    "batch_codec": (pa.int8(), _fixed(pa.int8(), lambda b: b.attributes & CODEC_MASK)),
+    "batch_codec": (pa.int8(), _fixed(pa.int8(), lambda b: b.codec)),
 }
 
 RAW_SCHEMA: Final = pa.schema(

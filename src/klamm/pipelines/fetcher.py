@@ -23,7 +23,7 @@ from klamm.pipelines.columns import Source
 from klamm.pipelines.frames import Decoder, raw_frame
 from klamm.pipelines.options import ReadOptions
 from klamm.pipelines.ranges import Range
-from klamm.pipelines.scanning import walk
+from klamm.pipelines.scanning import Batches, walk
 from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check, lease
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import (
@@ -98,7 +98,8 @@ class RangeReader:
                 return
             assert isinstance(part.records, bytes | memoryview)
             data = np.frombuffer(part.records, np.uint8)
-            ahead = self._ahead(data)
+            batches = walk(part.records, self.where)
+            ahead = self.decoder.after(batches)
             if ahead > self.decoder.position:
                 self._deadline = self._fresh_deadline()
             elif len(data):
@@ -107,20 +108,15 @@ class RangeReader:
                 self._wait(f"{self.where} ends before offset {self.range.stop}")
             if ahead < self.range.stop:
                 self._ask(wire, ahead)
-            yield from self._decoded(data, part.aborted or ())
+            yield from self._decoded(data, batches, part.aborted or ())
             self.decoder.position = ahead
             if ahead >= self.range.stop:
                 return
 
-    def _decoded(self, data: Any, aborted: Sequence[tuple[int, int]]) -> Iterator[Any]:
-        yield from self.decoder.feed(data, 0, len(data), aborted)
-
-    def _ahead(self, data: Any) -> int:
-        """Where the next answer begins, known from the batch headers alone."""
-        reached = self.decoder.position
-        for batch in walk(memoryview(data), 0, len(data), self.where):
-            reached = max(reached, batch.last_offset + 1)
-        return min(reached, self.range.stop)
+    def _decoded(
+        self, data: Any, batches: Batches, aborted: Sequence[tuple[int, int]]
+    ) -> Iterator[Any]:
+        yield from self.decoder.feed(data, batches, aborted)
 
     def _ask(self, wire: Wire, offset: int) -> None:
         topic_id = id_from_text(self.range.topic_id) if self.range.topic_id else ZERO_ID
@@ -199,9 +195,11 @@ class RangeReader:
 class RawReader(RangeReader):
     """The same loop, one row a record batch, undecoded."""
 
-    def _decoded(self, data: Any, aborted: Sequence[tuple[int, int]]) -> Iterator[Any]:
+    def _decoded(
+        self, data: Any, batches: Batches, aborted: Sequence[tuple[int, int]]
+    ) -> Iterator[Any]:
         source, first = self.decoder.source, self.decoder.position
-        yield raw_frame(data, 0, len(data), source, first, self.range.stop)
+        yield raw_frame(data, batches, source, first, self.range.stop)
 
 
 def decoder_of(options: ReadOptions, r: Range, columns: tuple[str, ...]) -> Decoder:

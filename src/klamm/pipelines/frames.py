@@ -19,13 +19,8 @@ from crc32c import crc32c
 
 from klamm.model.errors import ProtocolError
 from klamm.pipelines.columns import COLUMNS, RAW_SCHEMA, Source
-from klamm.pipelines.scanning import Batch, DamagedRecords, Rows, walk
-from klamm.protocol.batch import (
-    CODEC_MASK,
-    CRC_FROM,
-    HEADER,
-    decompress,
-)
+from klamm.pipelines.scanning import Batches, Box, DamagedRecords, Rows
+from klamm.protocol.batch import CRC_FROM, HEADER, decompress
 
 _RECORD_BYTES_MIN: Final = 7
 # Decompressed bytes that may be held at once: far below the 2 GB that 32-bit offsets reach.
@@ -63,136 +58,142 @@ class Decoder:
         return f"{self.source.topic}-{self.source.partition}"
 
     def feed(
-        self, data: Any, at: int, end: int, aborted: Sequence[tuple[int, int]] = ()
+        self, data: Any, batches: Batches, aborted: Sequence[tuple[int, int]] = ()
     ) -> Iterator[Any]:
-        """The frames in these bytes of an answer; moves the position past them at the end."""
-        view = memoryview(data)
-        group: list[Batch] = []
-        undone: set[int] = set()  # where the batches of aborted transactions lie
-        fate = _Aborts(aborted)
-        reached, held = self.position, 0
-        for batch in walk(view, at, end, self.where):
-            # A compacted batch may have lost its last records, so its own end counts, not theirs.
-            reached = max(reached, min(batch.last_offset + 1, self.stop))
-            if fate.is_aborted(batch):
-                undone.add(batch.at)
-            if not self._wants(batch, undone):
-                continue
-            group.append(batch)
-            held += batch.end - batch.at
-            if held >= _OPEN_BYTES:
-                yield from self._frames(data, group, undone)
-                group, held = [], 0
-        yield from self._frames(data, group, undone)
+        """The frames in these batches of an answer; moves the position past them at the end."""
+        undone = _aborted(batches, aborted)
+        reached = self.after(batches)
+        wanted = self._wanted(batches, undone)
+        batches, undone = batches[wanted], undone[wanted]
+        for group in _groups(batches):
+            yield from self._frames(data, batches[group], undone[group])
         self.position = reached
 
-    def _wants(self, batch: Batch, undone: set[int]) -> bool:
-        return (
-            batch.records > 0
-            and self.position <= batch.last_offset
-            and batch.base_offset < self.stop
-            and (self.control or not batch.is_control)
-            and (self.aborted != "drop" or batch.at not in undone)
-        )
+    def after(self, batches: Batches) -> int:
+        """The position when these batches have been read.
 
-    def _frames(self, data: Any, batches: list[Batch], undone: set[int]) -> Iterator[Any]:
+        A compacted batch may have lost its last records, so its own end counts, not theirs.
+        """
+        if not len(batches):
+            return self.position
+        return max(self.position, min(int(batches.last_offset.max()) + 1, self.stop))
+
+    def _wanted(self, batches: Batches, undone: Any) -> Any:
+        wanted = (
+            (batches.records > 0)
+            & (batches.last_offset >= self.position)
+            & (batches.base_offset < self.stop)
+        )
+        if not self.control:
+            wanted &= ~batches.is_control
+        if self.aborted == "drop":
+            wanted &= ~undone
+        return wanted
+
+    def _frames(self, data: Any, batches: Batches, undone: Any) -> Iterator[Any]:
         rows = self._rows(data, batches)
         if rows is None:
             return
         rows.cut(self.position, self.stop)
-        marks = [b.at in undone for b in rows.batches]
+        marks = undone[np.isin(batches.at, rows.batches.at)]
         for part in rows.pieces(self.frame_rows, self.frame_bytes):
             arrays = [COLUMNS[name][1](rows, part, self.source) for name in self.columns]
             if self.aborted == "mark":
-                arrays.append(pa.array(rows.per_batch(marks, part) != 0))
+                arrays.append(pa.array(rows.per_batch(marks, part)))
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _rows(self, data: Any, batches: list[Batch]) -> Rows | None:
+    def _rows(self, data: Any, batches: Batches) -> Rows | None:
         """The rows of the sound batches; a damaged one is left out, or an error."""
-        opened = [(b, area) for b in batches if (area := self._area(data, b)) is not None]
-        while opened:
-            buffer, areas = _joined(data, opened)
-            rows = Rows(buffer, [b for b, _ in opened], areas)
+        view = memoryview(data)
+        boxes = list(batches.boxes())
+        areas = [self._area(view, box) for box in boxes]
+        sound = [n for n, area in enumerate(areas) if area is not None]
+        while sound:
+            rows = Rows(*_joined(data, [areas[n] for n in sound]), batches[sound])
             if rows.damaged < 0:
                 return rows
-            self._damaged(opened.pop(rows.damaged)[0], "its records cannot be decoded")
+            self._damaged(boxes[sound.pop(rows.damaged)], "its records cannot be decoded")
         return None
 
-    def _area(self, data: Any, batch: Batch) -> Any:
+    def _area(self, view: memoryview, box: Box) -> Any:
         """The records of a batch: a place in the answer, or opened bytes; None when damaged."""
-        view = memoryview(data)
-        if crc32c(view[batch.at + CRC_FROM : batch.end]) != batch.crc:
-            return self._damaged(batch, "its checksum is wrong")
-        if batch.records > batch.last_offset - batch.base_offset + 1:
-            return self._damaged(batch, f"it claims to hold {batch.records} records")
-        codec = batch.attributes & CODEC_MASK
-        if codec == 0:
-            area: Any = (batch.at + HEADER.size, batch.end)
-            size = batch.end - batch.at - HEADER.size
+        if crc32c(view[box.at + CRC_FROM : box.end]) != box.crc:
+            return self._damaged(box, "its checksum is wrong")
+        if box.records > box.last_offset_delta + 1:
+            return self._damaged(box, f"it claims to hold {box.records} records")
+        if box.codec == 0:
+            area: Any = (box.at + HEADER.size, box.end)
+            size = box.end - box.at - HEADER.size
         else:
             try:
-                opened = decompress(codec, view[batch.at + HEADER.size : batch.end])
+                opened = decompress(box.codec, view[box.at + HEADER.size : box.end])
             except ProtocolError as fault:
-                return self._damaged(batch, str(fault))
+                return self._damaged(box, str(fault))
             area, size = np.frombuffer(opened, np.uint8), len(opened)
         # Room is made for as many records as the header says, so that is looked at first.
-        if batch.records * _RECORD_BYTES_MIN > size:
-            return self._damaged(batch, f"{size} bytes cannot hold {batch.records} records")
+        if box.records * _RECORD_BYTES_MIN > size:
+            return self._damaged(box, f"{size} bytes cannot hold {box.records} records")
         return area
 
-    def _damaged(self, batch: Batch, why: str) -> None:
+    def _damaged(self, box: Box, why: str) -> None:
         if not self.skip_invalid:
-            raise DamagedRecords(f"{self.where}: the batch at offset {batch.base_offset}: {why}")
-        self.skipped += batch.records
+            raise DamagedRecords(f"{self.where}: the batch at offset {box.base_offset}: {why}")
+        self.skipped += box.records
 
 
-class _Aborts:
-    """Which batches belong to transactions that were rolled back."""
-
-    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
-        self._coming = sorted(((first, producer) for producer, first in aborted), reverse=True)
-        self._open: set[int] = set()
-
-    def is_aborted(self, batch: Batch) -> bool:
-        while self._coming and self._coming[-1][0] <= batch.last_offset:
-            self._open.add(self._coming.pop()[1])
-        if batch.is_control:
-            self._open.discard(batch.producer_id)
-            return False
-        return batch.is_transactional and batch.producer_id in self._open
+def _groups(batches: Batches) -> Iterator[slice]:
+    """Runs of batches that may be open at once."""
+    held = np.cumsum(batches.end - batches.at)
+    at, done = 0, 0
+    while at < len(held):
+        stop = max(int(np.searchsorted(held, done + _OPEN_BYTES, side="right")), at + 1)
+        yield slice(at, stop)
+        at, done = stop, int(held[stop - 1])
 
 
-def _joined(data: Any, opened: Sequence[tuple[Batch, Any]]) -> tuple[Any, list[tuple[int, int]]]:
-    """One buffer that holds every record area, and where they lie in it."""
-    if all(type(area) is tuple for _, area in opened):
-        return data, [area for _, area in opened]
-    chunks, areas, at = [], [], 0
-    for _, area in opened:
-        chunk = data[slice(*area)] if type(area) is tuple else area
-        chunks.append(chunk)
-        areas.append((at, at + len(chunk)))
-        at += len(chunk)
-    return np.concatenate(chunks), areas
+def _aborted(batches: Batches, aborted: Sequence[tuple[int, int]]) -> Any:
+    """Which batches belong to transactions that were rolled back: (producer, first offset)."""
+    found = np.zeros(len(batches), bool)
+    if not aborted:
+        return found
+    coming = sorted(((first, producer) for producer, first in aborted), reverse=True)
+    open_now: set[int] = set()
+    ends, producers = batches.last_offset.tolist(), batches.producer_id.tolist()
+    for n, is_control in enumerate(batches.is_control.tolist()):
+        while coming and coming[-1][0] <= ends[n]:
+            open_now.add(coming.pop()[1])
+        if is_control:
+            open_now.discard(producers[n])
+        else:
+            found[n] = producers[n] in open_now
+    return found & batches.is_transactional
 
 
-def raw_frame(data: Any, at: int, end: int, source: Source, first: int, stop: int) -> Any:
+def _joined(data: Any, areas: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """One buffer that holds every record area, where they begin in it and where they end."""
+    if all(type(area) is tuple for area in areas):
+        at, end = np.array(areas, np.int64).T.copy()
+        return data, at, end
+    chunks = [data[slice(*area)] if type(area) is tuple else area for area in areas]
+    end = np.cumsum([len(chunk) for chunk in chunks])
+    return np.concatenate(chunks), np.concatenate(([0], end[:-1])), end
+
+
+def raw_frame(data: Any, batches: Batches, source: Source, first: int, stop: int) -> Any:
     """One row a record batch, undecoded: for `records=batches`."""
     view = memoryview(data)
-    found = [
-        b
-        for b in walk(view, at, end, f"{source.topic}-{source.partition}")
-        if b.last_offset >= first and b.base_offset < stop
-    ]
+    found = batches[(batches.last_offset >= first) & (batches.base_offset < stop)]
+    spans = zip(found.at.tolist(), found.end.tolist(), strict=True)
     return pa.RecordBatch.from_arrays(
         [
-            pa.array([source.topic] * len(found), pa.string()),
-            pa.array([source.partition] * len(found), pa.int32()),
-            pa.array([b.base_offset for b in found], pa.int64()),
-            pa.array([b.last_offset for b in found], pa.int64()),
-            pa.array([b.max_time for b in found], pa.int64()),
-            pa.array([b.records for b in found], pa.int32()),
-            pa.array([b.crc for b in found], pa.int64()),
-            pa.array([bytes(view[b.at : b.end]) for b in found], pa.binary()),
+            pa.repeat(pa.scalar(source.topic), len(found)),
+            pa.repeat(pa.scalar(source.partition, pa.int32()), len(found)),
+            pa.array(found.base_offset),
+            pa.array(found.last_offset),
+            pa.array(found.max_time),
+            pa.array(found.records, pa.int32()),
+            pa.array(found.crc),
+            pa.array([bytes(view[at:end]) for at, end in spans], pa.binary()),
         ],
         schema=RAW_SCHEMA,
     )

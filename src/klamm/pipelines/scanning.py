@@ -1,12 +1,16 @@
 """Record batches as they lie in a Fetch answer: their headers, and where every record's parts are.
 
-Nothing is copied here. `walk` finds the batches by their headers; `Rows` holds, for all records of
-some batches, the places of their keys, values and headers in one buffer, found by one kernel call.
+Nothing is copied here but headers. `walk` hops from batch to batch and takes all their headers at
+once, a column a field, for an answer may hold thousands of small batches; `Rows` holds, for all
+records of some batches, the places of their keys, values and headers in one buffer, found by one
+kernel call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Iterator
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,6 +18,7 @@ import numpy as np
 from klamm.model.errors import KlammError
 from klamm.pipelines.kernels import kernels
 from klamm.protocol.batch import (
+    CODEC_MASK,
     CONTROL,
     HEADER,
     LOG_APPEND_TIME,
@@ -27,59 +32,127 @@ class DamagedRecords(KlammError):
     """Bytes of a partition that cannot be read, with the place."""
 
 
-class Batch(NamedTuple):
-    """The header of one record batch, and where it lies in the answer."""
+# The header of a batch as numpy sees it: the fields of `protocol.batch.HEADER`, in their order.
+_HEADER: Final = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_time", ">i8"),
+        ("max_time", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("records", ">i4"),
+    ]
+)
+assert _HEADER.itemsize == HEADER.size
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+
+
+class Batches:
+    """The headers of some record batches, and where they lie in the answer: one array a field."""
+
+    def __init__(self, at: Any, headers: Any) -> None:
+        self._headers = headers
+        self.at = at
+        self.end = at + headers["length"] + PREFIX_SIZE
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._headers[name].astype(np.int64)
+
+    def __getitem__(self, which: Any) -> Batches:
+        """Some of them, in numpy's ways of choosing."""
+        return Batches(self.at[which], self._headers[which])
+
+    @property
+    def last_offset(self) -> Any:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_control(self) -> Any:
+        return self.has(CONTROL)
+
+    @property
+    def is_transactional(self) -> Any:
+        return self.has(TRANSACTIONAL)
+
+    @property
+    def is_stamped(self) -> Any:
+        """Whether the broker gave the records their time."""
+        return self.has(LOG_APPEND_TIME)
+
+    @property
+    def codec(self) -> Any:
+        return self.attributes & CODEC_MASK
+
+    def has(self, bit: int) -> Any:
+        return (self.attributes & bit) != 0
+
+    def boxes(self) -> Iterator[Box]:
+        """One by one: what must be known to open each."""
+        fields = (getattr(self, name).tolist() for name in Box._fields)
+        return starmap(Box, zip(*fields, strict=True))
+
+
+class Box(NamedTuple):
+    """One batch that is to be opened."""
 
     at: int
     end: int
     base_offset: int
-    leader_epoch: int
+    last_offset_delta: int
     crc: int
-    attributes: int
-    last_offset: int
-    base_time: int
-    max_time: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
+    codec: int
     records: int
 
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL)
 
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
-
-
-def walk(view: memoryview, at: int, end: int, where: str) -> Iterator[Batch]:
+def walk(data: bytes | memoryview, where: str) -> Batches:
     """The whole batches in these bytes. A cut one at the end is left for the next answer."""
+    places, at, end = [], 0, len(data)
     while end - at >= HEADER.size:
-        (base, length, epoch, magic, crc, attributes, last, base_time, max_time, *rest) = (
-            HEADER.unpack_from(view, at)
-        )
-        if magic != MAGIC:
-            raise DamagedRecords(
-                f"{where} offset {base}: written in message format {magic}, and only format 2 "
-                "(Kafka 0.11 and later) is read"
-            )
+        (length,) = _LENGTH.unpack_from(data, at + _LENGTH_AT)
         stop = at + PREFIX_SIZE + length
         if stop > end:
-            return
-        if length < HEADER.size - PREFIX_SIZE or last < 0:
-            raise DamagedRecords(f"{where} offset {base}: a batch of {length} bytes is damaged")
-        yield Batch(at, stop, base, epoch, crc, attributes, base + last, base_time, max_time, *rest)
+            break
+        places.append(at)
+        if length < HEADER.size - PREFIX_SIZE:
+            break  # so short that it has no whole header; said below
         at = stop
+    found = np.array(places, np.int64)
+    buffer = np.frombuffer(data, np.uint8)
+    headers = buffer[found[:, None] + np.arange(HEADER.size)].reshape(-1).view(_HEADER)
+    _check(headers, where)
+    return Batches(found, headers)
+
+
+def _check(headers: Any, where: str) -> None:
+    sound = (headers["length"] >= HEADER.size - PREFIX_SIZE) & (headers["last_offset_delta"] >= 0)
+    for strange in headers[(headers["magic"] != MAGIC) | ~sound][:1]:
+        place, magic = f"{where} offset {strange['base_offset']}", int(strange["magic"])
+        if magic != MAGIC:
+            raise DamagedRecords(
+                f"{place}: written in message format {magic}, and only format 2 "
+                "(Kafka 0.11 and later) is read"
+            )
+        raise DamagedRecords(f"{place}: a batch of {strange['length']} bytes is damaged")
 
 
 class Rows:
     """Decoded places of records of one partition: arrays over one buffer, one entry a record."""
 
-    def __init__(self, buffer: Any, batches: Sequence[Batch], areas: Sequence[tuple[int, int]]):
+    def __init__(self, buffer: Any, area_at: Any, area_end: Any, batches: Batches) -> None:
         self.buffer = buffer
         self.batches = batches
-        counts = np.array([b.records for b in batches], np.int64)
+        counts = batches.records
         total = int(counts.sum())
         self.offset, self.time = np.empty(total, np.int64), np.empty(total, np.int64)
         self.key_at, self.key_size = np.empty(total, np.int64), np.empty(total, np.int64)
@@ -88,12 +161,12 @@ class Rows:
         self.header_count = np.empty(total, np.int64)
         self.damaged = kernels().scan(
             buffer,
-            np.array([a for a, _ in areas], np.int64),
-            np.array([b for _, b in areas], np.int64),
+            area_at,
+            area_end,
             counts,
-            np.array([b.base_offset for b in batches], np.int64),
-            np.array([b.base_time for b in batches], np.int64),
-            np.array([_fixed_time(b) for b in batches], np.int64),
+            batches.base_offset,
+            batches.base_time,
+            np.where(batches.is_stamped, batches.max_time, -1),
             self.offset,
             self.time,
             self.key_at,
@@ -123,9 +196,9 @@ class Rows:
             yield slice(at, stop)
             at, done = stop, int(ends[stop - 1])
 
-    def per_batch(self, values: Sequence[int], rows: slice) -> Any:
+    def per_batch(self, values: Any, rows: slice) -> Any:
         """A value a batch, repeated for its rows."""
-        return np.array(values, np.int64)[self._batch_of[rows]]
+        return values[self._batch_of[rows]]
 
 
 _ROW_ARRAYS: Final = (
@@ -140,7 +213,3 @@ _ROW_ARRAYS: Final = (
     "header_count",
     "_batch_of",
 )
-
-
-def _fixed_time(batch: Batch) -> int:
-    return batch.max_time if batch.attributes & LOG_APPEND_TIME else -1

@@ -13,6 +13,7 @@ from klamm.pipelines.archive_files import _COLUMNS, SCHEMA
 from klamm.pipelines.columns import Source
 from klamm.pipelines.digests import WINDOW, Digests
 from klamm.pipelines.frames import Decoder
+from klamm.pipelines.scanning import walk
 from klamm.protocol.batch import ControlKind, Record, encode_batch, encode_control_batch
 
 
@@ -36,7 +37,7 @@ def _frames(data: bytes, rows: int = 1000) -> list[Any]:
         frame_rows=rows,
     )
     assert decoder.schema == SCHEMA
-    return list(decoder.feed(np.frombuffer(data, np.uint8), 0, len(data)))
+    return list(decoder.feed(np.frombuffer(data, np.uint8), walk(data, "t")))
 
 
 def _digests(data: bytes, rows: int = 1000) -> dict[int, str]:

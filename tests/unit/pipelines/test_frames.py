@@ -47,7 +47,7 @@ def _decoder(start: int, stop: int, **more: Any) -> Decoder:
 
 def _decode(data: bytes, decoder: Decoder, aborted: Sequence[tuple[int, int]] = ()) -> list[Any]:
     buffer = np.frombuffer(data, np.uint8)
-    found = list(decoder.feed(buffer, 0, len(buffer), aborted))
+    found = list(decoder.feed(buffer, walk(data, "t"), aborted))
     for frame in found:
         frame.validate(full=True)
     return [row for frame in found for row in frame.to_pylist()]
@@ -77,7 +77,7 @@ def _decode_exact(data: bytes, decoder: Decoder) -> list[tuple[Any, ...]]:
     """Rows with the timestamp as a number, for datetime cannot hold all of them."""
     buffer = np.frombuffer(data, np.uint8)
     rows = []
-    for frame in decoder.feed(buffer, 0, len(buffer)):
+    for frame in decoder.feed(buffer, walk(data, "t")):
         frame.validate(full=True)
         micros = frame.column("timestamp").cast(pa.int64())
         plain = frame.drop_columns(["timestamp"]).append_column("micros", micros)
@@ -117,8 +117,7 @@ def test_frames_are_what_the_plain_decoder_says(
 
 
 def _split(data: bytes) -> list[bytes]:
-    view = memoryview(data)
-    return [bytes(view[b.at : b.end]) for b in walk(view, 0, len(data), "t")]
+    return [data[b.at : b.end] for b in walk(data, "t").boxes()]
 
 
 def test_negative_time_steps_and_append_time() -> None:
@@ -247,9 +246,9 @@ def test_damaged_input_never_reads_outside(draft: Any, codec: int, data: st.Data
 
 def test_frames_keep_to_their_size() -> None:
     records = [Record(i, 0, b"k", bytes(100)) for i in range(1000)]
-    buffer = np.frombuffer(encode_batch(records), np.uint8)
+    data = encode_batch(records)
     decoder = _decoder(0, 1000, frame_rows=300, frame_bytes=20_000)
-    found = list(decoder.feed(buffer, 0, len(buffer)))
+    found = list(decoder.feed(np.frombuffer(data, np.uint8), walk(data, "t")))
     assert sum(f.num_rows for f in found) == 1000
     assert max(f.num_rows for f in found) <= 198
 
@@ -260,5 +259,5 @@ def test_raw_rows_are_the_batches_as_they_lie() -> None:
         encode_batch([Record(1, 0, b"k", b"v")], base_offset=1),
     )
     data = np.frombuffer(one + two, np.uint8)
-    frame = frames.raw_frame(data, 0, len(data), Source("t", 3), 1, 9)
+    frame = frames.raw_frame(data, walk(one + two, "t"), Source("t", 3), 1, 9)
     assert frame.column("raw").to_pylist() == [two]
