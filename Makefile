@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench interop-extra leader-kills help up test check unit format clean install install-dev
+.PHONY: bench bench-spark interop-extra leader-kills help up test check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,11 +52,15 @@ test: check ## everything that must hold before a change lands
 bench: $(VENV)/.installed-dev ## measure a cluster from outside (ARGS="start create-1000 --repeat 1")
 	$(BIN)/python bench/run.py $(ARGS)
 
+bench-spark: $(VENV)/.installed-dev ## measure the Spark jobs beside Spark's own connector (ARGS="read --size 1000")
+	$(BIN)/python bench/spark.py $(ARGS)
+
 leader-kills: $(VENV)/.installed-dev ## kill leaders 50 times under load and check every promise
 	KLAMM_LEADER_KILLS=50 $(BIN)/python -m pytest tests/interop/test_leader_kills.py $(ARGS)
 
 interop-extra: $(VENV)/.installed-dev ## clients and tools from Maven, npm and Go, as far as they can be had
 	KLAMM_EXTRA=1 $(BIN)/python -m pytest tests/interop_extra $(ARGS)
+	KLAMM_CONNECTOR_JARS="$$($(BIN)/python bench/connector.py)" $(BIN)/python -m pytest tests/spark/test_connector.py
 
 unit: $(VENV)/.installed-dev ## the quick part of the tests
 	$(BIN)/python -m pytest tests/unit tests/property $(ARGS)

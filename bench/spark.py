@@ -1,11 +1,16 @@
-"""Measure the data source and the bulk jobs, beside the official connector where it can be had.
+"""Measure the data source and the bulk jobs, side by side with Spark's own Kafka connector.
 
-    python bench/spark.py [--records N] [--large N] [--connector JARS] [--bootstrap HOST:PORT]
+    python bench/spark.py [WHAT ...] [--size 100 | 1000] [--runs N] [--master local[1]]
 
-Each figure is the best of a few runs after a warm one, in records/s of wall time and of CPU time
-(all processes of Spark on this machine, from /proc). The connector's jars come from Maven:
-`--connector DIR` names a directory that holds them; without it only klamm's own side runs, and says
-so.
+What is measured: `read` (to nowhere), `parquet` (through Spark's writer), `write`, `archive` and
+`restore`. The sides take turns in one run on the same topic, first one, then the other in front;
+a round that warms workers and caches does not count, and the median of the others does. CPU seconds
+are those of all processes: Spark's, its Python workers' and the broker's.
+
+The records look like those of a producer with Kafka's defaults: batches of 16 KB, keys of 12 B,
+values half fresh hexadecimal digits and half words that do not change (zstd makes a third of them).
+Both sides write Parquet with zstd at level 1. The connector is measured as it comes and, for reads,
+also with larger polls and fetches ("tuned").
 """
 
 from __future__ import annotations
@@ -13,13 +18,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
+import shutil
+import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import connector
 from measure import cluster
 
 from klamm.pipelines.archive import archive
@@ -28,12 +38,50 @@ from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
 from klamm.pipelines.restore import restore
 from klamm.pipelines.session import start
 
+_RESULTS = Path(__file__).parent / "results"
 _PARTITIONS = 2
 _TICKS = os.sysconf("SC_CLK_TCK")
+_RECORDS = {100: 5_000_000, 1000: 1_000_000}
+_TUNED = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": "8388608",
+    "kafka.fetch.max.bytes": "8388608",
+}
+_ZSTD = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
+# What the wall time of the connector must be at least, as a multiple of ours.
+_GOALS = {("read", 100): 2.0, ("read", 1000): 1.2, ("archive", 100): 5.0, ("archive", 1000): 3.0}
+
+Work = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where one size of records is measured."""
+
+    spark: Any
+    bootstrap: str
+    size: int
+    records: int
+    topic: str
+    rows: Any  # what a write takes: a DataFrame that is cheap to read
+    scratch: Path
+    has_connector: bool
+
+    @property
+    def lookup(self) -> Lookup:
+        return Lookup(ConnectionOptions(bootstrap=parse_bootstrap(self.bootstrap)))
+
+    def load(self, form: str, options: Mapping[str, str] | None = None) -> Any:
+        reader = self.spark.read.format(form).option("kafka.bootstrap.servers", self.bootstrap)
+        return reader.option("subscribe", self.topic).options(**(options or {})).load()
+
+    def save(self, form: str, target: str, **options: str) -> None:
+        writer = self.rows.write.format(form).mode("append").option("topic", target)
+        writer.option("kafka.bootstrap.servers", self.bootstrap).options(**options).save()
 
 
 def _cpu_seconds() -> float:
-    """CPU time of this process and all its descendants: the JVM and the Python workers."""
+    """CPU time of this process and all its descendants: JVM, Python workers, broker."""
     parents, used = {}, {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -52,126 +100,208 @@ def _cpu_seconds() -> float:
     return sum(used[pid] for pid in family if pid in used) / _TICKS
 
 
-def _timed(name: str, records: int, work: Callable[[int], Any], runs: int) -> dict[str, Any]:
-    """The best of some runs; the first, which warms workers and caches, does not count."""
-    found = []
+def _read(bench: Bench) -> dict[str, Work]:
+    def of(form: str, options: Mapping[str, str] | None = None) -> Work:
+        return lambda: bench.load(form, options).write.format("noop").mode("overwrite").save()
+
+    sides = {"klamm": of("klamm")}
+    if bench.has_connector:
+        sides |= {"connector": of("kafka"), "connector, tuned": of("kafka", _TUNED)}
+    return sides
+
+
+def _parquet_of(bench: Bench, form: str) -> Work:
+    def work() -> None:
+        target = bench.scratch / f"parquet-{form}"
+        bench.load(form).write.mode("overwrite").options(**_ZSTD).parquet(str(target))
+
+    return work
+
+
+def _parquet(bench: Bench) -> dict[str, Work]:
+    sides = {"klamm": _parquet_of(bench, "klamm")}
+    return sides | ({"connector": _parquet_of(bench, "kafka")} if bench.has_connector else {})
+
+
+def _write(bench: Bench) -> dict[str, Work]:
+    def of(form: str) -> Work:
+        def work() -> None:
+            target = f"{bench.topic}-{form}-{os.urandom(3).hex()}"
+            bench.lookup.create(target, _PARTITIONS, configs={})
+            bench.save(form, target)
+            bench.lookup.delete(target)
+
+        return work
+
+    return {"klamm": of("klamm")} | ({"connector": of("kafka")} if bench.has_connector else {})
+
+
+def _archive(bench: Bench) -> dict[str, Work]:
+    def keep() -> None:
+        root = bench.scratch / f"archive-{os.urandom(3).hex()}"
+        archive(bench.spark, bench.lookup.options, bench.topic, root)
+        shutil.rmtree(root)
+
+    sides: dict[str, Work] = {"klamm": keep}
+    return sides | ({"connector": _parquet_of(bench, "kafka")} if bench.has_connector else {})
+
+
+def _restore(bench: Bench) -> dict[str, Work]:
+    kept = archive(bench.spark, bench.lookup.options, bench.topic, bench.scratch / "restore")
+
+    def back() -> None:
+        target = f"{bench.topic}-back-{os.urandom(3).hex()}"
+        restore(bench.spark, bench.lookup.options, kept.manifest, to=target)
+        bench.lookup.delete(target)
+
+    return {"klamm": back}
+
+
+_WHAT: Mapping[str, tuple[str, Callable[[Bench], dict[str, Work]]]] = {
+    "read": ("read to nowhere", _read),
+    "parquet": ("read to Parquet", _parquet),
+    "write": ("write", _write),
+    "archive": ("archive, against reading to Parquet", _archive),
+    "restore": ("restore, with proof", _restore),
+}
+
+
+def _measured(bench: Bench, what: str, runs: int) -> list[dict[str, Any]]:
+    """All sides in turn; who is first alternates."""
+    sides = _WHAT[what][1](bench)
+    found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
     for number in range(runs + 1):
-        cpu, began = _cpu_seconds(), time.perf_counter()
-        work(number)
-        found.append((time.perf_counter() - began, _cpu_seconds() - cpu))
-    wall, cpu = min(found[1:])
-    line = {
-        "name": name,
-        "records": records,
-        "seconds": round(wall, 3),
-        "cpu_seconds": round(cpu, 3),
-        "records_per_second": round(records / wall),
-        "records_per_cpu_second": round(records / max(cpu, 0.01)),
-    }
-    print(
-        f"{name:36} {line['records_per_second']:>12,} records/s "
-        f"{line['records_per_cpu_second']:>12,} per CPU second",
-        flush=True,
-    )
-    return line
-
-
-@contextmanager
-def _broker(bootstrap: str | None) -> Iterator[str]:
-    if bootstrap is not None:
-        yield bootstrap
-        return
-    with cluster(brokers=1) as running:
-        yield running.bootstrap
-
-
-def _measure(
-    spark: Any, bootstrap: str, size: int, records: int, runs: int, formats: list[str]
-) -> list[dict[str, Any]]:
-    lookup = Lookup(ConnectionOptions(bootstrap=parse_bootstrap(bootstrap)))
-    topic, label = f"bench-{size}-{os.urandom(3).hex()}", f"{size} B"
-    lookup.create(topic, _PARTITIONS, configs={"retention.ms": "-1"})
-    rows = spark.range(records).selectExpr(
-        "format_string('key-%08d', id) AS key", f"repeat('x', {size}) AS value"
-    )
-    lines = []
-
-    def write(form: str, target: str) -> None:
-        writer = rows.write.format(form).mode("append").option("topic", target)
-        writer.option("kafka.bootstrap.servers", bootstrap).save()
-
-    write("klamm", topic)
-    for form in formats:
-        frame = (
-            spark.read.format(form)
-            .option("kafka.bootstrap.servers", bootstrap)
-            .option("subscribe", topic)
-        )
-
-        def read(_: int, frame: Any = frame) -> None:
-            frame.load().write.format("noop").mode("overwrite").save()
-
-        def to_parquet(_: int, frame: Any = frame) -> None:
-            with tempfile.TemporaryDirectory() as path:
-                frame.load().write.mode("overwrite").option("compression", "zstd").parquet(path)
-
-        def to_topic(number: int, form: str = form) -> None:
-            target = f"{topic}-{form}-{number}"
-            lookup.create(target, _PARTITIONS, configs={})
-            write(form, target)
-            lookup.delete(target)
-
-        lines.append(_timed(f"{form}: read {label} to noop", records, read, runs))
-        lines.append(_timed(f"{form}: read {label} to Parquet", records, to_parquet, runs))
-        lines.append(_timed(f"{form}: write {label}", records, to_topic, 1))
-    with tempfile.TemporaryDirectory() as root:
-
-        def keep(number: int) -> None:
-            archive(spark, lookup.options, topic, f"{root}/{number}")
-
-        lines.append(_timed(f"archive {label}", records, keep, runs))
-        manifest = archive(spark, lookup.options, topic, f"{root}/0").manifest
-
-        def back(number: int) -> None:
-            restore(spark, lookup.options, manifest, to=f"{topic}-back-{number}", check=False)
-            lookup.delete(f"{topic}-back-{number}")
-
-        lines.append(_timed(f"restore {label}, with proof", records, back, 1))
-    lookup.delete(topic)
+        for side in list(sides) if number % 2 else list(sides)[::-1]:
+            cpu, began = _cpu_seconds(), time.perf_counter()
+            sides[side]()
+            took = (time.perf_counter() - began, _cpu_seconds() - cpu)
+            if number:
+                found[side].append(took)
+    lines = [_line(bench, what, side, times) for side, times in found.items()]
+    for line in lines:
+        line["wall_ratio"] = round(line["seconds"] / lines[0]["seconds"], 2)
+        line["cpu_ratio"] = round(line["cpu_seconds"] / lines[0]["cpu_seconds"], 2)
+        _print(line)
     return lines
 
 
-def _connector(directory: str | None) -> tuple[list[str], str]:
-    """The formats to measure, and the jars for them."""
-    if directory is None:
-        print("without --connector only klamm's side runs (its jars come from Maven)")
-        return ["klamm"], ""
-    jars = sorted(str(path) for path in Path(directory).glob("*.jar"))
-    if not any("spark-sql-kafka" in jar for jar in jars):
-        print(f"{directory} holds no spark-sql-kafka jar: only klamm's side runs")
-        return ["klamm"], ""
-    return ["klamm", "kafka"], ",".join(jars)
+def _line(bench: Bench, what: str, side: str, times: list[tuple[float, float]]) -> dict[str, Any]:
+    wall, cpu = (statistics.median(kind) for kind in zip(*times, strict=True))
+    return {
+        "what": what,
+        "size": bench.size,
+        "side": side,
+        "records": bench.records,
+        "seconds": round(wall, 3),
+        "cpu_seconds": round(cpu, 2),
+        "records_per_second": round(bench.records / wall),
+        "records_per_cpu_second": round(bench.records / max(cpu, 0.01)),
+        "all_seconds": [round(wall, 3) for wall, _ in times],
+        "goal": _GOALS.get((what, bench.size)) if side == "connector" else None,
+    }
+
+
+def _print(line: dict[str, Any]) -> None:
+    goal, verdict = line["goal"], ""
+    if goal is not None:
+        verdict = f"  goal {goal} {'met' if line['wall_ratio'] >= goal else 'MISSED'}"
+    ratios = f"{line['wall_ratio']:.2f} wall, {line['cpu_ratio']:.2f} CPU"
+    print(
+        f"{line['what']:8} {line['size']:>5} B  {line['side']:17}"
+        f"{line['seconds']:>8.2f} s {line['cpu_seconds']:>7.1f} CPU s "
+        f"{line['records_per_second']:>11,} records/s   {ratios}{verdict}",
+        flush=True,
+    )
+
+
+@contextmanager
+def _bench(spark: Any, size: int, records: int, *, has_connector: bool) -> Iterator[Bench]:
+    """A broker with a topic that holds the records, and the same as a table."""
+    with (
+        cluster(brokers=1) as running,
+        tempfile.TemporaryDirectory(prefix="klamm-bench-") as scratch,
+    ):
+        table = f"{scratch}/rows"
+        parts = size // 64 + 1
+        fresh = f"transform(sequence(1, {parts}), i -> md5(concat(id, ' ', i)))"
+        text = f"substr(array_join({fresh}, ' words that every record holds '), 1, {size})"
+        spark.range(0, records, 1, _PARTITIONS).selectExpr(
+            "format_string('key-%08d', id) AS key", f"{text} AS value"
+        ).write.option("compression", "snappy").parquet(table)
+        topic = f"bench-{size}"
+        rows = spark.read.parquet(table)
+        bench = Bench(
+            spark=spark,
+            bootstrap=running.bootstrap,
+            size=size,
+            records=records,
+            topic=topic,
+            rows=rows,
+            scratch=Path(scratch),
+            has_connector=has_connector,
+        )
+        bench.lookup.create(topic, _PARTITIONS, configs={"retention.ms": "-1"})
+        bench.save("klamm", topic, **{"kafka.batch.size": "16384"})
+        yield bench
+
+
+def _connector() -> tuple[list[Path], str]:
+    try:
+        jars = connector.jars()
+    except connector.Missing as why:
+        print(f"the connector is not measured: {why}")
+        return [], ""
+    return jars, connector.version(jars)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure the data source and the bulk jobs.")
+    parser.add_argument("what", nargs="*", help=f"of {', '.join(_WHAT)} (default: all)")
+    parser.add_argument("--size", type=int, choices=sorted(_RECORDS), help="of a value in bytes")
+    parser.add_argument("--records", type=int, help="instead of 5 M of 100 B and 1 M of 1 KB")
+    parser.add_argument("--runs", type=int, default=3, help="rounds that count")
+    parser.add_argument("--master", default="local[1]")
+    parser.add_argument("--to", type=Path, help="the file of results; one that exists is added to")
+    options = parser.parse_args()
+    if unknown := set(options.what) - set(_WHAT):
+        parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(_WHAT)}")
+    return options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure the data source and the bulk jobs.")
-    parser.add_argument("--records", type=int, default=5_000_000, help="records of 100 B")
-    parser.add_argument("--large", type=int, default=1_000_000, help="records of 1 KB")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--master", default="local[1]")
-    parser.add_argument("--connector", metavar="DIR", help="the official connector's jars")
-    parser.add_argument("--bootstrap", help="a cluster to measure on; default: one of our own")
-    parser.add_argument("--to", type=Path, help="write the figures as JSON")
-    options = parser.parse_args()
-    formats, jars = _connector(options.connector)
-    settings = {"spark.driver.memory": "2g"} | ({"spark.jars": jars} if jars else {})
+    options = _options()
+    jars, version = _connector()
+    settings = {"spark.driver.memory": "2g"}
+    if jars:
+        settings["spark.jars"] = ",".join(map(str, jars))
     spark = start(options.master, name="bench", settings=settings)
-    with _broker(options.bootstrap) as bootstrap:
-        lines = _measure(spark, bootstrap, 100, options.records, options.runs, formats)
-        lines += _measure(spark, bootstrap, 1000, options.large, options.runs, formats)
+    lines = []
+    for size in [options.size] if options.size else sorted(_RECORDS):
+        count = options.records or _RECORDS[size]
+        with _bench(spark, size, count, has_connector=bool(jars)) as bench:
+            for what in options.what or _WHAT:
+                lines += _measured(bench, what, options.runs)
+    machine = {
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "spark": spark.version,
+        "connector": version or None,
+        "master": options.master,
+    }
     spark.stop()
-    if options.to is not None:
-        options.to.write_text(json.dumps(lines, indent=1))
+    path = options.to or Path(__file__).parent / "results" / time.strftime(
+        "spark-%Y%m%d-%H%M%S.json"
+    )
+    _keep(path, machine, lines)
+    print(f"\nwritten to {path}")
+
+
+def _keep(path: Path, machine: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+    before = json.loads(path.read_text())["measures"] if path.exists() else []
+    new = {(line["what"], line["size"]) for line in lines}
+    kept = [line for line in before if (line["what"], line["size"]) not in new]
+    body = {"machine": machine, "measures": kept + lines}
+    path.write_text(json.dumps(body, indent=1) + "\n")
 
 
 if __name__ == "__main__":

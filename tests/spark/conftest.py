@@ -21,7 +21,7 @@ from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
 from klamm.pipelines.session import start
 
 FOREIGN = os.environ.get("KLAMM_TEST_BOOTSTRAP")
-CONNECTOR = os.environ.get("KLAMM_CONNECTOR_JARS")  # a directory with the official connector
+CONNECTOR = os.environ.get("KLAMM_CONNECTOR_JARS") or None  # a directory of jars
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,7 @@
-"""The official connector and ours on the same topics. Needs its jars: KLAMM_CONNECTOR_JARS=DIR."""
+"""The official connector and ours on the same topics.
+
+Needs its jars: `make interop-extra` fetches them, KLAMM_CONNECTOR_JARS=DIR names them.
+"""
 
 from __future__ import annotations
 
