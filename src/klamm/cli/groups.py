@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 
 from klamm.cli import group_offsets
 from klamm.cli.asking import refuse, run
+from klamm.cli.group_views import GroupView, look_at
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
@@ -24,7 +24,7 @@ from klamm.client.admin import EARLIEST, LATEST, Admin
 from klamm.client.groups import Groups
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
-from klamm.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from klamm.protocol.messages.list_groups import ListedGroup
 
 app = new_app("Consumer groups, where they stand, and how to set them elsewhere.")
 
@@ -36,9 +36,12 @@ def list_(
     """List the groups of all brokers."""
     found = run(bootstrap_server, _list)
     if output is Output.JSON:
-        print_json([{"group": name, "state": state} for name, state in found.items()])
+        print_json(
+            [{"group": g.group_id, "type": g.group_type, "state": g.group_state} for g in found]
+        )
     elif found:
-        print(table(("group", "state"), list(found.items())))
+        rows = [(g.group_id, g.group_type, g.group_state) for g in found]
+        print(table(("group", "type", "state"), rows))
 
 
 @app.command()
@@ -47,25 +50,19 @@ def describe(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Members, committed offsets and how far each is behind."""
+    """Protocol, members, committed offsets and how far each is behind."""
 
-    async def work(admin: Admin) -> tuple[DescribedGroup, list[group_offsets.Standing]]:
-        return await _describe(admin, group), await group_offsets.standings(admin, group)
+    async def work(admin: Admin) -> tuple[GroupView, list[group_offsets.Standing]]:
+        view = await look_at(Groups(admin.client), group)
+        return view, await group_offsets.standings(admin, group)
 
     found, standings = run(bootstrap_server, work)
     if output is Output.JSON:
-        print_json(
-            {
-                "group": group,
-                "state": found.group_state,
-                "members": [_member(member) for member in found.members],
-                "offsets": [standing._asdict() for standing in standings],
-            }
-        )
+        print_json({**found.json, "offsets": [standing._asdict() for standing in standings]})
         return
-    print(f"{group}  {found.group_state}, {len(found.members)} members")
+    print(found.line)
     for member in found.members:
-        print(f"  {member.member_id} at {member.client_host}")
+        print(member.line)
     if standings:
         rows = [
             (s.topic, s.partition, s.offset, s.end, "-" if s.lag is None else s.lag)
@@ -94,7 +91,7 @@ def reset(
         timestamp = int(moment.timestamp() * 1000)
 
     async def work(admin: Admin) -> Mapping[TopicPartition, int]:
-        found = await _describe(admin, group)
+        found = await look_at(Groups(admin.client), group)
         if found.members:
             raise UsageError(f"group {group!r} has members: stop them first")
         wanted = await group_offsets.targets(admin, topic, timestamp, offset)
@@ -126,39 +123,5 @@ def delete(
         print(f"deleted group {group}")
 
 
-async def _list(admin: Admin) -> dict[str, str]:
-    return {group.group_id: group.group_state for group in await Groups(admin.client).all()}
-
-
-async def _describe(admin: Admin, group: str) -> DescribedGroup:
-    found = await Groups(admin.client).describe(group)
-    refuse(found.error_code, f"group {group!r}")
-    return found
-
-
-def _member(member: DescribedGroupMember) -> dict[str, object]:
-    return {
-        "id": member.member_id,
-        "instance": member.group_instance_id,
-        "client": member.client_id,
-        "host": member.client_host,
-        "partitions": _assigned(member.member_assignment),
-    }
-
-
-def _assigned(assignment: bytes) -> dict[str, list[int]]:
-    """The partitions in a consumer's assignment; what is not a consumer's is no partitions."""
-    found: dict[str, list[int]] = {}
-    try:
-        _version, topics = struct.unpack_from(">hi", assignment)
-        at = 6
-        for _ in range(topics):
-            (size,) = struct.unpack_from(">h", assignment, at)
-            topic = assignment[at + 2 : at + 2 + size].decode()
-            at += 2 + size
-            (count,) = struct.unpack_from(">i", assignment, at)
-            found[topic] = list(struct.unpack_from(f">{count}i", assignment, at + 4))
-            at += 4 + 4 * count
-    except (struct.error, UnicodeDecodeError):
-        return {}
-    return found
+async def _list(admin: Admin) -> list[ListedGroup]:
+    return await Groups(admin.client).all()

@@ -17,6 +17,7 @@ from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import (
+    consumer_group_describe,
     delete_groups,
     describe_groups,
     describe_transactions,
@@ -37,9 +38,11 @@ class Groups:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def all(self, states: Sequence[str] = ()) -> list[list_groups.ListedGroup]:
-        """All groups, or those in one of these states, in order of their names."""
-        request = list_groups.Request(states_filter=[*states])
+    async def all(
+        self, states: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> list[list_groups.ListedGroup]:
+        """All groups, or those in one of these states or of these types, by name."""
+        request = list_groups.Request(states_filter=[*states], types_filter=[*types])
         answers = await self._everywhere(ApiKey.LIST_GROUPS, request)
         groups = {g.group_id: g for answer in answers for g in answer.groups}
         return [groups[name] for name in sorted(groups)]
@@ -49,6 +52,14 @@ class Groups:
         request = describe_groups.Request(groups=[group])
         response: describe_groups.Response = await self.client.at_coordinator(
             group, ApiKey.DESCRIBE_GROUPS, request
+        )
+        return response.groups[0]
+
+    async def describe_consumer(self, group: str) -> consumer_group_describe.DescribedGroup:
+        """A group of the new protocol; GROUP_ID_NOT_FOUND when it is of the classic one."""
+        request = consumer_group_describe.Request(group_ids=[group])
+        response: consumer_group_describe.Response = await self.client.at_coordinator(
+            group, ApiKey.CONSUMER_GROUP_DESCRIBE, request
         )
         return response.groups[0]
 

@@ -6,7 +6,7 @@ others until its producer commits, and is dropped when it aborts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from klamm.groups.group import Group, GroupState
@@ -78,28 +78,47 @@ def expired(
     now_ms: int,
     retention_ms: int,
 ) -> list[TopicPartition]:
-    """The offsets nobody will ask for again (KIP-211).
+    """The offsets of a classic group that nobody will ask for again (KIP-211).
 
     `subscribed` are the topics that the members read, None where that cannot be known.
     """
 
-    def is_due(since_ms: int, offset: CommittedOffset) -> bool:
-        if offset.expire_time_ms >= 0:
-            return offset.expire_time_ms <= now_ms
-        return now_ms - since_ms >= retention_ms
+    def unused_since(partition: TopicPartition, offset: CommittedOffset) -> int | None:
+        if group.protocol_type is None:
+            return offset.commit_time_ms
+        if group.state is GroupState.EMPTY:
+            return max(group.state_time_ms, offset.commit_time_ms)
+        if subscribed is not None and partition.topic not in subscribed:
+            return offset.commit_time_ms
+        return None
 
+    return _due(offsets, unused_since, now_ms=now_ms, retention_ms=retention_ms)
+
+
+def expired_unread(
+    offsets: GroupOffsets, subscribed: frozenset[str], *, now_ms: int, retention_ms: int
+) -> list[TopicPartition]:
+    """The same for a group of the new protocol: what no member reads ages from its commit on."""
+
+    def unused_since(partition: TopicPartition, offset: CommittedOffset) -> int | None:
+        return None if partition.topic in subscribed else offset.commit_time_ms
+
+    return _due(offsets, unused_since, now_ms=now_ms, retention_ms=retention_ms)
+
+
+def _due(
+    offsets: GroupOffsets,
+    unused_since: Callable[[TopicPartition, CommittedOffset], int | None],
+    *,
+    now_ms: int,
+    retention_ms: int,
+) -> list[TopicPartition]:
     due: list[TopicPartition] = []
     for partition, offset in offsets.committed.items():
-        if offsets.is_unstable(partition):
+        since = unused_since(partition, offset)
+        if since is None or offsets.is_unstable(partition):
             continue
-        if group.protocol_type is None:
-            since = offset.commit_time_ms
-        elif group.state is GroupState.EMPTY:
-            since = max(group.state_time_ms, offset.commit_time_ms)
-        elif subscribed is not None and partition.topic not in subscribed:
-            since = offset.commit_time_ms
-        else:
-            continue
-        if is_due(since, offset):
+        ends_ms = offset.expire_time_ms if offset.expire_time_ms >= 0 else since + retention_ms
+        if ends_ms <= now_ms:
             due.append(partition)
     return due

@@ -2,8 +2,9 @@
 
 The ceiling is Kafka 3.9's, the floor Kafka 4's (KIP-896). One row says more than it does: Produce
 is advertised from version 0, because old librdkafka looks for exactly that version before it dares
-to compress; a request below 3 is refused all the same. Absent on purpose are the new group
-protocol, telemetry, share groups, KRaft and delegation tokens: clients fall back or never ask.
+to compress; a request below 3 is refused all the same. The new group protocol (KIP-848) is that of
+Kafka 4. Absent on purpose are telemetry, share groups, KRaft and delegation tokens: clients fall
+back or never ask.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
 
 
 class Versions(NamedTuple):
@@ -195,6 +198,8 @@ _TABLE: Final = (
     _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
     _api(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
     _api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
+    _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
+    _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
 )
 
 APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}

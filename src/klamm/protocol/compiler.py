@@ -226,12 +226,25 @@ class _Writer(_Source):
             assert wire.struct is not None
             subject = self.new("m")
             self.add(f"{subject} = {expression}")
-            self.struct(wire.struct, subject)
+            if self.version in wire.nullable:
+                self.optional(wire.struct, subject)
+            else:
+                self.struct(wire.struct, subject)
         elif kind == "array":
             self.array(wire, expression, nullable=self.version in wire.nullable)
         else:
             nullable = self.version in wire.nullable and wire.kind != "array"
             self.text(kind, expression, nullable=nullable)
+
+    def optional(self, cls: type, subject: str) -> None:
+        """A struct that may be null has a byte in front that says whether it is."""
+        self.flush()
+        with self.block(f"if {subject} is None:"):
+            self.add(f"{self._out} += b'\\xff'")
+        with self.block("else:"):
+            self.add(f"{self._out} += b'\\x01'")
+            self.struct(cls, subject)
+            self.flush()
 
     def text(self, kind: str, expression: str, *, nullable: bool) -> None:
         data = self.new("b")
@@ -377,11 +390,24 @@ class _Reader(_Source):
             return self.fixed(_FIXED[kind])
         if kind == "struct":
             assert wire.struct is not None
+            if self.version in wire.nullable:
+                return self.optional(wire.struct)
             return self.struct(wire.struct)
         if kind == "array":
             return self.array(wire, nullable=self.version in wire.nullable)
         nullable = self.version in wire.nullable and wire.kind != "array"
         return self.text(kind, nullable=nullable)
+
+    def optional(self, cls: type) -> str:
+        present, value = self.fixed("b"), self.new("v")
+        self.flush()
+        with self.block(f"if {present} < 0:"):
+            self.add(f"{value} = None")
+        with self.block("else:"):
+            made = self.struct(cls)
+            self.flush()
+            self.add(f"{value} = {made}")
+        return value
 
     def length(self, kind: str) -> str:
         if not self.flexible:

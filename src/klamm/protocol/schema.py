@@ -130,7 +130,16 @@ def octets(
     return _field("bytes", default, versions, nullable=nullable, tag=tag)
 
 
-def struct(cls: type, *, versions: str | None = None, tag: int | None = None) -> Any:
+def struct(
+    cls: type,
+    *,
+    nullable: str | None = None,
+    versions: str | None = None,
+    tag: int | None = None,
+) -> Any:
+    """A message within a message; one that may be null starts as null."""
+    if nullable is not None:
+        return _field("struct", None, versions, nullable=nullable, tag=tag, struct=cls)
     return _field("struct", cls(), versions, tag=tag, struct=cls, factory=cls)
 
 

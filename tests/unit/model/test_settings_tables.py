@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from klamm.model.settings.layers import ORDERED
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "klamm"
 # Read by name only where settings of all kinds are handled alike.
 SYNONYMS = {synonym.name for topic in TOPIC_SETTINGS.values() for synonym in topic.synonyms}
+# Bounds of other settings: they are held to when a broker's settings are put together.
+BOUNDS = {name for pair in ORDERED for name in pair}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ def words() -> frozenset[str]:
     "name",
     [
         *(name for name, d in TOPIC_SETTINGS.items() if not d.no_effect),
-        *(n for n, d in BROKER_SETTINGS.items() if not d.no_effect and n not in SYNONYMS),
+        *(n for n, d in BROKER_SETTINGS.items() if not d.no_effect and n not in SYNONYMS | BOUNDS),
     ],
 )
 def test_what_is_said_to_have_an_effect_is_read_somewhere(words: frozenset[str], name: str) -> None:

@@ -17,7 +17,7 @@ async def handle(
     return messages.Response(
         results=[
             messages.DeletableGroupResult(
-                group_id=group_id, error_code=await broker.groups.delete_group(group_id)
+                group_id=group_id, error_code=await broker.groups.offsets.delete_group(group_id)
             )
             for group_id in request.groups_names
         ]

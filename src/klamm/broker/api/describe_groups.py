@@ -1,6 +1,7 @@
 """DescribeGroups (key 15), versions 0-5: who is in a group and what each member got.
 
-A group that nobody knows is `Dead`, without an error.
+A group that nobody knows is `Dead`, without an error, and so is one of the new protocol: that
+one is described by ConsumerGroupDescribe.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ def _describe(broker: Broker, group_id: str, allowed: int) -> messages.Described
     if isinstance(shard, ErrorCode):
         return messages.DescribedGroup(group_id=group_id, error_code=shard)
     group = shard.groups.get(group_id)
+    if shard.consumer(group_id) is not None:
+        return messages.DescribedGroup(
+            group_id=group_id, group_state=GroupState.DEAD.value, authorized_operations=allowed
+        )
     if group is None:
         offsets = shard.offsets.get(group_id)
         known = offsets is not None and not offsets.is_empty

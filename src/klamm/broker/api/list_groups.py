@@ -23,12 +23,12 @@ async def handle(
         groups=[
             messages.ListedGroup(
                 group_id=group.id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type="classic",
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.type,
             )
-            for group, _ in broker.groups.groups()
-            if (not states or group.state.value.casefold() in states)
-            and (not types or "classic" in types)
+            for group in broker.groups.offsets.groups()
+            if (not states or group.state.casefold() in states)
+            and (not types or group.type in types)
         ]
     )

@@ -25,6 +25,7 @@ async def handle(
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
+        knows_epochs=context.version >= 9,
     )
     errors = await commit(broker, request.group_id, request.topics, fault)
     return messages.Response(

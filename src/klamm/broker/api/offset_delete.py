@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
-from klamm.broker.coordinators.groups import Shard, subscription_of
+from klamm.broker.coordinators.group_offsets import subscription_of
+from klamm.broker.coordinators.shards import Shard
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_delete as messages
@@ -35,7 +36,7 @@ async def handle(
                 errors[at] = ErrorCode.NONE
     kept = shard.offsets_of(request.group_id).committed
     dropped = [at for at, error in errors.items() if error is ErrorCode.NONE and at in kept]
-    outcome = await broker.groups.delete_offsets(shard, request.group_id, dropped)
+    outcome = await broker.groups.offsets.delete(shard, request.group_id, dropped)
     errors |= dict.fromkeys(dropped, outcome)
     return messages.Response(
         topics=[
@@ -55,6 +56,9 @@ async def handle(
 
 
 def _what_is_read(shard: Shard, group_id: str) -> tuple[ErrorCode | None, frozenset[str]]:
+    consumer = shard.consumer(group_id)
+    if consumer is not None:
+        return None, consumer.subscribed
     group = shard.groups.get(group_id)
     if group is None:
         offsets = shard.offsets.get(group_id)

@@ -2,7 +2,8 @@
 
 No list of topics (version 2 on) asks for everything a group has. A partition without an offset is
 answered with -1 and no error. `require_stable` (version 7 on) refuses offsets that an open
-transaction may still change. Versions below 8 name one group, later ones several.
+transaction may still change. Versions below 8 name one group, later ones several. From 9 on
+a member of the new protocol gives its id and epoch and is refused when it has been left behind.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
+from klamm.groups.consumer.events import commit_fault
 from klamm.groups.offsets import CommittedOffset, GroupOffsets
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -39,7 +41,13 @@ async def handle(
             groups=[
                 _group_answer(
                     group.group_id,
-                    _look_up(broker, group.group_id, _wanted(group.topics), stable=stable),
+                    _look_up(
+                        broker,
+                        group.group_id,
+                        _wanted(group.topics),
+                        stable=stable,
+                        member=(group.member_id, group.member_epoch),
+                    ),
                 )
                 for group in request.groups
             ]
@@ -98,14 +106,22 @@ def _group_answer(group_id: str, found: _Found) -> messages.OffsetFetchResponseG
     )
 
 
-def _look_up(broker: Broker, group_id: str, wanted: Wanted | None, *, stable: bool) -> _Found:
+def _look_up(
+    broker: Broker,
+    group_id: str,
+    wanted: Wanted | None,
+    *,
+    stable: bool,
+    member: tuple[str | None, int] = (None, -1),
+) -> _Found:
     shard = broker.groups.shard(group_id)
     if isinstance(shard, ErrorCode):
-        nothing = [
-            (topic, [(n, _NOTHING, ErrorCode.NONE) for n in numbers])
-            for topic, numbers in wanted or ()
-        ]
-        return _Found(shard, nothing)
+        return _nothing(shard, wanted)
+    consumer = shard.consumer(group_id)
+    if consumer is not None and member != (None, -1):
+        fault = commit_fault(consumer, member[0] or "", member[1])
+        if fault is not None:
+            return _nothing(fault, wanted)
     offsets = shard.offsets.get(group_id) or GroupOffsets()
     if wanted is None:
         wanted = _everything(offsets)
@@ -116,6 +132,13 @@ def _look_up(broker: Broker, group_id: str, wanted: Wanted | None, *, stable: bo
             for topic, numbers in wanted
         ],
     )
+
+
+def _nothing(error: ErrorCode, wanted: Wanted | None) -> _Found:
+    topics = [
+        (topic, [(n, _NOTHING, ErrorCode.NONE) for n in numbers]) for topic, numbers in wanted or ()
+    ]
+    return _Found(error, topics)
 
 
 def _everything(offsets: GroupOffsets) -> Wanted:

@@ -57,7 +57,9 @@ async def _write(
     )
     written = await broker.coordinators.journal.append(at, batch)
     if written.error is ErrorCode.NONE and at.topic == CONSUMER_OFFSETS:
-        broker.groups.finish_transaction(at, marker.producer_id, commit=marker.transaction_result)
+        broker.groups.offsets.finish_transaction(
+            at, marker.producer_id, commit=marker.transaction_result
+        )
     return messages.WritableTxnMarkerPartitionResult(
         partition_index=at.partition, error_code=written.error
     )

@@ -50,6 +50,6 @@ async def commit(
                     commit_time_ms=now_ms,
                 )
     if offsets:
-        outcome = await broker.groups.commit(group_id, offsets, producer=producer)
+        outcome = await broker.groups.offsets.commit(group_id, offsets, producer=producer)
         errors |= dict.fromkeys(offsets, outcome)
     return errors

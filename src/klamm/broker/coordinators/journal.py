@@ -12,7 +12,11 @@ from klamm.model.names import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How an append ended; the offset is that of the first record."""
+    """How an append ended.
+
+    The offset is that of the first record. With an error it says that the records are in this
+    broker's log all the same, and may or may not stay there.
+    """
 
     error: ErrorCode
     base_offset: int = -1

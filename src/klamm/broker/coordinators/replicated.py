@@ -7,18 +7,21 @@ import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
+from klamm.broker.coordinators.consumer_groups import ClusterTopics
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.journal import Written
 from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
 from klamm.broker.partition import Partition
 from klamm.client.connection import Connection
+from klamm.groups.consumer.events import ConsumerLimits
 from klamm.groups.group import Limits
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
+from klamm.model.settings.broker_clients import CONSUMER_ASSIGNORS
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import iter_batches
 from klamm.protocol.messages import write_txn_markers
@@ -64,7 +67,7 @@ class ReplicaJournal:
             ):
                 code = await waiter.future
         except TimeoutError:
-            return Written(ErrorCode.REQUEST_TIMED_OUT)
+            return Written(ErrorCode.REQUEST_TIMED_OUT, outcome.base_offset)
         return Written(code, outcome.base_offset)
 
     async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
@@ -126,9 +129,18 @@ class Coordinators:
                 size_max=settings.int("group.max.size"),
                 initial_delay_ms=settings.int("group.initial.rebalance.delay.ms"),
             ),
+            consumer_limits=ConsumerLimits(
+                size_max=settings.int("group.consumer.max.size"),
+                session_timeout_ms=settings.int("group.consumer.session.timeout.ms"),
+                heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),
+                assignors=tuple(
+                    CONSUMER_ASSIGNORS[name] for name in settings.list("group.consumer.assignors")
+                ),
+            ),
             retention_ms=settings.int("offsets.retention.minutes") * 60_000,
             retention_check_ms=settings.int("offsets.retention.check.interval.ms"),
             partition_count=lambda: self._partitions(CONSUMER_OFFSETS),
+            cluster_topics=self._cluster_topics,
         )
         self.transactions = TransactionCoordinator(
             self.journal,
@@ -169,7 +181,7 @@ class Coordinators:
         if self._broker.settings.bool("klamm.delete.topic.keep.offsets"):
             for topic in {at.topic for at in partitions}:
                 await self._until_removed(topic)
-        await self.groups.forget_partitions(partitions)
+        await self.groups.offsets.forget_partitions(partitions)
 
     async def _until_removed(self, topic: str) -> None:
         """Wait until the deletion of a topic is complete: its node is the last to go."""
@@ -185,6 +197,10 @@ class Coordinators:
             log.info("offsets are forgotten early", extra={"topic": topic})
         finally:
             unwatch()
+
+    def _cluster_topics(self) -> ClusterTopics | None:
+        metadata = self._broker.metadata
+        return ClusterTopics(metadata.snapshot) if metadata.is_fresh else None
 
     def _partitions(self, topic: str) -> int:
         # A coordinator leads a partition of the topic, so that the topic is known here or soon will

@@ -10,12 +10,21 @@ from klamm.model.settings.definition import (
     Definition,
     Dynamic,
     Kind,
+    OneOf,
     setting,
 )
 
 _WIDE: Final = Dynamic.CLUSTER_WIDE
 _FROM_0: Final = AtLeast(0)
 _FROM_1: Final = AtLeast(1)
+
+# What `group.consumer.assignors` may name, and whom it means by that.
+CONSUMER_ASSIGNORS: Final = {
+    "uniform": "uniform",
+    "range": "range",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
 
 GROUPS: Final[tuple[Definition, ...]] = (
     setting(
@@ -38,6 +47,70 @@ GROUPS: Final[tuple[Definition, ...]] = (
     ),
     setting(
         "group.max.size", Kind.INT, str(INT_MAX), "How many members a group may have.", _FROM_1
+    ),
+    setting(
+        "group.coordinator.rebalance.protocols",
+        Kind.LIST,
+        "classic,consumer",
+        "The group protocols that clients may use; `consumer` is the new one (KIP-848).",
+        OneOf(("classic", "consumer")),
+    ),
+    setting(
+        "group.consumer.session.timeout.ms",
+        Kind.INT,
+        "45000",
+        "After how long without a heartbeat a member of the new protocol is gone.",
+        _FROM_1,
+    ),
+    setting(
+        "group.consumer.min.session.timeout.ms",
+        Kind.INT,
+        "45000",
+        "The shortest session timeout that may be set for groups of the new protocol.",
+        _FROM_1,
+    ),
+    setting(
+        "group.consumer.max.session.timeout.ms",
+        Kind.INT,
+        "60000",
+        "The longest session timeout that may be set for groups of the new protocol.",
+        _FROM_1,
+    ),
+    setting(
+        "group.consumer.heartbeat.interval.ms",
+        Kind.INT,
+        "5000",
+        "How often members of the new protocol are told to report.",
+        _FROM_1,
+    ),
+    setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        Kind.INT,
+        "5000",
+        "The shortest heartbeat interval that may be set for groups of the new protocol.",
+        _FROM_1,
+    ),
+    setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        Kind.INT,
+        "15000",
+        "The longest heartbeat interval that may be set for groups of the new protocol.",
+        _FROM_1,
+    ),
+    setting(
+        "group.consumer.max.size",
+        Kind.INT,
+        str(INT_MAX),
+        "How many members a group of the new protocol may have.",
+        _FROM_1,
+    ),
+    setting(
+        "group.consumer.assignors",
+        Kind.LIST,
+        "uniform,range",
+        "The assignors that members may ask for; the first is taken when they do not. "
+        "Kafka's class names are understood.",
+        OneOf(tuple(CONSUMER_ASSIGNORS)),
     ),
     setting(
         "offset.metadata.max.bytes",

@@ -150,18 +150,13 @@ _IDLE: Final[Mapping[str, str]] = {
         sasl.mechanism.controller.protocol str GSSAPI
         eligible.leader.replicas.enable bool false
     """,
-    "klamm has classic groups only": """
-        group.coordinator.new.enable bool false
-        group.coordinator.rebalance.protocols list classic
-        group.consumer.session.timeout.ms int 45000
-        group.consumer.min.session.timeout.ms int 45000
-        group.consumer.max.session.timeout.ms int 60000
-        group.consumer.heartbeat.interval.ms int 5000
-        group.consumer.min.heartbeat.interval.ms int 5000
-        group.consumer.max.heartbeat.interval.ms int 15000
-        group.consumer.max.size int 2147483647
-        group.consumer.assignors list org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
+    "klamm has one coordinator for both kinds of groups": """
+        group.coordinator.new.enable bool true
+    """,
+    "klamm lets a group change its protocol when it has no members, and only then": """
         group.consumer.migration.policy str disabled
+    """,
+    "klamm has no share groups": """
         group.share.enable bool false
         group.share.delivery.count.limit int 5
         group.share.max.groups short 10
@@ -176,7 +171,7 @@ _IDLE: Final[Mapping[str, str]] = {
         group.share.heartbeat.interval.ms int 5000
         group.share.min.heartbeat.interval.ms int 5000
         group.share.max.heartbeat.interval.ms int 15000
-    """,  # noqa: E501
+    """,
     "klamm trusts its own coordinator to know a transaction's partitions": """
         transaction.partition.verification.enable bool true
     """,

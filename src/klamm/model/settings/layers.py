@@ -256,15 +256,20 @@ def relation_fault(settings: BrokerSettings) -> str | None:
     topic = settings.for_topic({})
     if topic.int("retention.ms") == 0:
         return "log.retention.ms, .minutes and .hours must not be 0; -1 means for ever"
-    for less, more in _ORDERED:
+    for less, more in ORDERED:
         if settings.int(less) > settings.int(more):
             return f"{less}={settings.int(less)} must not be more than {more}={settings.int(more)}"
     return _lag_fault(topic)
 
 
-_ORDERED: Final = (
+ORDERED: Final = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
+    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
 )
 
 

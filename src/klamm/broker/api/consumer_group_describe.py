@@ -1,0 +1,90 @@
+"""ConsumerGroupDescribe (key 69), versions 0-1: a group of the new protocol and its members.
+
+A classic group is not found here; clients then ask DescribeGroups. Version 1 says of each member
+which protocol it speaks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.context import RequestContext
+from klamm.broker.coordinators.consumer_records import grouped
+from klamm.groups.consumer.state import ConsumerGroup, Partitions
+from klamm.model.errors import ErrorCode
+from klamm.protocol.messages import consumer_group_describe as messages
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+_NOT_ASKED: Final = -(2**31)
+_ALL_OPERATIONS: Final = 0x148
+_CONSUMER_PROTOCOL: Final = 1
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: messages.Request
+) -> messages.Response:
+    allowed = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    return messages.Response(
+        groups=[_describe(broker, group_id, allowed) for group_id in request.group_ids]
+    )
+
+
+def failure(request: messages.Request, code: ErrorCode, message: str | None) -> messages.Response:
+    return messages.Response(
+        groups=[
+            messages.DescribedGroup(group_id=group_id, error_code=code, error_message=message)
+            for group_id in request.group_ids
+        ]
+    )
+
+
+def _describe(broker: Broker, group_id: str, allowed: int) -> messages.DescribedGroup:
+    shard = broker.groups.shard(group_id)
+    if isinstance(shard, ErrorCode):
+        return messages.DescribedGroup(group_id=group_id, error_code=shard)
+    group = shard.consumer(group_id)
+    if group is None:
+        return messages.DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"{group_id} is no consumer group",
+        )
+    return messages.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor or broker.groups.consumers.limits.assignors[0],
+        authorized_operations=allowed,
+        members=[_member(broker, group, member_id) for member_id in group.members],
+    )
+
+
+def _member(broker: Broker, group: ConsumerGroup, member_id: str) -> messages.Member:
+    member, standing = group.members[member_id], group.standing(member_id)
+    return messages.Member(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=standing.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.pattern,
+        assignment=_assignment(broker, standing.assigned),
+        target_assignment=_assignment(broker, group.target(member_id)),
+        member_type=_CONSUMER_PROTOCOL,
+    )
+
+
+def _assignment(broker: Broker, partitions: Partitions) -> messages.Assignment:
+    names = broker.metadata.snapshot.topic_names
+    return messages.Assignment(
+        [
+            messages.TopicPartitions(t.topic_id, names[t.topic_id], t.partitions)
+            for t in grouped(partitions)
+            if t.topic_id in names  # a topic that is gone has no name to be shown
+        ]
+    )

@@ -1,0 +1,249 @@
+"""Runs the consumer groups of the new protocol (KIP-848).
+
+A group takes one event at a time: decide, append what was decided, wait until all in-sync replicas
+have it, then let it be so and answer. An ordinary heartbeat decides nothing and is answered at
+once.
+
+An append that was made but not seen on all replicas in time is a state in between: the group goes
+on from it, for that is what this broker would read back, but nobody hears of it until a later
+append has been seen everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from klamm.broker.coordinators import consumer_records, records
+from klamm.broker.coordinators.alarms import Alarms, Clock
+from klamm.broker.coordinators.journal import Journal, told_to_clients
+from klamm.broker.coordinators.records import KeyValue
+from klamm.broker.coordinators.shards import Kept, Shard, Shards
+from klamm.broker.metadata_cache import Snapshot
+from klamm.groups.consumer.events import (
+    Answer,
+    ConsumerLimits,
+    Decision,
+    Heartbeat,
+    fence,
+    heartbeat,
+    request_fault,
+)
+from klamm.groups.consumer.state import ConsumerGroup, EpochSet, TopicShape
+from klamm.model.errors import ErrorCode, Refused
+
+log = logging.getLogger("klamm.groups")
+
+
+class ClusterTopics(Mapping[str, TopicShape]):
+    """The topics of one moment as a group sees them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.moment: object = snapshot.topics
+
+    def __getitem__(self, name: str) -> TopicShape:
+        # While a topic is being created or deleted the broker hears of its partitions bit by bit.
+        partitions = self._snapshot.topics[name]
+        return TopicShape(self._snapshot.topic_ids[name], max(partitions) + 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._snapshot.topic_ids)
+
+    def __len__(self) -> int:
+        return len(self._snapshot.topic_ids)
+
+
+class ConsumerGroups:
+    """The groups of the new protocol kept by this broker."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        journal: Journal,
+        clock: Clock,
+        *,
+        limits: ConsumerLimits,
+        cluster_topics: Callable[[], ClusterTopics | None],
+        ends_classic: Callable[[str], None],
+    ) -> None:
+        self._shards = shards
+        self._journal = journal
+        self._clock = clock
+        self._cluster_topics = cluster_topics
+        self._ends_classic = ends_classic
+        self._alarms = Alarms(clock)
+        self._overdue: asyncio.Queue[tuple[Shard, Kept]] = asyncio.Queue()
+        self.limits = limits
+
+    async def run(self) -> None:
+        """Give up members whose time is up, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    tasks.create_task(self._fence_overdue(*await self._overdue.get()))
+        finally:
+            self._alarms.cancel_all()
+
+    def loaded(self, shard: Shard) -> None:
+        """A shard was read back: its members are given one session to be heard."""
+        for kept in shard.consumers.values():
+            self._follow(shard, kept)
+
+    def unloaded(self, shard: Shard) -> None:
+        for group_id in shard.consumers:
+            self._alarms.cancel(group_id)
+
+    # --- members
+    # ------------------------------------------------------------------------------------
+
+    async def heartbeat(self, group_id: str, beat: Heartbeat) -> Answer | Refused:
+        """Answered when what the answer promises is durable."""
+        shard = self._shards.of(group_id)
+        if isinstance(shard, ErrorCode):
+            return Refused("", shard)
+        fault = request_fault(beat, self.limits)
+        if fault is not None:
+            return fault
+        cluster = self._cluster_topics()
+        if cluster is None:
+            # To a broker that has just come up all topics would seem to be gone.
+            return Refused("", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        kept = shard.consumers.get(group_id)
+        if kept is None:
+            if beat.epoch != 0:
+                return _not_found(group_id)
+            kept = shard.consumers[group_id] = Kept(ConsumerGroup(group_id))
+        async with kept.turn:
+            return await self._heartbeat(shard, kept, beat, cluster)
+
+    async def _heartbeat(
+        self, shard: Shard, kept: Kept, beat: Heartbeat, cluster: ClusterTopics
+    ) -> Answer | Refused:
+        group_id = kept.group.id
+        if shard.consumers.get(group_id) is not kept:
+            return Refused("the group has just ended", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        classic = shard.groups.get(group_id)
+        if classic is not None and (classic.members or classic.members.pending):
+            # Kafka can take such a group over while it runs; here it must have run empty.
+            del shard.consumers[group_id]
+            return _not_found(group_id)
+        decision = heartbeat(
+            kept.group,
+            beat,
+            cluster,
+            self.limits,
+            topics_changed=kept.looked_at is not cluster.moment,
+        )
+        instead = [records.group_tombstone(group_id)] if classic is not None else []
+        error = await self._write(shard, kept, decision, instead)
+        if kept.group.epoch > 0 and shard.groups.pop(group_id, None) is not None:
+            self._ends_classic(group_id)
+        elif kept.group.epoch == 0 and shard.consumers.get(group_id) is kept:
+            del shard.consumers[group_id]
+        if error is not ErrorCode.NONE:
+            return Refused("", error)
+        assert decision.answer is not None, group_id
+        if isinstance(decision.answer, Answer) and beat.epoch >= 0:
+            kept.looked_at = cluster.moment
+            timeout_ms = self.limits.session_timeout_ms
+            kept.sessions.heard(beat.member_id, self._clock.now_ms(), timeout_ms)
+            self._arm(shard, kept)
+        return decision.answer
+
+    async def _fence_overdue(self, shard: Shard, kept: Kept) -> None:
+        async with kept.turn:
+            if not self._shards.keep(shard):
+                return
+            late = kept.sessions.over(self._clock.now_ms())
+            for member_id in late:
+                log.info("a member is given up", extra={"g": kept.group.id, "member": member_id})
+            error = await self._write(shard, kept, fence(kept.group, late))
+            if error is not ErrorCode.NONE and self._shards.keep(shard):
+                # They are given up when the partition can be written again.
+                kept.sessions.postpone(
+                    late, self._clock.now_ms() + self.limits.heartbeat_interval_ms
+                )
+            self._arm(shard, kept)
+
+    # --- the whole group
+    # ----------------------------------------------------------------------------
+
+    async def give_way(self, shard: Shard, group_id: str) -> ErrorCode | None:
+        """A classic member wants in: it may where no member of the new protocol is."""
+        kept = shard.consumers.get(group_id)
+        if kept is None:
+            return None
+        async with kept.turn:
+            if kept.group.members:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            return await self._end(shard, kept, [])
+
+    async def delete(self, shard: Shard, group_id: str, also: list[KeyValue]) -> ErrorCode | None:
+        """End a group without members, and write `also` with it."""
+        kept = shard.consumers[group_id]
+        async with kept.turn:
+            if kept.group.members:
+                return ErrorCode.NON_EMPTY_GROUP
+            return await self._end(shard, kept, also)
+
+    async def _end(self, shard: Shard, kept: Kept, also: list[KeyValue]) -> ErrorCode | None:
+        group_id = kept.group.id
+        if shard.consumers.get(group_id) is not kept:
+            return None
+        ended = Decision(None, kept.group.ending(), ConsumerGroup(group_id))
+        error = await self._write(shard, kept, ended, also)
+        if error is not ErrorCode.NONE:
+            return error
+        shard.consumers.pop(group_id, None)
+        self._alarms.cancel(group_id)
+        return None
+
+    # --- what is common to all events
+    # ---------------------------------------------------------------
+
+    async def _write(
+        self, shard: Shard, kept: Kept, decision: Decision, also: list[KeyValue] | None = None
+    ) -> ErrorCode:
+        """Make a decision durable, and then so."""
+        changes = decision.changes
+        if not changes and not also and kept.is_unsure:
+            changes = (EpochSet(kept.group.epoch),)
+        pairs = [*(also or ()), *(consumer_records.pair(kept.group.id, c) for c in changes)]
+        if not pairs:
+            return ErrorCode.NONE
+        batch = records.batch_of(pairs, now_ms=self._clock.now_ms())
+        written = await self._journal.append(shard.partition, batch)
+        if not self._shards.keep(shard):
+            return ErrorCode.NOT_COORDINATOR
+        if written.base_offset >= 0:
+            before, kept.group = kept.group, decision.group
+            kept.is_unsure = written.error is not ErrorCode.NONE
+            self._follow(shard, kept)
+            _tell(before, kept.group)
+        return told_to_clients(written.error, too_large=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _follow(self, shard: Shard, kept: Kept) -> None:
+        now_ms = self._clock.now_ms()
+        kept.sessions.follow(kept.group, now_ms, self.limits.session_timeout_ms)
+        self._arm(shard, kept)
+
+    def _arm(self, shard: Shard, kept: Kept) -> None:
+        self._alarms.arm(
+            kept.group.id,
+            kept.sessions.deadline_ms,
+            lambda: self._overdue.put_nowait((shard, kept)),
+        )
+
+
+def _tell(before: ConsumerGroup, now: ConsumerGroup) -> None:
+    if now.epoch != before.epoch:
+        log.info(
+            "a consumer group changed",
+            extra={"g": now.id, "epoch": now.epoch, "state": now.state, "size": len(now.members)},
+        )
+
+
+def _not_found(group_id: str) -> Refused:
+    return Refused(f"{group_id} is no consumer group", ErrorCode.GROUP_ID_NOT_FOUND)

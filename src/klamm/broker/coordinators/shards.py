@@ -1,0 +1,133 @@
+"""What a group coordinator keeps of one partition of the offsets topic, and how it is read back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from klamm.broker.coordinators import consumer_records, records
+from klamm.broker.coordinators.journal import partition_for
+from klamm.groups.consumer.sessions import Sessions
+from klamm.groups.consumer.state import ConsumerGroup
+from klamm.groups.group import Group, Limits
+from klamm.groups.offsets import GroupOffsets
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol import internal, internal_consumer
+from klamm.protocol.batch import ControlKind, Record, control_kind, decode_records, parse_header
+
+
+@dataclass(slots=True)
+class Kept:
+    """A consumer group of the new protocol, and what a coordinator needs beside it."""
+
+    group: ConsumerGroup
+    sessions: Sessions = field(default_factory=Sessions)
+    # One event at a time: the next begins when what the last decided is durable.
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    looked_at: object = None  # the picture of the cluster that the group was last compared with
+    is_unsure: bool = False  # what it is has been appended, but not seen on all replicas
+
+
+@dataclass(slots=True)
+class Shard:
+    """One partition of the offsets topic, led here. A group is in one of the two maps."""
+
+    partition: TopicPartition
+    epoch: int
+    is_loading: bool = True
+    groups: dict[str, Group] = field(default_factory=dict)
+    consumers: dict[str, Kept] = field(default_factory=dict)
+    offsets: dict[str, GroupOffsets] = field(default_factory=dict)
+
+    def offsets_of(self, group: str) -> GroupOffsets:
+        return self.offsets.setdefault(group, GroupOffsets())
+
+    @property
+    def group_ids(self) -> set[str]:
+        return self.groups.keys() | self.consumers.keys() | self.offsets.keys()
+
+    def consumer(self, group: str) -> ConsumerGroup | None:
+        """The group of the new protocol under this id, unless its first member is still coming."""
+        kept = self.consumers.get(group)
+        return kept.group if kept is not None and kept.group.epoch > 0 else None
+
+    def replay(self, batch: memoryview, limits: Limits, now_ms: int) -> None:
+        """Take over what a batch of the partition tells."""
+        header = parse_header(batch, 0)
+        if header.is_control:
+            commit = control_kind(batch) is ControlKind.COMMIT
+            for offsets in self.offsets.values():
+                offsets.finish(header.producer_id, commit=commit)
+            return
+        producer = header.producer_id if header.is_transactional else None
+        for record in decode_records(batch):
+            key = internal.decode_offsets_key(record.key or b"")
+            match key:
+                case internal.GroupKey(group):
+                    self._replay_group(group, record.value, limits, now_ms)
+                case internal.OffsetKey():
+                    self._replay_offset(key, record, producer)
+                case None:
+                    self._replay_consumer(record)
+
+    def _replay_group(
+        self, group: str, value: bytes | memoryview | None, limits: Limits, now_ms: int
+    ) -> None:
+        if value is None:
+            self.groups.pop(group, None)
+        else:
+            written = records.group_record(group, bytes(value))
+            self.groups[group] = Group.restored(written, limits, now_ms)
+
+    def _replay_offset(self, key: internal.OffsetKey, record: Record, producer: int | None) -> None:
+        at = TopicPartition(key.topic, key.partition)
+        offsets = self.offsets_of(key.group)
+        if record.value is None:
+            offsets.forget([at])
+            return
+        offset = records.committed_offset(bytes(record.value), record.offset)
+        if producer is None:
+            offsets.commit({at: offset})
+        else:
+            offsets.stage(producer, {at: offset})
+
+    def _replay_consumer(self, record: Record) -> None:
+        key = internal_consumer.decode_key(record.key or b"")
+        if key is None:
+            return
+        kept = self.consumers.setdefault(key.group, Kept(ConsumerGroup(key.group)))
+        data = None if record.value is None else bytes(record.value)
+        kept.group.apply(consumer_records.change(key, data))
+        if key.kind is internal_consumer.Kind.GROUP_METADATA and data is None:
+            del self.consumers[key.group]
+
+
+class Shards:
+    """The partitions of the offsets topic that are led here."""
+
+    def __init__(self, partition_count: Callable[[], int]) -> None:
+        self._partition_count = partition_count
+        self.by_number: dict[int, Shard] = {}
+
+    def __iter__(self) -> Iterator[Shard]:
+        """Those that are loaded; the map may change meanwhile."""
+        return iter([shard for shard in self.by_number.values() if not shard.is_loading])
+
+    def of(self, group: str) -> Shard | ErrorCode:
+        """Where a group is kept here, or why it is not."""
+        if not group:
+            return ErrorCode.INVALID_GROUP_ID
+        found = self.by_number.get(partition_for(group, self._partition_count()))
+        if found is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found.is_loading else found
+
+    def keep(self, shard: Shard) -> bool:
+        """Whether this is still what is kept of its partition, and nobody else's by now."""
+        return self.by_number.get(shard.partition.partition) is shard
+
+    @property
+    def is_loading(self) -> bool:
+        return any(shard.is_loading for shard in self.by_number.values())
