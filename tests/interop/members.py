@@ -97,15 +97,19 @@ class ConfluentMember(Member):
 
     kind = "confluent"
 
+    def settings(self) -> dict[str, str | int | bool]:
+        return {
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 500,
+            "partition.assignment.strategy": "range",
+        }
+
     def read(self) -> None:
-        settings = {
+        settings = self.settings() | {
             "bootstrap.servers": self.servers,
             "group.id": self.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": 500,
-            "partition.assignment.strategy": "range",
             "topic.metadata.refresh.interval.ms": 1000,
         }
         if self.instance is not None:
@@ -127,6 +131,15 @@ class ConfluentMember(Member):
                 consumer.commit(message, asynchronous=True)
         finally:
             consumer.close()
+
+
+class NewProtocolMember(ConfluentMember):
+    """librdkafka with the group protocol of KIP-848; the broker says how often it reports."""
+
+    kind = "confluent-848"
+
+    def settings(self) -> dict[str, str | int | bool]:
+        return {"group.protocol": "consumer"}
 
 
 class KafkaPythonMember(Member):

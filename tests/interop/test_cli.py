@@ -311,6 +311,35 @@ def test_groups_are_described_reset_and_deleted(klamm: Klamm, cluster: Cluster) 
     assert "readers" not in klamm("groups", "list").out
 
 
+def test_groups_of_the_new_protocol_show_their_epochs(klamm: Klamm, cluster: Cluster) -> None:
+    cluster.create_topic("read-new", partitions=2, replication_factor=1)
+    assert klamm("produce", "read-new", stdin="1\n2\n3\n").code == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "new-readers",
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["read-new"])
+    try:
+        assert len(consumer.consume(3, timeout=20)) == 3
+        listed = klamm("groups", "list", "-o", "json").json()
+        assert {"group": "new-readers", "type": "consumer", "state": "Stable"} in listed
+        said = klamm("groups", "describe", "new-readers").out
+        assert said.startswith(
+            "new-readers  consumer, Stable, 1 members, assignor uniform, epoch 1, assigned for 1\n"
+        )
+        assert "epoch 1: read-new 0,1\n" in said
+        described = klamm("groups", "describe", "new-readers", "-o", "json").json()
+        assert isinstance(described, dict)
+        (member,) = described["members"]
+        assert member["partitions"] == member["target"] == {"read-new": [0, 1]}
+    finally:
+        consumer.close()
+
+
 def test_kafka_topics_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -> None:
     create = ("kafka-topics", "--create", "--topic", "dropin")
     assert kafka(*create, "--partitions", "2", "--replication-factor", "2") == Said(
