@@ -40,8 +40,8 @@ TAIL = """
 Produce is advertised from version 0 because librdkafka before 2.11.1 looks for that version before
 it compresses; versions below 3 are refused.
 
-The group protocol of KIP-848 (68, 69) is advertised where `group.coordinator.rebalance.protocols` has
-`consumer`, as it has by default; clients use it only when they are told to.
+The group protocol of KIP-848 (68, 69) is advertised where `group.coordinator.rebalance.protocols`
+has `consumer`, as it has by default; clients use it only when they are told to.
 
 Not served: telemetry (71, 72), share and streams groups
 (76-79, 83-92), KRaft (52-55, 59, 62-64, 70, 73, 80-82), DescribeTopicPartitions (75), delegation
