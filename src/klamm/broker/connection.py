@@ -149,6 +149,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # Ours
 
+    def turn_away(self, delay_ms: int) -> None:
+        """Serve nothing, and close after a while."""
+        self._transport.pause_reading()
+        self._unmute = self._loop.call_later(delay_ms / 1000, self._transport.close)
+
     def close(self) -> None:
         """Let what was written go out, then close."""
         self._transport.close()

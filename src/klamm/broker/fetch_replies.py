@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from klamm.broker.connection import Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import endpoints_of
-from klamm.broker.quotas import CONSUMER_BYTE_RATE, charge
+from klamm.broker.quotas import CONSUMER_BYTE_RATE, Client, charge_time
 from klamm.protocol.fetch import FetchResponse, PartitionData, encode_response
 from klamm.protocol.frames import response_head
 
@@ -37,9 +37,24 @@ def reply(
     if is_follower:
         broker.metrics.replication_bytes_out += sent
     else:
+        if broker.quotas.is_active:
+            response, sent = _limited(broker, context, response, sent)
         broker.metrics.bytes_out += sent
-    if broker.quotas.is_active and not is_follower:
-        response.throttle_time_ms = charge(broker, context, CONSUMER_BYTE_RATE, sent)
     parts, size = encode_response(context.version, response)
     head = response_head(context.header, size)
     return Reply([head, *parts], mute_ms=response.throttle_time_ms)  # type: ignore[list-item]
+
+
+def _limited(
+    broker: Broker, context: RequestContext, response: FetchResponse, size: int
+) -> tuple[FetchResponse, int]:
+    """What a consumer gets that has quotas, and how many bytes of records are in it.
+
+    One over its limit gets nothing for now, and is told when to come back (KIP-219).
+    """
+    client = Client.of(context.principal, context.client_id)
+    offer = broker.quotas.offer(CONSUMER_BYTE_RATE, client, size, broker.settings)
+    if not offer.is_taken:
+        response, size = FetchResponse(), 0
+    response.throttle_time_ms = max(offer.wait_ms, charge_time(broker, context))
+    return response, size

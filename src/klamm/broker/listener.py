@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+from collections.abc import Callable
 from typing import Final
 
 from klamm.broker.connection import Connection, Route
@@ -25,11 +26,15 @@ class Listener:
         frame_size_max: int,
         idle_ms_max: int,
         name: str = PLAINTEXT,
+        refusal_ms: Callable[[str], int] = lambda _: 0,
     ) -> None:
+        """`refusal_ms` says of an address for how long a new connection of it is to be kept waiting
+        before it is closed; 0 lets it in."""
         self._route = route
         self._frame_size_max = frame_size_max
         self._idle_s_max = idle_ms_max / 1000
         self._name = name
+        self._refusal_ms = refusal_ms
         self._connections: set[Connection] = set()
         self._vacant = asyncio.Event()
         self._vacant.set()
@@ -121,6 +126,10 @@ class Listener:
         if self._has_ended:
             # It was accepted before the socket closed, and its protocol made only now.
             connection.abort()
+            return
+        refusal_ms = self._refusal_ms(connection.client_host)
+        if refusal_ms:
+            connection.turn_away(refusal_ms)
 
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)

@@ -6,11 +6,17 @@ way: a limit of a user counts all of that user's clients together.
 
 Topic changes are counted with a token bucket that may be overdrawn (KIP-599): one large request is
 let through when anything is left, and the next ones wait. Bytes are counted over a few windows, and
-who is over the limit is told to wait just long enough to be back at it (KIP-219).
+who is over the limit is told to wait just long enough to be back at it (KIP-219). So is time:
+`request_percentage` is how much of the loop, the one thread that serves everybody, a client may
+have. Brokers among themselves are never limited.
+
+New connections are counted by address (KIP-612). One too many is accepted, left alone for as long
+as the next must wait, and closed: a client that was refused at once would be back at once.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BrokerSettings
+from klamm.protocol.apis import ApiKey
 from klamm.store.layout import ConfigEntity, ConfigKind
 
 if TYPE_CHECKING:
@@ -30,6 +37,18 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
+# What brokers ask of each other.
+EXEMPT: Final = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.WRITE_TXN_MARKERS,
+    }
+)
 _KEPT_MAX: Final = 1000  # what was measured of so many, before the idle ones are forgotten
 
 
@@ -113,6 +132,15 @@ class Meter:
         else:
             self.samples.append([start, amount])
 
+    def take_back(self, amount: float) -> None:
+        """What was recorded last was not done after all."""
+        self.samples[-1][1] -= amount
+
+    def total(self, now_ms: int) -> float:
+        """What was measured in the windows that count."""
+        oldest_ms = now_ms - now_ms % self.window_ms - self.windows * self.window_ms
+        return sum(amount for start, amount in self.samples if start > oldest_ms)
+
     def is_idle(self, now_ms: int) -> bool:
         """Whether nothing was measured in any window that still counts."""
         oldest_ms = now_ms - self.windows * self.window_ms
@@ -128,6 +156,13 @@ class Meter:
         return max(0, round(total / rate * 1000 - span_ms))
 
 
+class Offer(NamedTuple):
+    """What became of something that may be held back."""
+
+    is_taken: bool  # do it: it was counted
+    wait_ms: int
+
+
 class Quotas:
     """The quotas of all clients, and what this broker has seen them use."""
 
@@ -136,11 +171,10 @@ class Quotas:
         self._limits: dict[ConfigEntity, dict[str, float]] = {}
         self._buckets: dict[Sharers, TokenBucket] = {}
         self._meters: dict[tuple[str, Sharers], Meter] = {}
-
-    @property
-    def is_active(self) -> bool:
-        """Whether anybody is limited at all; cheap enough for every request."""
-        return bool(self._limits)
+        # Asked for every request and every connection, so they are kept and not looked up.
+        self.is_active = False  # whether anybody is limited at all
+        self.is_timing = False  # whether the time of anybody's requests is
+        self.counts_connections = False
 
     @property
     def limits(self) -> Mapping[ConfigEntity, Mapping[str, float]]:
@@ -151,6 +185,10 @@ class Quotas:
         self._limits.pop(entity, None)
         if limits:
             self._limits[entity] = dict(limits)
+        limited = {key for each in self._limits.values() for key in each}
+        self.is_active = bool(limited)
+        self.is_timing = REQUEST_PERCENTAGE in limited
+        self.counts_connections = CONNECTION_CREATION_RATE in limited
 
     def limit(self, key: str, client: Client) -> Limit | None:
         """The limit that holds for a client."""
@@ -184,15 +222,61 @@ class Quotas:
         limit = self.limit(key, client)
         if limit is None:
             return 0
-        window_ms = settings.int("quota.window.size.seconds") * 1000
-        windows = settings.int("quota.window.num")
-        meter = self._meters.get((key, limit.shared_by))
-        if meter is None or (meter.window_ms, meter.windows) != (window_ms, windows):
-            self._forget_idle()
-            meter = self._meters[key, limit.shared_by] = Meter(window_ms, windows)
+        meter = self._meter(key, limit.shared_by, settings)
         now_ms = self._elapsed_ms()
         meter.record(amount, now_ms)
-        return min(meter.wait_ms(limit.rate, now_ms), window_ms * windows)
+        return min(meter.wait_ms(limit.rate, now_ms), meter.window_ms * meter.windows)
+
+    def use_time(self, client: Client, busy_s: float, settings: BrokerSettings) -> int:
+        """Count for how long a client had the loop; how many milliseconds it has to wait now."""
+        wait_ms = self.use(REQUEST_PERCENTAGE, client, busy_s * 100, settings)
+        # No longer than a window, as in Kafka: what is slow may be the broker and not the client.
+        return min(wait_ms, settings.int("quota.window.size.seconds") * 1000)
+
+    def offer(self, key: str, client: Client, amount: float, settings: BrokerSettings) -> Offer:
+        """Whether something may be done now; it is counted where it may."""
+        limit = self.limit(key, client)
+        if limit is None:
+            return Offer(True, 0)
+        return self._offer(self._meter(key, limit.shared_by, settings), limit.rate, amount)
+
+    def offer_connection(self, address: str, settings: BrokerSettings) -> Offer:
+        """Whether an address may have one more connection."""
+        for name in (address, None):
+            limits = self._limits.get(ConfigEntity(ConfigKind.IP, name), {})
+            rate = limits.get(CONNECTION_CREATION_RATE)
+            if rate is not None:
+                meter = self._meter(CONNECTION_CREATION_RATE, (None, address), settings)
+                return self._offer(meter, rate, 1)
+        return Offer(True, 0)
+
+    def _offer(self, meter: Meter, rate: float, amount: float) -> Offer:
+        now_ms = self._elapsed_ms()
+        is_first = meter.total(now_ms) <= 0
+        meter.record(amount, now_ms)
+        wait_ms = min(meter.wait_ms(rate, now_ms), meter.window_ms * meter.windows)
+        # What alone is more than the limit would never fit: it is done where nothing else was.
+        if wait_ms and not is_first:
+            meter.take_back(amount)
+            return Offer(False, wait_ms)
+        return Offer(True, wait_ms)
+
+    def most(self, key: str, client: Client, settings: BrokerSettings) -> float:
+        """How much a client that did nothing may do at once."""
+        limit = self.limit(key, client)
+        if limit is None:
+            return math.inf
+        span_s = settings.int("quota.window.num") - 1
+        return limit.rate * max(span_s, 1) * settings.int("quota.window.size.seconds")
+
+    def _meter(self, key: str, shared_by: Sharers, settings: BrokerSettings) -> Meter:
+        window_ms = settings.int("quota.window.size.seconds") * 1000
+        windows = settings.int("quota.window.num")
+        meter = self._meters.get((key, shared_by))
+        if meter is None or (meter.window_ms, meter.windows) != (window_ms, windows):
+            self._forget_idle()
+            meter = self._meters[key, shared_by] = Meter(window_ms, windows)
+        return meter
 
     def _forget_idle(self) -> None:
         """Clients choose their ids, so there is no end to them: keep those that did something."""
@@ -209,6 +293,14 @@ def charge(broker: Broker, context: RequestContext, key: str, amount: int) -> in
         return 0
     client = Client.of(context.principal, context.client_id)
     return broker.quotas.use(key, client, amount, broker.settings)
+
+
+def charge_time(broker: Broker, context: RequestContext) -> int:
+    """Count the time a request took so far; how long its client is to be left alone for."""
+    if not broker.quotas.is_timing or context.stopwatch is None:
+        return 0
+    client = Client.of(context.principal, context.client_id)
+    return broker.quotas.use_time(client, context.stopwatch.busy_s, broker.settings)
 
 
 class Mutations:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from klamm.broker import api as registry
 from klamm.broker.connection import Peer, Reply
 from klamm.broker.context import RequestContext
+from klamm.broker.quotas import EXEMPT, charge_time
 from klamm.broker.stopwatch import Stopwatch, Timed
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 from klamm.protocol import codec, private
@@ -45,7 +46,7 @@ class Router:
 
     def route(self, peer: Peer, frame: memoryview) -> Reply | Awaitable[Reply]:
         context = RequestContext(parse_request_header(frame), peer)
-        if self._broker.metrics.is_timing:
+        if self._broker.metrics.is_timing or self._broker.quotas.is_timing:
             return self._route_timed(context, frame)
         return self._route(context, frame)
 
@@ -65,7 +66,8 @@ class Router:
     def _served(self, context: RequestContext) -> None:
         watch = context.stopwatch
         assert watch is not None, context.header
-        self._broker.metrics.served(context.header.api_key, watch.total_s, watch.busy_s)
+        if self._broker.metrics.is_timing:
+            self._broker.metrics.served(context.header.api_key, watch.total_s, watch.busy_s)
 
     def _route(self, context: RequestContext, frame: memoryview) -> Reply | Awaitable[Reply]:
         header = context.header
@@ -106,7 +108,18 @@ class Router:
                 "a request failed", extra={"api": APIS[header.api_key].title, "header": header}
             )
             response = _failed(handler, header, request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        if self._broker.quotas.is_timing and header.api_key not in EXEMPT:
+            return self._throttled(context, response)
         return encoded(header, response)
+
+    def _throttled(self, context: RequestContext, response: Any) -> Reply:
+        """The reply to a client whose time is limited; a few responses have no place to tell it."""
+        wait_ms = charge_time(self._broker, context)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(response.throttle_time_ms, wait_ms)
+        reply = encoded(context.header, response)
+        reply.mute_ms = max(reply.mute_ms, wait_ms)
+        return reply
 
     async def _answer_private(
         self, handler: registry.Handler, context: RequestContext, body: memoryview

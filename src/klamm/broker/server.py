@@ -134,6 +134,7 @@ class Broker:
             Router(self).route,
             frame_size_max=settings.int("socket.request.max.bytes"),
             idle_ms_max=settings.int("connections.max.idle.ms"),
+            refusal_ms=self._refusal_ms,
         )
         self._own_sessions: frozenset[int] = frozenset()
         self._unwatch_session: Unwatch | None = None
@@ -388,6 +389,13 @@ class Broker:
         found = snapshot.partition(partition)
         others = snapshot.brokers.keys() - {self.id}
         return found is not None and not others.isdisjoint(found.replicas)
+
+    def _refusal_ms(self, address: str) -> int:
+        """How long to keep a new connection waiting before it is closed; 0 to let it in."""
+        if not self.quotas.counts_connections:
+            return 0
+        offer = self.quotas.offer_connection(address, self.settings)
+        return 0 if offer.is_taken else max(offer.wait_ms, 1)
 
     # What happens
 

@@ -215,6 +215,29 @@ def test_a_muted_connection_is_served_later() -> None:
     asyncio.run(run())
 
 
+def test_a_connection_too_many_is_left_alone_and_closed() -> None:
+    async def run() -> None:
+        asked: list[str] = []
+
+        def refusal_ms(address: str) -> int:
+            asked.append(address)
+            return 20
+
+        listener = Listener(echo, frame_size_max=99, idle_ms_max=60_000, refusal_ms=refusal_ms)
+        endpoint = await listener.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
+        writer.write(framed(b"hello?"))
+        with contextlib.suppress(ConnectionResetError):  # it was closed with our question unread
+            assert await reader.read() == b""
+        assert asked == ["127.0.0.1"]
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        await listener.stop()
+
+    asyncio.run(run())
+
+
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async def run() -> None:
         gate = asyncio.Event()

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from klamm.broker.quotas import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     Client,
+    Offer,
     Quotas,
 )
 from klamm.model.errors import ErrorCode, Refused
@@ -159,3 +163,52 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
     for n in range(2000):
         quotas.use(PRODUCER_BYTE_RATE, Client("u", f"other-{n}"), 1, SETTINGS)
     assert quotas.mutations(ANN_ON_A, SETTINGS, strict=True).take(1) is not None
+
+
+def test_time_is_counted_in_percent_of_the_loop_and_a_wait_is_one_window_at_most() -> None:
+    clock = HandClock()
+    quotas = Quotas(clock)
+    assert not quotas.is_timing
+    quotas.set_limits(client("a"), {REQUEST_PERCENTAGE: 10.0})
+    assert quotas.is_timing
+    # Ten seconds are measured, of which a tenth is one second.
+    assert quotas.use_time(ANN_ON_A, 1.0, SETTINGS) == 0
+    assert quotas.use_time(ANN_ON_A, 0.05, SETTINGS) == 500
+    assert quotas.use_time(ANN_ON_A, 3.0, SETTINGS) == 1000
+    quotas.set_limits(client("a"), {})
+    assert not quotas.is_timing
+
+
+def test_what_does_not_fit_is_held_back_and_not_counted() -> None:
+    clock = HandClock()
+    quotas = Quotas(clock)
+    quotas.set_limits(client("a"), {CONSUMER_BYTE_RATE: 100.0})
+    offers = [quotas.offer(CONSUMER_BYTE_RATE, ANN_ON_A, 400, SETTINGS) for _ in range(4)]
+    assert offers == [Offer(True, 0), Offer(True, 0), Offer(False, 2000), Offer(False, 2000)]
+    clock.ms += 11_000  # the windows that count have passed
+    assert quotas.offer(CONSUMER_BYTE_RATE, ANN_ON_A, 400, SETTINGS).is_taken
+
+
+def test_what_alone_is_more_than_the_limit_is_let_through_when_nothing_else_was() -> None:
+    clock = HandClock()
+    quotas = Quotas(clock)
+    quotas.set_limits(client("a"), {CONSUMER_BYTE_RATE: 1.0})
+    assert quotas.most(CONSUMER_BYTE_RATE, ANN_ON_A, SETTINGS) == 10
+    assert quotas.offer(CONSUMER_BYTE_RATE, ANN_ON_A, 5_000, SETTINGS) == Offer(True, 11_000)
+    assert not quotas.offer(CONSUMER_BYTE_RATE, ANN_ON_A, 5_000, SETTINGS).is_taken
+    clock.ms += 11_000
+    assert quotas.offer(CONSUMER_BYTE_RATE, ANN_ON_A, 5_000, SETTINGS).is_taken
+
+
+def test_each_address_has_its_own_connections_to_make() -> None:
+    quotas = Quotas(HandClock())
+    quotas.set_limits(ConfigEntity(ConfigKind.IP, None), {CONNECTION_CREATION_RATE: 0.2})
+    quotas.set_limits(ConfigEntity(ConfigKind.IP, "10.0.0.9"), {CONNECTION_CREATION_RATE: 0.3})
+
+    def let_in(address: str) -> list[bool]:
+        return [quotas.offer_connection(address, SETTINGS).is_taken for _ in range(4)]
+
+    assert let_in("10.0.0.1") == [True, True, False, False]
+    assert let_in("10.0.0.2") == [True, True, False, False]
+    assert let_in("10.0.0.9") == [True, True, True, False]
+    assert quotas.counts_connections

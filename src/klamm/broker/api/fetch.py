@@ -21,6 +21,7 @@ from klamm.broker.context import RequestContext
 from klamm.broker.fetch_replies import reply, size_of
 from klamm.broker.parking import Parked
 from klamm.broker.partition import Partition
+from klamm.broker.quotas import CONSUMER_BYTE_RATE, Client
 from klamm.broker.reading import Reader
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, TopicPartition
@@ -65,6 +66,11 @@ class _Fetch:
         self._context = context
         self._request = request
         self._max_bytes = min(request.max_bytes, broker.fetch_bytes_max)
+        if broker.quotas.is_active and request.replica_id < 0:
+            # More than a quota allows at once would only be read to be held back.
+            client = Client.of(context.principal, context.client_id)
+            most = broker.quotas.most(CONSUMER_BYTE_RATE, client, broker.settings)
+            self._max_bytes = int(min(self._max_bytes, most))
         self._reader = Reader.of(
             context.version,
             request.replica_id,

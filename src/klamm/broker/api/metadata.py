@@ -16,7 +16,7 @@ from klamm.broker import authorization
 from klamm.broker.connection import Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
-from klamm.broker.quotas import Client
+from klamm.broker.quotas import Client, charge_time
 from klamm.model.errors import ErrorCode
 from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
 from klamm.protocol import codec
@@ -41,17 +41,18 @@ _BY_ID_FROM: Final = 12
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
     snapshot = broker.metadata.snapshot
     question = (context.version, context.listener, bytes(body))
-    kept = snapshot.encoded.get(question)
+    wait_ms = charge_time(broker, context)
+    kept = None if wait_ms else snapshot.encoded.get(question)
     if kept is not None:
         return Reply((encode_response_frame(context.header, kept),))
     request = codec.decode_request(ApiKey.METADATA, context.version, body)
     unknown = _to_create(broker, context, request)
     if unknown:
         return _create_and_answer(broker, context, request, unknown)
-    encoded = _encode(broker, context, request, {})
-    if len(snapshot.encoded) < _KEPT_MAX:
+    encoded = _encode(broker, context, request, {}, wait_ms)
+    if not wait_ms and len(snapshot.encoded) < _KEPT_MAX:
         snapshot.encoded[question] = encoded
-    return Reply((encode_response_frame(context.header, encoded),))
+    return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
 
 
 def _to_create(broker: Broker, context: RequestContext, request: Request) -> list[str]:
@@ -76,16 +77,21 @@ async def _create_and_answer(
 ) -> Reply:
     client = Client.of(context.principal, context.client_id)
     faults = await broker.auto_create(names, client)
-    return Reply(
-        (encode_response_frame(context.header, _encode(broker, context, request, faults)),)
-    )
+    wait_ms = charge_time(broker, context)
+    encoded = _encode(broker, context, request, faults, wait_ms)
+    return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
 
 
 def _encode(
-    broker: Broker, context: RequestContext, request: Request, faults: Mapping[str, ErrorCode]
+    broker: Broker,
+    context: RequestContext,
+    request: Request,
+    faults: Mapping[str, ErrorCode],
+    wait_ms: int,
 ) -> bytes:
     snapshot = broker.metadata.snapshot
     response = Response(
+        throttle_time_ms=wait_ms,
         brokers=_brokers(snapshot, context.listener),
         cluster_id=broker.cluster_id,
         controller_id=snapshot.controller_id,

@@ -19,7 +19,7 @@ from klamm.broker.connection import Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.partition import Partition
-from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge
+from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge, charge_time
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode
@@ -139,6 +139,7 @@ def _reply(
     failed = [result for topic in topics for result in topic[1] if result[1]]
     if acks == 0:
         return Reply(mute_ms=wait_ms, then_close=bool(failed))
+    wait_ms = max(wait_ms, charge_time(broker, context))
     response = ProduceResponse(topics, wait_ms)
     leaders = [result.current_leader for result in failed if result.current_leader is not None]
     if leaders:
