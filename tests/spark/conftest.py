@@ -39,7 +39,7 @@ def cluster() -> Iterator[Any]:
         return
     from klamm import Cluster
 
-    with Cluster(brokers=1) as running:
+    with Cluster(brokers=1, settings={"klamm.ledger.topic.enable": "true"}) as running:
         yield running
 
 

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from klamm.pipelines import audit
+from klamm.pipelines import audit, audit_tables
+from klamm.pipelines.progress import Silent
 from klamm.pipelines.report import render
 
 Line = tuple[str, str, str]
@@ -45,8 +47,10 @@ def _entry(epoch: int, sequence: int, line: Line, time_ms: int | None = None) ->
         "time_ms": sequence * 100 if time_ms is None else time_ms,
         "controller_epoch": epoch,
         "sequence": sequence,
+        "controller_id": epoch - 1,
         "cause": "a test",
         "topic": topic,
+        "topic_id": f"id of {topic}" if topic else None,
         "subject": subject,
         "before": before,
         "after": after,
@@ -58,23 +62,8 @@ def _life(epoch: int = 1) -> list[dict[str, Any]]:
     return [_entry(epoch, number, line) for number, line in enumerate(LIFE, 1)]
 
 
-def _run(spark: SparkSession, path: Path, entries: list[dict[str, Any]], **more: Any) -> Any:
-    path.mkdir(exist_ok=True)
-    (path / "a.jsonl").write_text("".join(json.dumps(e) + "\n" for e in entries))
-    more.setdefault("now_ms", 1_000_000)
-    return audit.run(spark, str(path), None, **more)
-
-
 def _frame(spark: SparkSession, entries: list[dict[str, Any]]) -> DataFrame:
-    return audit.events(spark.createDataFrame(entries, audit.LEDGER))
-
-
-def test_an_ordinary_life_is_clean(spark: SparkSession, tmp_path: Path) -> None:
-    # Two brokers may both hold an entry.
-    found = _run(spark, tmp_path / "ledger", _life() + _life()[:5])
-    assert found.events == len(LIFE)
-    assert found.is_clean, found.counts
-    assert found.counts["epochs"] == 1
+    return audit_tables.events(spark.createDataFrame(entries, audit_tables.LEDGER))
 
 
 def test_subjects_are_taken_apart(spark: SparkSession) -> None:
@@ -89,10 +78,14 @@ def test_subjects_are_taken_apart(spark: SparkSession) -> None:
     assertDataFrameEqual(rows, spark.createDataFrame(wanted, rows.schema))
 
 
-def test_everything_planted_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """One audit of a life with faults in it, and where its tables are."""
+    path = tmp_path_factory.mktemp("planted")
     life = _life()
-    planted = [
+    entries = [
         *life[:12],
+        *life[:5],  # two brokers may both hold an entry
         _entry(1, 13, ("orders-1", "NonExistent", "Online")),  # no table allows it
         _entry(1, 14, ("other-0 on broker 1", "Offline", "DeletionStarted")),
         _entry(1, 15, ("orders-0 on broker 0", "Offline", "Online")),  # it was Online before
@@ -100,8 +93,18 @@ def test_everything_planted_is_found_and_nothing_else(spark: SparkSession, tmp_p
         _entry(1, 20, ("broker 1", "live", "gone")),  # 17 to 19 are lost
         _entry(2, 1, ("controller 1", "standby", "active"), 2100),
         _entry(1, 21, ("orders-0", "Online", "Offline"), 2300),  # the old one is still at it
+        _entry(2, 2, ("orders<script>-0", "Online", "Offline"), 2400),
     ]
-    found = _run(spark, tmp_path / "ledger", planted)
+    # A crash may have cut the last line.
+    lines = [json.dumps(e) for e in entries] + [json.dumps(entries[0])[:20]]
+    (path / "a.jsonl").write_text("\n".join(lines))
+    evidence = audit.of_files(spark, str(path / "a.jsonl"))
+    return audit.run(spark, evidence, path / "tables", now_ms=1_000_000), path / "tables"
+
+
+def test_everything_planted_is_found_and_nothing_else(planted: tuple[Any, Path]) -> None:
+    found, _ = planted
+    assert found.events == 20
     assert [r["subject"] for r in found.rows["illegal"]] == ["orders-1"]
     assert [r["subject"] for r in found.rows["broken_chains"]] == ["orders-0 on broker 0"]
     assert [(r["first"], r["last"]) for r in found.rows["lost"]] == [(17, 19)]
@@ -113,49 +116,109 @@ def test_everything_planted_is_found_and_nothing_else(spark: SparkSession, tmp_p
         (1, 200),
         (2, 0),
     ]
+    made = {(r["entity"], r["from_state"], r["to_state"]): r for r in found.rows["moves"]}
+    wrong = made["partition", "NonExistent", "Online"]
+    assert (wrong["count"], wrong["legal"]) == (1, False)
+    assert made["partition", "New", "Offline"]["count"] == 0
     assert not found.is_clean
+
+
+def test_tables_are_whole_and_by_day(spark: SparkSession, planted: tuple[Any, Path]) -> None:
+    found, tables = planted
+    names = {"illegal", "broken_chains", "lost", "stuck", "moves", "latency", "epochs", "timeline"}
+    assert {path.name for path in tables.iterdir()} == names | {"events"}
+    assert spark.read.parquet(str(tables / "events")).count() == found.events
+    assert [path.name for path in (tables / "events").glob("day=*")] == ["day=1970-01-01"]
+    timeline = spark.read.parquet(str(tables / "timeline"))
+    row = timeline.filter("subject = 'orders-0' AND state = 'Offline'").orderBy("since_ms").first()
+    assert row is not None
+    assert (row.since_ms, row.until_ms) == (1100, 1200)
+
+
+def test_report_is_one_page_that_needs_nothing_else(planted: tuple[Any, Path]) -> None:
+    page = render(planted[0], title="klamm audit")
+    for words in (
+        "Illegal moves",
+        "Broken chains",
+        "Lost events",
+        "Stuck deletions",
+        "Controllers",
+    ):
+        assert words in page
+    assert "&lt;script&gt;" in page
+    for foreign in ("http:", "https:", "<script", "<link", "@import", "url(", " src="):
+        assert foreign not in page
+
+
+def test_audit_that_is_broken_off_leaves_the_last_whole_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    class Broken(Silent):
+        def reached(self, records: int, size: int) -> None:
+            raise KeyboardInterrupt
+
+    tables = tmp_path / "tables"
+    (tables / "illegal").mkdir(parents=True)
+    with pytest.raises(KeyboardInterrupt):
+        audit.run(
+            spark,
+            audit.of_entries(spark, _life()),
+            tables,
+            now_ms=0,
+            progress=Broken(),
+        )
+    assert [path.name for path in tables.iterdir()] == ["illegal"]
+    assert (tmp_path / "tables.partial" / "illegal").is_dir()
+
+
+def _faults(found: DataFrame, **more: int) -> tuple[list[str], list[tuple[int, int]]]:
+    chains = audit_tables.broken_chains(found, **more).orderBy("controller_epoch", "sequence")
+    lost = audit_tables.lost(found, **more).orderBy("controller_epoch", "first")
+    return [r.subject for r in chains.collect()], [(r["first"], r["last"]) for r in lost.collect()]
+
+
+def test_chains_over_a_failover_and_a_new_topic_of_an_old_name(spark: SparkSession) -> None:
+    born = ("orders-0", "NonExistent", "New")
+    again = _entry(2, 4, born) | {"topic_id": "another id"}
+    entries = [
+        *_life()[:8],
+        _entry(2, 1, ("controller 1", "standby", "active"), 900),
+        _entry(2, 2, ("orders-0 on broker 0", "DeletionIneligible", "Offline"), 901),  # its view
+        _entry(2, 3, ("orders-0 on broker 0", "NonExistent", "New"), 902),  # but it was there
+        again,  # its end is nowhere, but this is another topic
+        _entry(3, 3, ("controller 0", "standby", "active"), 2000),  # 1 and 2 are lost
+    ]
+    assert _faults(_frame(spark, entries)) == (["orders-0 on broker 0"], [(1, 2)])
+
+
+def test_what_compaction_took_is_not_missed(spark: SparkSession) -> None:
+    life = _life()
+    # Of the first events only the last ones of their subjects are left, then all.
+    entries = [life[7], life[9], *life[11:]]
+    assert _faults(_frame(spark, entries))[1] == [(9, 9), (11, 11)]
+    assert _faults(_frame(spark, entries), horizon_ms=life[11]["time_ms"]) == ([], [])
 
 
 def test_young_deletions_are_not_stuck(spark: SparkSession) -> None:
     frame = _frame(spark, _life()[:15])
-    assert audit.stuck(frame, now_ms=2000).count() == 0
-    found = audit.stuck(frame, now_ms=100_000).collect()
+    assert audit_tables.stuck(frame, now_ms=2000).count() == 0
+    found = audit_tables.stuck(frame, now_ms=100_000).collect()
     assert {r.state for r in found} == {"DeletionStarted", "queued for deletion"}
 
 
 def test_latencies(spark: SparkSession) -> None:
-    found = audit.latency(_frame(spark, _life())).filter("entity = 'partition'").collect()
+    found = (
+        audit_tables.latency(_frame(spark, _life()))
+        .filter("entity = 'partition' AND topic IS NULL")
+        .collect()
+    )
     taken = {(r.from_state, r.to_state): r.p50_ms for r in found}
     assert ("NonExistent", "New") not in taken  # nothing came before it
     assert taken["New", "Online"] == 200
     assert taken["Offline", "Online"] == 100
 
 
-def test_report_is_one_page_that_needs_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    entries = [*_life(), _entry(1, 21, ("orders-9", "<script>", "Online"))]
-    page = render(_run(spark, tmp_path / "ledger", entries), title="klamm audit")
-    assert page.count("<svg") == 3
-    assert "Illegal moves" in page
-    assert "&lt;script&gt;" in page
-    for foreign in ("http://", "https://", "<script", "<link", "@import"):
-        assert foreign not in page
-
-
-def test_tables_are_written_and_broken_lines_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "ledger"
-    path.mkdir()
-    lines = [json.dumps(e) for e in _life()]
-    # A crash may have cut the last line.
-    (path / "a.jsonl").write_text("\n".join([*lines, lines[0][:20]]))
-    found = audit.run(spark, str(path), tmp_path / "tables", now_ms=0)
-    assert found.events == len(LIFE)
-    timeline = spark.read.parquet(str(tmp_path / "tables" / "timeline"))
-    row = timeline.filter("subject = 'orders-0' AND state = 'Offline'").orderBy("since_ms").first()
-    assert row is not None
-    assert (row.since_ms, row.until_ms) == (1100, 1200)
-
-
-def test_empty_ledger(spark: SparkSession, tmp_path: Path) -> None:
-    found = _run(spark, tmp_path / "ledger", [])
+def test_empty_ledger(spark: SparkSession) -> None:
+    found = audit.run(spark, audit.of_entries(spark, []), None, now_ms=0)
     assert (found.events, found.is_clean) == (0, True)
     assert "klamm audit" in render(found, title="klamm audit")

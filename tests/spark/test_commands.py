@@ -143,15 +143,22 @@ def test_topic_that_is_still_written_to_is_not_deleted(
 
 
 @pytest.mark.skipif(FOREIGN is not None, reason="only klamm has a ledger")
-def test_audit_of_a_real_cluster(klamm: Run, topic: Make, lookup: Lookup, tmp_path: Path) -> None:
+def test_audit_of_a_real_cluster(
+    klamm: Run, spark: SparkSession, topic: Make, lookup: Lookup, tmp_path: Path
+) -> None:
     name = topic(2)
     lookup.delete(name)
-    code, out, err = klamm("audit", "--to", str(tmp_path), "--stuck-after", "3600")
+    args = ("audit", "--to", str(tmp_path), "--stuck-after", "3600", "-o", "json")
+    code, out, err = klamm(*args)
     assert (code, err) == (0, ""), out
-    assert "0  illegal moves" in out
-    page = (tmp_path / "audit.html").read_text()
-    assert f"{name}-0" in page
-    assert (tmp_path / "tables" / "timeline").is_dir()
+    said = json.loads(out)
+    assert said["source"] == "the topic __klamm_ledger"
+    assert said["findings"]["illegal"] == 0
+    assert said["findings"]["epochs"] == 1
+    timeline = spark.read.parquet(str(tmp_path / "tables" / "timeline"))
+    assert timeline.filter(f"subject = '{name}-0' AND state = 'Online'").count() == 1
+    assert (tmp_path / "audit.html").read_text().startswith("<!doctype html>")
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def _child(*args: str, bootstrap: str) -> subprocess.Popen[bytes]:

@@ -20,6 +20,7 @@ from klamm.model.names import KLAMM_LEDGER, BrokerId, id_text
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 FILES_MAX: Final = 8
+_READ_BYTES: Final = 1 << 20
 _PREFIX: Final = "ledger-"
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -99,11 +100,14 @@ class Ledger:
         """The entries of one topic (or of everything), oldest first."""
         wanted = None if topic is None else f'"topic":{_encode(topic)},'.encode()
         for path in self._files():
-            with path.open("rb") as file:
-                for line in file:
-                    # A crash may have cut a line short.
-                    if line.endswith(b"}\n") and (wanted is None or wanted in line):
-                        yield json.loads(line)
+            position = 0
+            # Only whole lines, for the last one may be in the making.
+            while data := _whole_lines(path, position, _READ_BYTES):
+                position += len(data)
+                for line in data.split(b"\n"):
+                    entry = _entry(line) if wanted is None or wanted in line else None
+                    if entry is not None:
+                        yield entry
 
     def read_from(self, place: Place, bytes_max: int) -> tuple[list[Line], Place]:
         """Some of the entries behind a place, and the place behind them; none at the end.
@@ -119,7 +123,8 @@ class Ledger:
                 place = Place(number, 0)
             while data := _whole_lines(path, place.position, bytes_max):
                 place = Place(number, place.position + len(data))
-                lines = [Line(json.loads(x), x) for x in data.split(b"\n") if x.endswith(b"}")]
+                texts = data.split(b"\n")
+                lines = [Line(entry, x) for x in texts if (entry := _entry(x)) is not None]
                 if lines:
                     return lines, place
         return lines, place
@@ -172,10 +177,21 @@ def _number(path: Path) -> int:
 
 
 def _whole_lines(path: Path, position: int, bytes_max: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(position)
-        data = file.read(bytes_max)
+    try:
+        with path.open("rb") as file:
+            file.seek(position)
+            data = file.read(bytes_max)
+    except FileNotFoundError:
+        return b""  # the oldest files go while one reads
     return data[: data.rfind(b"\n") + 1]
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None for one that a crash cut short."""
+    try:
+        return json.loads(line) if line.endswith(b"}") else None
+    except ValueError:
+        return None
 
 
 def _nobody() -> None:

@@ -1,22 +1,39 @@
-"""`klamm audit`: judge every decision of the controllers, and write a report about it."""
+"""`klamm audit`: judge every decision of the controllers, and write a report about it.
+
+The decisions are read from the topic `__klamm_ledger` with klamm's own source; brokers add what
+they have not brought there yet.
+"""
 
 from __future__ import annotations
 
-import json
-import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from klamm.cli.asking import refuse, run
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
 from klamm.cli.output import print_json
-from klamm.cli.spark_jobs import DEFAULT_MASTER, MasterOption, job, parse_time, plain, when
+from klamm.cli.spark_jobs import (
+    DEFAULT_MASTER,
+    MasterOption,
+    connection,
+    job,
+    parse_time,
+    plain,
+    watcher,
+    when,
+)
 from klamm.client.admin import Admin
+from klamm.model.errors import UsageError
 from klamm.protocol.private import PrivateKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from klamm.pipelines.audit import Evidence
 
 app = new_app("Judge every decision of the controllers, and write a report.")
 
@@ -43,42 +60,49 @@ def audit(
     """Judge every decision of the controllers: illegal moves, broken chains, lost events, stuck
     deletions, latencies; as a summary, as Parquet tables, and as one page of HTML."""
     since_ms = parse_time(since) if since is not None else 0
+    if ledger is not None and not ledger.exists():
+        raise UsageError(f"there is no ledger {ledger}")
     to.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        source = ledger or Path(scratch) / "ledger.jsonl"
-        if ledger is None:
-            write_ledger(source, run(bootstrap_server, gather))
-        with job(master, "audit") as spark:
-            from klamm.pipelines import audit as pipeline
-            from klamm.pipelines.report import render
+    waiting = run(bootstrap_server, not_in_the_topic) if ledger is None else []
+    with job(master, "audit") as spark:
+        from klamm.pipelines import audit as pipeline
+        from klamm.pipelines.report import render
 
-            found = pipeline.run(
-                spark,
-                str(source.absolute()),
-                to.absolute() / "tables",
-                now_ms=int(time.time() * 1000),
-                since_ms=since_ms,
-                stuck_after_ms=stuck_after * 1000,
-            )
+        now_ms = int(time.time() * 1000)
+        if ledger is not None:
+            evidence = pipeline.of_files(spark, str(ledger.absolute()))
+        else:
+            evidence = gather(spark, bootstrap_server, waiting, now_ms=now_ms, since_ms=since_ms)
+        found = pipeline.run(
+            spark,
+            evidence,
+            to.absolute() / "tables",
+            now_ms=now_ms,
+            since_ms=since_ms,
+            stuck_after_ms=stuck_after * 1000,
+            progress=watcher(output),
+        )
     page = to / "audit.html"
-    page.write_text(render(found, title="klamm audit"))
+    write_page(page, render(found, title="klamm audit"))
     if output is Output.JSON:
         print_json(
             plain(
                 {"report": page, "events": found.events, "clean": found.is_clean}
+                | {"source": evidence.source}
                 | {"findings": found.counts}
             )
         )
     else:
-        print("\n".join(_summary(found)))
+        print("\n".join(_summary(found, evidence.source)))
         print(page.absolute())
     if not found.is_clean:
         raise typer.Exit(1)
 
 
-def _summary(found: Any) -> Iterator[str]:
+def _summary(found: Any, source: str) -> Iterator[str]:
     span = f"{when(found.first_ms)} to {when(found.last_ms)} UTC" if found.events else "none"
     yield f"{found.events:,} events, {span}, {found.counts['epochs']} controller epochs"
+    yield f"read from {source}"
     for name, label in (
         ("illegal", "illegal moves"),
         ("broken_chains", "broken chains"),
@@ -90,27 +114,60 @@ def _summary(found: Any) -> Iterator[str]:
         yield f"          {row['subject']}: {row['state']}, {row['waits_for']}"
 
 
-def write_ledger(path: Path, entries: Iterable[dict[str, Any]]) -> None:
-    """Entries as the lines that the job reads."""
-    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+def write_page(page: Path, text: str) -> None:
+    """The report, whole or not at all."""
+    fresh = page.with_suffix(".partial")
+    fresh.write_text(text)
+    fresh.replace(page)
 
 
-async def gather(admin: Admin) -> list[dict[str, Any]]:
-    """What all brokers that are up wrote down, taken in pages."""
+def gather(
+    spark: SparkSession,
+    bootstrap: str,
+    waiting: Sequence[Mapping[str, Any]],
+    *,
+    now_ms: int,
+    since_ms: int = 0,
+) -> Evidence:
+    """The ledger's topic; where there is none that can be read, what brokers have in their files.
+
+    What is not in the topic yet is asked for before the topic is looked at: so nothing falls in
+    between, and what is in both counts once.
+    """
+    from klamm.pipelines import audit as pipeline
+
+    reach = connection(bootstrap)
+    found = pipeline.of_topic(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
+    if found is None:
+        found = pipeline.of_entries(spark, run(bootstrap, everything))
+    return found
+
+
+async def not_in_the_topic(admin: Admin) -> list[dict[str, Any]]:
+    """What brokers that are up have not brought to the ledger's topic yet."""
+    return await _pages(admin, {"waiting": True})
+
+
+async def everything(admin: Admin) -> list[dict[str, Any]]:
+    """What all brokers that are up wrote down."""
+    return await _pages(admin, {})
+
+
+async def _pages(admin: Admin, question: Mapping[str, Any]) -> list[dict[str, Any]]:
     found: dict[tuple[int, int], dict[str, Any]] = {}
-    waiting: dict[int, list[int]] = {
+    asked: dict[int, list[int]] = {
         broker: [-1, -1] for broker in await admin.ask_brokers(PrivateKey.STORY, {"limit": 1})
     }
-    while waiting:
-        for broker, after in list(waiting.items()):
-            body = {"after": after, "limit": _PAGE}
+    while asked:
+        for broker, after in list(asked.items()):
+            body = {**question, "after": after, "limit": _PAGE}
             answer = (await admin.ask_brokers(PrivateKey.STORY, body, [broker]))[broker]
             refuse(answer["error_code"], f"broker {broker}", answer.get("error_message"))
             entries = answer["entries"]
             for entry in entries:
                 found[entry["controller_epoch"], entry["sequence"]] = entry
             if len(entries) < _PAGE:
-                del waiting[broker]
+                del asked[broker]
             else:
-                waiting[broker] = [entries[-1]["controller_epoch"], entries[-1]["sequence"]]
+                asked[broker] = [entries[-1]["controller_epoch"], entries[-1]["sequence"]]
     return [entry for _, entry in sorted(found.items())]

@@ -55,14 +55,14 @@ def demo(
         job("local[2]", "klamm demo") as spark,
     ):
         tour.say("A cluster of three brokers starts")
-        with Cluster(brokers=3) as cluster:
+        with Cluster(3, settings={"klamm.ledger.topic.enable": "true"}) as cluster:
             tour.note(f"it serves on {cluster.bootstrap_servers}")
             tour.note(f"broker {cluster.controller_id} is the controller")
             tour.fill(cluster)
             tour.stream(spark, cluster, Path(scratch))
             tour.grow(cluster)
             tour.archive(spark, cluster)
-            tour.audit(spark, cluster, Path(scratch))
+            tour.audit(spark, cluster)
     if output is Output.JSON:
         print_json(plain(tour.facts))
 
@@ -195,18 +195,19 @@ class _Tour:
         self.facts["archived"] = {"records": kept.records, "manifest": done.manifest_path}
         self.facts["restored"] = {"records": back.records}
 
-    def audit(self, spark: SparkSession, cluster: Cluster, scratch: Path) -> None:
+    def audit(self, spark: SparkSession, cluster: Cluster) -> None:
         self.say("Everything the controller decided is audited")
-        from klamm.cli.audit import gather, write_ledger
+        from klamm.cli.audit import gather, not_in_the_topic, write_page
         from klamm.pipelines import audit
         from klamm.pipelines.report import render
 
-        ledger = scratch / "ledger.jsonl"
-        write_ledger(ledger, run(cluster.bootstrap_servers, gather))
         now = int(time.time() * 1000)
-        found = audit.run(spark, str(ledger), self._to / "audit", now_ms=now)
+        servers = cluster.bootstrap_servers
+        evidence = gather(spark, servers, run(servers, not_in_the_topic), now_ms=now)
+        bar = watcher(self._output)
+        found = audit.run(spark, evidence, self._to / "tables", now_ms=now, progress=bar)
         page = self._to / "audit.html"
-        page.write_text(render(found, title="klamm demo: the audit"))
+        write_page(page, render(found, title="klamm demo: the audit"))
         verdict = "nothing is wrong" if found.is_clean else f"see the report: {found.counts}"
         self.note(f"{found.events} decisions, {verdict}")
         self.note(str(page))

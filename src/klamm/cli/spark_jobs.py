@@ -60,7 +60,9 @@ class Bar:
         if self._task is None:
             return
         task = self._bar.tasks[self._task]
-        rate = f"{records / task.elapsed:,.0f}/s  {size >> 20} MB" if task.elapsed else ""
+        rate = f"{records / task.elapsed:,.0f}/s" if task.elapsed else ""
+        if size:
+            rate += f"  {size >> 20} MB"
         self._bar.update(self._task, completed=records, rate=rate)
 
     def end(self) -> None:

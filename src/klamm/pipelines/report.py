@@ -1,4 +1,8 @@
-"""The audit as one page of HTML that needs nothing else: styles and drawings are inside."""
+"""The audit as one page of HTML that needs nothing else: styles and drawings are inside.
+
+It follows the reader's light or dark setting and fits a narrow window: drawings hold only shapes
+and stretch with the page, words are HTML beside them and keep their size.
+"""
 
 from __future__ import annotations
 
@@ -8,195 +12,388 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from klamm.model.names import INTERNAL_TOPICS
+from klamm.pipelines.report_style import STYLE, colour, kind
+
 if TYPE_CHECKING:
     from klamm.pipelines.audit import Audit
 
-_COLOURS: Final[Mapping[str, str]] = {
-    "partition": "#3b6ea5",
-    "replica": "#7fa650",
-    "topic": "#c8873b",
-    "broker": "#8c5fa8",
-    "controller": "#b5473c",
-    "other": "#999999",
-    "NonExistent": "#dddddd",
-    "New": "#9cc3e6",
-    "Online": "#7fa650",
-    "Offline": "#b5473c",
-    "DeletionStarted": "#e0a030",
-    "DeletionSuccessful": "#bbbbbb",
-    "DeletionIneligible": "#8c5fa8",
-    "created": "#7fa650",
-    "grown": "#5f9650",
-    "queued for deletion": "#e0a030",
-    "deleting": "#e0a030",
-    "halted": "#8c5fa8",
-    "absent": "#dddddd",
-    "live": "#7fa650",
-    "gone": "#b5473c",
-    "shutting down": "#e0a030",
+Row = Mapping[str, Any]
+
+_FAULTS: Final[Mapping[str, tuple[str, str]]] = {
+    "illegal": ("Illegal moves", "Moves that no table of the controller allows."),
+    "broken_chains": (
+        "Broken chains",
+        "Moves that begin elsewhere than the one before ended: something was not written down.",
+    ),
+    "lost": ("Lost events", "Numbers that are missing from a controller's sequence."),
+    "stuck": ("Stuck deletions", "Deletions that do not end, and what they wait for."),
 }
-_STYLE: Final = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
-h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse;width:100%}
-th,td{text-align:left;padding:.25em .6em;border-bottom:1px solid #ddd;font-size:.87em}
-td.n{text-align:right;font-variant-numeric:tabular-nums}.good{color:#3d7a2a}.bad{color:#b5473c}
-.cards{display:flex;gap:1em;flex-wrap:wrap}.card{border:1px solid #ddd;border-radius:6px;
-padding:.6em 1em;min-width:8em}.card b{display:block;font-size:1.5em}svg{width:100%;height:auto}
-svg text{font:11px system-ui,sans-serif;fill:#444}
-"""
-_FAULTS: Final[Mapping[str, str]] = {
-    "illegal": "Illegal moves",
-    "broken_chains": "Broken chains",
-    "lost": "Lost events",
-    "stuck": "Stuck deletions",
+_HIDDEN: Final = frozenset({"topic", "topic_id", "entity", "partition", "broker", "controller_id"})
+_FIRST: Final = ("subject", "from_state", "to_state", "expected", "why")
+_TIMES: Final = frozenset({"time_ms", "since_ms", "began_ms", "last_ms"})
+_SPANS_OF_TIME: Final = frozenset({"quiet_ms", "overtime_ms", "p50_ms", "p95_ms", "p99_ms"})
+_HEADS: Final[Mapping[str, str]] = {
+    "controller_epoch": "epoch",
+    "time_ms": "time",
+    "since_ms": "since",
+    "began_ms": "began",
+    "last_ms": "last word",
+    "quiet_ms": "quiet before",
+    "overtime_ms": "overtime",
+    "unheard": "unheard before",
+    "from_state": "from",
+    "to_state": "to",
+    "waits_for": "waits for",
+    "max_ms": "longest",
+    "p50_ms": "half",
+    "p95_ms": "95 %",
+    "p99_ms": "99 %",
 }
-_LANES_MAX: Final = 40
-_WIDTH: Final = 960
+_LIFE: Final = (
+    "NonExistent",
+    "New",
+    "Online",
+    "Offline",
+    "DeletionStarted",
+    "DeletionIneligible",
+    "DeletionSuccessful",
+)
+_LANES_MAX: Final = 60
+_ROWS_MAX: Final = 100
+_WIDE: Final = 1000  # of a drawing's own measure; the page stretches it
 
 
 def render(audit: Audit, *, title: str) -> str:
     """The whole page."""
-    verdict = (
-        '<p class="good">Every move is one that the tables allow, and nothing is missing.</p>'
-        if audit.is_clean
-        else '<p class="bad">Something is wrong: see below.</p>'
-    )
-    span = f"{_time(audit.first_ms)} to {_time(audit.last_ms)} UTC"
-    cards = [("events", audit.events)]
-    cards += [(label, audit.counts[name]) for name, label in _FAULTS.items()]
-    cards.append(("Controllers", audit.counts["epochs"]))
-    parts = [
-        f"<h1>{html.escape(title)}</h1><p>{span}</p>{verdict}",
-        '<div class="cards">' + "".join(map(_card, cards)) + "</div>",
-        "<h2>What happened when</h2>" + activity(audit.by_time, audit.first_ms, audit.last_ms),
-        "<h2>Who was in which state</h2>" + lanes(audit.rows["timeline"], audit.last_ms),
-        "<h2>How long moves took</h2>" + latencies(audit.rows["latency"]),
+    faults = [
+        _section(label, about, _table(audit.rows[name], audit.counts[name]), bad=True)
+        for name, (label, about) in _FAULTS.items()
+        if audit.counts[name]
     ]
-    for name, label in _FAULTS.items():
-        if audit.counts[name]:
-            parts.append(f'<h2 class="bad">{label}</h2>' + _table(audit.rows[name]))
-    parts.append("<h2>Controllers</h2>" + _table(audit.rows["epochs"]))
-    parts.append("<h2>Latency of each move</h2>" + _table(audit.rows["latency"]))
+    last_ms = audit.last_ms
+    sections = [
+        *faults,
+        _section(
+            "What happened when",
+            "Events over time, by what they are about.",
+            activity(audit.by_time, audit.first_ms, last_ms),
+        ),
+        _section(
+            "Who was in which state",
+            "Topics, partitions and brokers; point at a bar for its times.",
+            lanes(audit.rows["timeline"], last_ms),
+        ),
+        _section(
+            "Which moves were made",
+            "How often each move was made. Dots are moves that the tables allow.",
+            matrices(audit.rows["moves"]),
+        ),
+        _section(
+            "How long moves took",
+            "From the last transition of the same thing to this one: half of them, 95 % and 99 %; "
+            "the scale is logarithmic.",
+            latencies(audit.rows["latency"]),
+        ),
+        _section(
+            "Controllers",
+            "Each term, the quiet before it, how long a controller wrote on after its time, and "
+            "how many elections before it left no word.",
+            reigns(audit.rows["epochs"], last_ms)
+            + _table(audit.rows["epochs"], audit.counts["epochs"]),
+        ),
+    ]
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}'
-        f"</title><style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"{_header(audit, title)}<main>{''.join(sections)}</main></body></html>\n"
     )
 
 
-def _card(card: tuple[str, int]) -> str:
-    label, number = card
-    bad = number and label in _FAULTS.values()
-    return f'<div class="card{" bad" if bad else ""}"><b>{number:,}</b>{html.escape(label)}</div>'
+def _header(audit: Audit, title: str) -> str:
+    if not audit.events:
+        verdict, word = "Nothing was written down: there is nothing to judge.", "none"
+    elif audit.is_clean:
+        verdict = "Every move is one that the tables allow, and nothing is missing."
+        word = "good"
+    else:
+        verdict, word = "Something is wrong: the sections in red tell what.", "bad"
+    span = ""
+    if audit.events:
+        span = f"<p class=span>{_moment(audit.first_ms)} to {_moment(audit.last_ms)} UTC</p>"
+    cards = [_card("Events", audit.events, "")]
+    cards += [
+        _card(label, audit.counts[name], "bad" if audit.counts[name] else "good")
+        for name, (label, _) in _FAULTS.items()
+    ]
+    cards.append(_card("Controllers", audit.counts["epochs"], ""))
+    return (
+        f"<header><h1>{html.escape(title)}</h1>{span}"
+        f'<p class="verdict {word}">{verdict}</p><div class=cards>{"".join(cards)}</div></header>'
+    )
 
 
-def activity(by_time: Sequence[Mapping[str, Any]], first_ms: int, last_ms: int) -> str:
+def _card(label: str, number: int, word: str) -> str:
+    return f'<div class="card {word}"><b>{number:,}</b>{html.escape(label)}</div>'
+
+
+def _section(label: str, about: str, body: str, *, bad: bool = False) -> str:
+    return (
+        f"<section{' class=bad' if bad else ''}><h2>{html.escape(label)}</h2>"
+        f"<p class=about>{html.escape(about)}</p>{body}</section>"
+    )
+
+
+def activity(by_time: Sequence[Row], first_ms: int, last_ms: int, spans: int = 60) -> str:
     """Events over time, stacked by what they are about."""
-    height, spans = 160, 60
+    if not by_time:
+        return _nothing()
     totals: dict[int, int] = {}
     for row in by_time:
         totals[row["span"]] = totals.get(row["span"], 0) + row["count"]
-    most = max(totals.values(), default=1)
-    base: dict[int, float] = {}
+    most = max(totals.values())
+    height, each = 200, _WIDE / spans
+    low: dict[int, float] = {}
     bars = []
     for row in by_time:
-        tall = row["count"] / most * (height - 20)
-        low = base.get(row["span"], 0.0)
-        base[row["span"]] = low + tall
+        tall = max(row["count"] / most * height, 1.5)
+        base = low.get(row["span"], 0.0)
+        low[row["span"]] = base + tall
+        words = f"{row['count']:,} about a {row['entity']}"
         bars.append(
-            f'<rect x="{row["span"] * _WIDTH / spans:.1f}" y="{height - low - tall:.1f}" '
-            f'width="{_WIDTH / spans - 2:.1f}" height="{tall:.1f}" fill="{_colour(row["entity"])}">'
-            f"<title>{row['count']} {html.escape(row['entity'])}</title></rect>"
+            _rect(row["span"] * each, height - base - tall, each - 2, tall, row["entity"], words)
         )
-    axis = (
-        f'<text x="0" y="{height + 14}">{_time(first_ms)}</text>'
-        f'<text x="{_WIDTH}" y="{height + 14}" text-anchor="end">{_time(last_ms)}</text>'
-        f'<text x="0" y="10">{most} in one span</text>'
+    return (
+        f"<p class=most>{most:,} events in one bar</p>"
+        f"{_drawing(''.join(bars), height, 'tall')}{_axis(first_ms, last_ms)}"
+        f"{_legend(sorted({row['entity'] for row in by_time}))}"
     )
-    legend = _legend(sorted({row["entity"] for row in by_time}))
-    return f'<svg viewBox="0 0 {_WIDTH} {height + 18}">{"".join(bars)}{axis}</svg>{legend}'
 
 
-def lanes(rows: Sequence[Mapping[str, Any]], end_ms: int) -> str:
-    """One lane a topic or partition, coloured by its state."""
+def lanes(rows: Sequence[Row], end_ms: int) -> str:
+    """One lane a topic, partition and broker, coloured by its state."""
     shown = [row for row in rows if row["entity"] in ("topic", "partition", "broker")]
     if not shown:
-        return "<p>Nothing to show.</p>"
-    names = list(dict.fromkeys(row["subject"] for row in shown))[:_LANES_MAX]
-    first = min(row["since_ms"] for row in shown)
-    scale = (_WIDTH - 220) / max(end_ms - first, 1)
-    drawn = []
-    for number, name in enumerate(names):
-        top = number * 18
-        label = name if len(name) <= 32 else f"{name[:31]}…"
-        drawn.append(f'<text x="0" y="{top + 12}">{html.escape(label)}</text>')
-        for row in (r for r in shown if r["subject"] == name):
-            until = row["until_ms"] if row["until_ms"] is not None else end_ms
-            left = 220 + (row["since_ms"] - first) * scale
-            wide = max((until - row["since_ms"]) * scale, 1.0)
-            drawn.append(
-                f'<rect x="{left:.1f}" y="{top + 2}" width="{wide:.1f}" height="13" '
-                f'fill="{_colour(row["state"])}"><title>{html.escape(name)}: '
-                f"{html.escape(row['state'])} from {_time(row['since_ms'])}</title></rect>"
-            )
-    legend = _legend(sorted({row["state"] for row in shown if row["subject"] in names}))
-    svg = f'<svg viewBox="0 0 {_WIDTH} {len(names) * 18 + 4}">{"".join(drawn)}</svg>'
-    return svg + legend
+        return _nothing()
+    by_subject: dict[str, list[Row]] = {}
+    for row in sorted(shown, key=_lane_order):
+        by_subject.setdefault(row["subject"], []).append(row)
+    first_ms = min(row["since_ms"] for row in shown)
+    drawn = [
+        _lane(name, _lane_bars(name, by_subject[name], first_ms, end_ms))
+        for name in list(by_subject)[:_LANES_MAX]
+    ]
+    left = len(by_subject) - len(drawn)
+    more = f"<p class=about>{left:,} more are in the table timeline.</p>" if left > 0 else ""
+    states = sorted({row["state"] for name in by_subject for row in by_subject[name]})
+    return (
+        f"<div class=lanes>{''.join(drawn)}{_lane('', _axis(first_ms, end_ms))}</div>"
+        f"{more}{_legend(states)}"
+    )
 
 
-def latencies(rows: Sequence[Mapping[str, Any]]) -> str:
+def _lane_order(row: Row) -> tuple[bool, bool, str, bool, int, int]:
+    """Brokers last, internal topics before them; within a topic itself, then its partitions."""
+    return (
+        row["entity"] == "broker",
+        row["topic"] in INTERNAL_TOPICS,
+        row["topic"] or row["subject"],
+        row["entity"] == "partition",
+        row["partition"] or 0,
+        row["since_ms"],
+    )
+
+
+def _lane_bars(name: str, rows: Sequence[Row], first_ms: int, end_ms: int) -> str:
+    scale = _WIDE / max(end_ms - first_ms, 1)
+    bars = []
+    for row in rows:
+        until = end_ms if row["until_ms"] is None else row["until_ms"]
+        left = (row["since_ms"] - first_ms) * scale
+        # A short state is seen too, and one at the very end does not leave the drawing.
+        wide = max((until - row["since_ms"]) * scale, 2.0)
+        words = f"{name}: {row['state']} from {_moment(row['since_ms'])}"
+        bars.append(_rect(min(left, _WIDE - 2), 0, wide, 10, row["state"], words))
+    return _drawing("".join(bars), 10, "bar")
+
+
+def matrices(rows: Sequence[Row]) -> str:
+    """From which state to which, for partitions and for replicas."""
+    return "".join(
+        f"<h3>{entity.capitalize()}s</h3>" + _matrix([r for r in rows if r["entity"] == entity])
+        for entity in ("partition", "replica")
+    )
+
+
+def _matrix(rows: Sequence[Row]) -> str:
+    made = {(row["from_state"], row["to_state"]): row for row in rows}
+    states = sorted({state for move in made for state in move}, key=_state_order)
+    lines = []
+    for before in states:
+        cells = "".join(_matrix_cell(made.get((before, after))) for after in states)
+        lines.append(f"<tr><th>{html.escape(before)}</th>{cells}</tr>")
+    heads = "".join(f"<th class=n>{html.escape(state)}</th>" for state in states)
+    return (
+        "<div class=scroll><table class=matrix>"
+        f"<tr><th>from \\ to</th>{heads}</tr>{''.join(lines)}</table></div>"
+    )
+
+
+def _matrix_cell(row: Row | None) -> str:
+    if row is None:
+        return "<td></td>"
+    if not row["legal"]:
+        return f'<td class="n bad">{row["count"]:,}</td>'
+    return f'<td class="n legal">{row["count"]:,}</td>' if row["count"] else "<td class=n>·</td>"
+
+
+def _state_order(state: str) -> tuple[int, str]:
+    """As a life goes."""
+    return (_LIFE.index(state) if state in _LIFE else len(_LIFE)), state
+
+
+def latencies(rows: Sequence[Row]) -> str:
     """Half, 95 % and 99 % of the moves of each kind, on a logarithmic scale."""
     if not rows:
-        return "<p>Nothing to show.</p>"
-    most = max(max(row["p99_ms"] for row in rows), 1)
-    scale = (_WIDTH - 420) / math.log10(most + 10)
+        return _nothing()
+    most = max(10, *(row["p99_ms"] for row in rows))
+    scale = _WIDE / math.log10(most + 1)
     drawn = []
-    for number, row in enumerate(rows):
-        top = number * 18
+    for row in rows:
+        bars = "".join(
+            _rect(0, 0, max(math.log10(row[mark] + 1) * scale, 2.0), 10, mark, words)
+            for mark, words in (("p99_ms", "99 %"), ("p95_ms", "95 %"), ("p50_ms", "half"))
+        )
         label = f"{row['entity']}: {row['from_state']} → {row['to_state']}"
-        drawn.append(f'<text x="0" y="{top + 12}">{html.escape(label)}</text>')
-        for mark, colour in (("p99_ms", "#d9e4ef"), ("p95_ms", "#9cc3e6"), ("p50_ms", "#3b6ea5")):
-            wide = math.log10(row[mark] + 1) * scale
-            drawn.append(
-                f'<rect x="320" y="{top + 2}" width="{wide:.1f}" height="13" fill="{colour}"/>'
+        told = " / ".join(_took(row[mark]) for mark in ("p50_ms", "p95_ms", "p99_ms"))
+        note = f"{told} · {row['count']:,}"
+        drawn.append(_lane(label, _drawing(bars, 10, "bar"), note))
+    ticks = [10**power for power in range(math.floor(math.log10(most)) + 1)]
+    marks = "".join(
+        f'<span style="left:{math.log10(tick + 1) * scale / _WIDE * 100:.1f}%">{_took(tick)}</span>'
+        for tick in ticks
+    )
+    axis = _lane("", f"<div class=ticks>{marks}</div>", "half / 95 % / 99 % · count")
+    legend = _legend(["p50_ms", "p95_ms", "p99_ms"])
+    return f"<div class='lanes noted'>{''.join(drawn)}{axis}</div>{legend}"
+
+
+def reigns(rows: Sequence[Row], end_ms: int) -> str:
+    """Who was the controller when; what is blank, nobody was heard in."""
+    if not rows:
+        return ""
+    first_ms = min(row["began_ms"] for row in rows)
+    scale = _WIDE / max(end_ms - first_ms, 1)
+    by_broker: dict[int, list[Row]] = {}
+    for row in rows:
+        by_broker.setdefault(-1 if row["controller"] is None else row["controller"], []).append(row)
+    drawn = []
+    for broker in sorted(by_broker):
+        bars = "".join(
+            _rect(
+                min((row["began_ms"] - first_ms) * scale, _WIDE - 2),
+                0,
+                max((row["last_ms"] - row["began_ms"]) * scale, 2.0),
+                10,
+                "late" if row["overtime_ms"] else "live",
+                f"epoch {row['controller_epoch']}: {row['events']:,} events "
+                f"from {_moment(row['began_ms'])} to {_moment(row['last_ms'])}",
             )
-        told = f"{row['p50_ms']} / {row['p95_ms']} / {row['p99_ms']} ms"
-        drawn.append(f'<text x="{_WIDTH}" y="{top + 12}" text-anchor="end">{told}</text>')
-    return f'<svg viewBox="0 0 {_WIDTH} {len(rows) * 18 + 4}">{"".join(drawn)}</svg>'
+            for row in by_broker[broker]
+        )
+        drawn.append(_lane(f"broker {broker}", _drawing(bars, 10, "bar")))
+    return f"<div class=lanes>{''.join(drawn)}{_lane('', _axis(first_ms, end_ms))}</div>"
+
+
+def _rect(left: float, top: float, wide: float, tall: float, name: str, words: str) -> str:
+    return (
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
+        f'class="{kind(name)}"><title>{html.escape(words)}</title></rect>'
+    )
+
+
+def _drawing(shapes: str, height: int, word: str) -> str:
+    box = f'viewBox="0 0 {_WIDE} {height}" preserveAspectRatio="none"'
+    return f"<svg class={word} {box}>{shapes}</svg>"
+
+
+def _lane(label: str, body: str, note: str = "") -> str:
+    told = f"<span class=note>{html.escape(note)}</span>" if note else ""
+    # Of a name that is too long the style shows the end, which is the partition's number.
+    whole = html.escape(label)
+    name = f'<span class=label title="{whole}"><bdi>{whole}</bdi></span>'
+    return f"<div class=lane>{name}{body}{told}</div>"
+
+
+def _axis(first_ms: int, last_ms: int) -> str:
+    same_day = _moment(first_ms)[:10] == _moment(last_ms)[:10]
+    end = _moment(last_ms)[11:] if same_day else _moment(last_ms)
+    return f"<div class=axis><span>{_moment(first_ms)}</span><span>{end}</span></div>"
 
 
 def _legend(names: Iterable[str]) -> str:
-    pieces = (
-        f'<span style="color:{_colour(name)}">&#9632;</span> {html.escape(name)} &nbsp; '
-        for name in names
-    )
-    return f"<p>{''.join(pieces)}</p>"
+    told = ((colour(name), html.escape(_HEADS.get(name, name))) for name in names)
+    pieces = (f"<span><i style='background:{fill}'></i>{words}</span>" for fill, words in told)
+    return f"<p class=legend>{''.join(pieces)}</p>"
 
 
-def _colour(name: str) -> str:
-    return _COLOURS.get(name, "#777777")
+def _nothing() -> str:
+    return "<p class=about>Nothing to show.</p>"
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _table(rows: Sequence[Row], count: int) -> str:
     if not rows:
-        return "<p>None.</p>"
-    heads = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in rows[0])
+        return _nothing()
+    names = sorted((name for name in rows[0] if name not in _HIDDEN), key=_column_order)
+    heads = "".join(_head(name, rows[0][name]) for name in names)
     body = "".join(
-        "<tr>" + "".join(_cell(name, value) for name, value in row.items()) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(_cell(name, row[name]) for name in names) + "</tr>"
+        for row in rows[:_ROWS_MAX]
     )
-    return f"<table><tr>{heads}</tr>{body}</table>"
+    left = count - min(len(rows), _ROWS_MAX)
+    more = f"<p class=about>{left:,} more are in the table.</p>" if left else ""
+    return f"<div class=scroll><table><tr>{heads}</tr>{body}</table></div>{more}"
+
+
+def _column_order(name: str) -> int:
+    """What it is about comes first; the rest stays in its order."""
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
+
+
+def _head(name: str, value: Any) -> str:
+    is_number = isinstance(value, int) and name not in _TIMES
+    words = html.escape(_HEADS.get(name, name.replace("_", " ")))
+    return f"<th class=n>{words}</th>" if is_number else f"<th>{words}</th>"
 
 
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "<td></td>"
-    if name in ("time_ms", "since_ms", "began_ms", "last_ms"):
-        return f"<td>{_time(value)}</td>"
+    if name in _TIMES:
+        return f"<td class=t>{_moment(value)}</td>"
+    if name in _SPANS_OF_TIME:
+        return f"<td class=n>{_took(value)}</td>"
     if isinstance(value, int):
-        return f'<td class="n">{value:,}</td>'
+        return f"<td class=n>{value:,}</td>"
+    if name == "subject":
+        return f"<td class=t>{html.escape(value)}</td>"
+    if name == "why":
+        return f"<td class=w>{html.escape(value)}</td>"
     return f"<td>{html.escape(str(value))}</td>"
 
 
-def _time(time_ms: int) -> str:
+def _took(span_ms: int) -> str:
+    """A span of time for people."""
+    if abs(span_ms) < 1000:
+        return f"{span_ms} ms"
+    for unit, size in (("s", 1000), ("min", 60_000), ("h", 3_600_000)):
+        if abs(span_ms) < 100 * size or unit == "h":
+            return f"{span_ms / size:.1f} {unit}"
+    raise AssertionError("hours have no end")
+
+
+def _moment(time_ms: int) -> str:
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%d %H:%M:%S") + f".{time_ms % 1000:03}"

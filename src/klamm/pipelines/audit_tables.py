@@ -1,0 +1,307 @@
+"""The tables of the audit: each is a transform of the controllers' events.
+
+The ledger's order is (controller epoch, sequence); clocks only measure. Legal moves come from the
+controller's own tables, so that code and audit cannot drift apart. A thing is known by its name and
+by its topic's id: a topic that was created again is another one.
+
+Of what is older than the horizon, compaction may have left the last state of each thing and taken
+the way there. So nothing is concluded from what is missing behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from klamm.controller.partition_states import MOVES as PARTITION_MOVES
+from klamm.controller.replica_states import MOVES as REPLICA_MOVES
+from klamm.controller.states import PartitionState, ReplicaState
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+LEDGER: Final = (
+    "time_ms bigint, controller_epoch int, sequence bigint, controller_id int, cause string, "
+    "topic string, topic_id string, subject string, before string, after string, why string"
+)
+_STATES: Final = {
+    "partition": [str(state) for state in PartitionState],
+    "replica": [str(state) for state in ReplicaState],
+}
+_DELETING: Final = {
+    "replica": [str(ReplicaState.DELETION_STARTED), str(ReplicaState.DELETION_INELIGIBLE)],
+    "topic": ["queued for deletion", "halted"],
+}
+_REPLICA: Final = r"^(.+)-(\d+) on broker (\d+)$"
+_PARTITION: Final = r"^(.+)-(\d+)$"
+
+
+def events(ledger: DataFrame) -> DataFrame:
+    """The ledger with its subjects taken apart; what came twice counts once."""
+    subject = F.col("subject")
+    entity = (
+        F.when(subject.rlike(_REPLICA), "replica")
+        .when(subject.startswith("topic "), "topic")
+        .when(subject.startswith("broker "), "broker")
+        .when(subject.startswith("controller "), "controller")
+        .when(subject.rlike(_PARTITION) & (F.col("topic") != ""), "partition")
+        .otherwise("other")
+    )
+    partition = F.when(entity == "replica", F.regexp_extract(subject, _REPLICA, 2)).when(
+        entity == "partition", F.regexp_extract(subject, _PARTITION, 2)
+    )
+    broker = F.when(entity == "replica", F.regexp_extract(subject, _REPLICA, 3)).when(
+        entity.isin("broker", "controller"), F.split_part(subject, F.lit(" "), F.lit(2))
+    )
+    return ledger.dropDuplicates(["controller_epoch", "sequence"]).select(
+        "time_ms",
+        "controller_epoch",
+        "sequence",
+        "controller_id",
+        "cause",
+        "topic",
+        "topic_id",
+        "subject",
+        entity.alias("entity"),
+        partition.cast("int").alias("partition"),
+        broker.cast("int").alias("broker"),
+        F.col("before").alias("from_state"),
+        F.col("after").alias("to_state"),
+        "why",
+    )
+
+
+def _is_move(entity: str) -> Column:
+    """An event of the state machine, not of the in-sync set or of the assignment."""
+    states = _STATES[entity]
+    of_states = F.col("from_state").isin(states) | F.col("to_state").isin(states)
+    return (F.col("entity") == entity) & of_states
+
+
+def moves(found: DataFrame) -> DataFrame:
+    """The transitions of the two state machines."""
+    return found.filter(_is_move("partition") | _is_move("replica")).select(*found.columns)
+
+
+def legal(spark: SparkSession) -> DataFrame:
+    """Every legal move, from the controller's own tables."""
+    rows = [("partition", str(a), str(b)) for a, b in PARTITION_MOVES]
+    rows += [("replica", str(a), str(b)) for a, b in REPLICA_MOVES]
+    return spark.createDataFrame(rows, "entity string, from_state string, to_state string")
+
+
+def illegal(found: DataFrame) -> DataFrame:
+    """Moves that no table allows."""
+    allowed = F.broadcast(legal(found.sparkSession))
+    keys = ["entity", "from_state", "to_state"]
+    return moves(found).join(allowed, on=keys, how="left_anti").select(*found.columns)
+
+
+def made(found: DataFrame) -> DataFrame:
+    """How often each move was made: every legal one, and those that are not."""
+    allowed = legal(found.sparkSession).withColumn("legal", F.lit(True))
+    keys = ["entity", "from_state", "to_state"]
+    return (
+        moves(found)
+        .groupBy(*keys)
+        .agg(F.count(F.lit(1)).alias("count"))
+        .join(allowed, on=keys, how="full_outer")
+        .select(
+            *keys,
+            F.coalesce("count", F.lit(0)).alias("count"),
+            F.coalesce("legal", F.lit(False)).alias("legal"),
+        )
+    )
+
+
+def _in_order(*keys: str) -> Any:
+    return Window.partitionBy(*keys).orderBy("controller_epoch", "sequence")
+
+
+def broken_chains(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:
+    """Moves that begin elsewhere than the one before ended: a transition was not written down.
+
+    A new controller forms its own view of what it finds, so between two terms only one thing is
+    sure: what is there cannot come into being.
+    """
+    order = _in_order("subject", "topic_id")
+    is_same_term = F.col("previous_epoch") == F.col("controller_epoch")
+    never = str(PartitionState.NON_EXISTENT)
+    is_born_twice = (F.col("from_state") == never) & (F.col("expected") != never)
+    differs = F.col("expected") != F.col("from_state")
+    return (
+        moves(found)
+        .withColumn("expected", F.lag("to_state").over(order))
+        .withColumn("previous_epoch", F.lag("controller_epoch").over(order))
+        .withColumn("previous_ms", F.lag("time_ms").over(order))
+        .filter(F.col("expected").isNotNull() & (F.col("previous_ms") >= horizon_ms))
+        .filter((is_same_term & differs) | (~is_same_term & is_born_twice))
+        .select(*found.columns, "expected")
+    )
+
+
+def lost(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:
+    """Numbers missing from an epoch's sequence."""
+    inside = Window.partitionBy("controller_epoch").orderBy("sequence")
+    columns = ("controller_epoch", "previous", "sequence", "time_ms", "previous_ms")
+    within = (
+        found.withColumn("previous", F.lag("sequence").over(inside))
+        .withColumn("previous_ms", F.lag("time_ms").over(inside))
+        .select(*columns)
+    )
+    # An epoch begins with number 1; that is known of all but the oldest.
+    terms = Window.orderBy("controller_epoch")
+    at_the_start = (
+        found.groupBy("controller_epoch")
+        .agg(
+            F.min("sequence").alias("sequence"),
+            F.min("time_ms").alias("time_ms"),
+            F.max("time_ms").alias("last_ms"),
+        )
+        .withColumn("previous", F.lit(0).cast("bigint"))
+        .withColumn("previous_ms", F.lag("last_ms").over(terms))
+        .select(*columns)
+    )
+    gap = F.col("sequence") - F.col("previous") - 1
+    return (
+        within.unionByName(at_the_start)
+        .filter((gap > 0) & (F.col("previous_ms") >= horizon_ms))
+        .select(
+            "controller_epoch",
+            (F.col("previous") + 1).alias("first"),
+            (F.col("sequence") - 1).alias("last"),
+            gap.alias("count"),
+            "time_ms",
+        )
+    )
+
+
+def timeline(found: DataFrame) -> DataFrame:
+    """How long each topic, partition and replica was in each state."""
+    order = _in_order("subject", "topic_id")
+    tracked = F.col("entity").isin("topic", "partition", "replica", "broker")
+    state_change = _is_move("partition") | _is_move("replica")
+    state_change |= F.col("entity").isin("topic", "broker")
+    return (
+        found.filter(tracked & state_change)
+        .withColumn("until_ms", F.lead("time_ms").over(order))
+        .select(
+            "subject",
+            "entity",
+            "topic",
+            "partition",
+            "broker",
+            F.col("to_state").alias("state"),
+            F.col("time_ms").alias("since_ms"),
+            "until_ms",
+        )
+    )
+
+
+def latency(found: DataFrame) -> DataFrame:
+    """How long moves took: from the last transition of the same thing to this one.
+
+    For each move in all, where topic and epoch are null, and for each topic and epoch.
+    """
+    previous = F.lag("time_ms").over(_in_order("subject", "topic_id", "controller_epoch"))
+    tracked = _is_move("partition") | _is_move("replica") | (F.col("entity") == "topic")
+    marks = F.percentile_approx("taken_ms", [0.5, 0.95, 0.99], 10_000)
+    move = ["entity", "from_state", "to_state"]
+    each = [*move, "topic", "controller_epoch"]
+    return (
+        found.filter(tracked)
+        .withColumn("taken_ms", F.col("time_ms") - previous)
+        .filter("taken_ms IS NOT NULL")
+        .groupingSets([move, each], *each)
+        .agg(
+            F.count(F.lit(1)).alias("count"),
+            marks.alias("marks"),
+            F.max("taken_ms").alias("max_ms"),
+        )
+        .select(
+            *each,
+            "count",
+            F.col("marks")[0].alias("p50_ms"),
+            F.col("marks")[1].alias("p95_ms"),
+            F.col("marks")[2].alias("p99_ms"),
+            "max_ms",
+        )
+    )
+
+
+def _latest(found: DataFrame, *columns: str) -> DataFrame:
+    place = F.struct("controller_epoch", "sequence")
+    picked = [F.max_by(c, place).alias(c) for c in columns]
+    return found.groupBy("subject").agg(*picked)
+
+
+def stuck(found: DataFrame, *, now_ms: int, limit_ms: int = 60_000) -> DataFrame:
+    """Deletions that do not end, and which broker they wait for."""
+    columns = ("entity", "topic", "partition", "broker", "to_state", "time_ms", "why")
+    deleting = (F.col("entity") == "replica") & F.col("to_state").isin(_DELETING["replica"])
+    deleting |= (F.col("entity") == "topic") & F.col("to_state").isin(_DELETING["topic"])
+    tracked = found.filter(_is_move("replica") | (F.col("entity") == "topic"))
+    late = _latest(tracked, *columns).filter(deleting & (now_ms - F.col("time_ms") > limit_ms))
+    down = (
+        _latest(found.filter("entity = 'broker'"), "broker", "to_state")
+        .filter("to_state <> 'live'")
+        .select(F.col("broker").alias("down"))
+    )
+    waits = F.when(
+        F.col("down").isNotNull(), F.format_string("waits for broker %d", F.col("down"))
+    ).otherwise(F.col("why"))
+    return late.join(down, on=late.broker == down.down, how="left").select(
+        "subject",
+        "entity",
+        "topic",
+        "partition",
+        "broker",
+        F.col("to_state").alias("state"),
+        F.col("time_ms").alias("since_ms"),
+        waits.alias("waits_for"),
+    )
+
+
+def epochs(found: DataFrame) -> DataFrame:
+    """Each controller's reign, the quiet before it, what it wrote after its time, and how many
+    elections before it left no word at all."""
+    began = F.min(F.when(F.col("entity") == "controller", F.col("time_ms")))
+    reigns = found.groupBy("controller_epoch").agg(
+        F.max(
+            F.coalesce("controller_id", F.when(F.col("entity") == "controller", F.col("broker")))
+        ).alias("controller"),
+        F.coalesce(began, F.min("time_ms")).alias("began_ms"),
+        F.max("time_ms").alias("last_ms"),
+        F.count(F.lit(1)).alias("events"),
+    )
+    order = Window.orderBy("controller_epoch")
+    before = F.lag("controller_epoch").over(order)
+    return (
+        reigns.withColumn("unheard", F.col("controller_epoch") - before - 1)
+        .withColumn("quiet_ms", F.col("began_ms") - F.lag("last_ms").over(order))
+        .withColumn("next_ms", F.lead("began_ms").over(order))
+        .withColumn("overtime_ms", F.greatest(F.col("last_ms") - F.col("next_ms"), F.lit(0)))
+        .select(
+            "controller_epoch",
+            "controller",
+            "began_ms",
+            "last_ms",
+            "events",
+            "quiet_ms",
+            F.coalesce("overtime_ms", F.lit(0)).alias("overtime_ms"),
+            F.coalesce("unheard", F.lit(0)).alias("unheard"),
+        )
+    )
+
+
+def by_time(found: DataFrame, first: int, last: int, spans: int) -> DataFrame:
+    """How many events of each kind fell into each of so many spans of time."""
+    span = max((last - first) // spans + 1, 1)
+    place = F.floor((F.col("time_ms") - first) / span).cast("int")
+    return (
+        found.groupBy(place.alias("span"), "entity")
+        .agg(F.count(F.lit(1)).alias("count"))
+        .select("span", "entity", "count")
+    )
