@@ -45,6 +45,7 @@ def test_columns_have_the_official_names_and_types(read: Read, topic: Make, fill
 
 
 def test_arrow_types_are_those_spark_expects() -> None:
+    """T17: Spark checks the types of the first frame, and only of that."""
     text = schema_text({"includeHeaders": "true", "includeBatchInfo": "true"})
     wanted = to_arrow_schema(StructType.fromDDL(text), timezone="UTC")
     assert {f.name: f.type for f in wanted} == {n: COLUMNS[n][0] for n in wanted.names}

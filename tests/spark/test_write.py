@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
+from klamm.pipelines.session import register
+
 Make = Callable[..., str]
 Read = Callable[..., DataFrame]
 Save = Callable[..., None]
@@ -155,3 +157,16 @@ def test_partition_that_does_not_exist_is_refused(
     frame = spark.range(1).selectExpr("'v' AS value", "int(7) AS partition")
     with pytest.raises(PySparkException, match=r"partition 7 of .*, which has 2"):
         save(frame, topic(2))
+
+
+def test_speculation_is_refused(spark: SparkSession, save: Save, read: Read, topic: Make) -> None:
+    """T10: of two copies of a task, both would write."""
+    name = topic(1)
+    other = spark.newSession()
+    register(other)
+    # What is usually set before Spark starts.
+    other.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    other.conf.set("spark.speculation", "true")
+    with pytest.raises(PySparkException, match=r"set spark\.speculation=false"):
+        save(other.range(3).selectExpr("string(id) AS value"), name)
+    assert read(name).count() == 0

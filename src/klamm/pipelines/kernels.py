@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from functools import cache
 from typing import Any
 
 from klamm.model.errors import UsageError
+
+log = logging.getLogger(__name__)
 
 _CHOICES = ("numba", "numpy")
 
@@ -24,7 +27,10 @@ def kernels(name: str | None = None) -> Any:
     if wanted != "numpy":
         try:
             return importlib.import_module("klamm.pipelines.kernels_numba")
-        except ImportError:
+        except (ImportError, OSError, MemoryError) as fault:
+            # A worker with little address space cannot load what numba needs, and can do without.
             if wanted == "numba":
                 raise
+            if not isinstance(fault, ImportError):
+                log.warning("numba does not load, records are decoded without it: %s", fault)
     return importlib.import_module("klamm.pipelines.kernels_numpy")

@@ -303,6 +303,9 @@ class Message(WriterCommitMessage):
 
 def _write(options: WriteOptions, frames: Iterator[Any]) -> Message:
     context = TaskContext.get()
+    # Tasks are told the session's settings as properties of their job.
+    if context is not None and context.getLocalProperty("spark.speculation") == "true":
+        raise UsageError("set spark.speculation=false: a task must not write twice at once")
     task = context.partitionId() if context is not None else 0
     return Message(write_frames(options, frames, task=task))
 

@@ -104,6 +104,7 @@ def test_other_clients_decode_what_is_encoded(codec: int) -> None:
 
 
 def test_batch_grows_across_frames() -> None:
+    """T22: Spark's frames are smaller than a good batch."""
     box = OpenBatch(1 << 20)
     for value in (b"1", b"2"):
         records = _records([(b"k", value, 7, [])])

@@ -103,6 +103,7 @@ def _batch(first: int, draft: Sequence[Any], codec: int) -> tuple[bytes, int]:
 def test_frames_are_what_the_plain_decoder_says(
     kernel_batches: list[tuple[Any, int]], frame_rows: int, start: int, length: int
 ) -> None:
+    """T14: an answer begins before and ends after what was asked; only that comes out."""
     data, first = b"", 0
     for draft, codec in kernel_batches:
         if draft:
@@ -245,6 +246,7 @@ def test_damaged_input_never_reads_outside(draft: Any, codec: int, data: st.Data
 
 
 def test_frames_keep_to_their_size() -> None:
+    """T13: many small frames are slow, and a huge one would not fit 32-bit offsets."""
     records = [Record(i, 0, b"k", bytes(100)) for i in range(1000)]
     data = encode_batch(records)
     decoder = _decoder(0, 1000, frame_rows=300, frame_bytes=20_000)

@@ -32,6 +32,7 @@ def test_defaults_are_the_official_ones() -> None:
 
 
 def test_keys_are_found_in_any_case() -> None:
+    """T16: Spark hands options over with their keys in lower case."""
     options = {k.lower(): v for k, v in (BASE | {"maxOffsetsPerTrigger": "7"}).items()}
     assert parse_read(options, streaming=True).offsets_max == 7
 

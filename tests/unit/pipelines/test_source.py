@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 from pyspark.sql.datasource import (
@@ -113,6 +116,23 @@ def test_speculation_is_refused() -> None:
     refuse_speculation(_Session(spark_speculation="false"))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"set spark\.speculation=false"):
         refuse_speculation(_Session(spark_speculation="true"))  # type: ignore[arg-type]
+
+
+def test_compiled_loops_that_do_not_load_are_done_without() -> None:
+    """T19: `spark.executor.pyspark.memory` bounds the address space, and numba needs much of it."""
+    code = (
+        "import resource, numpy, pyarrow, klamm.pipelines.frames\n"
+        "from klamm.pipelines.kernels import kernels\n"
+        "pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "bound = pages * resource.getpagesize() + (120 << 20)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (bound, bound))\n"
+        "print(kernels().__name__)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "KLAMM_KERNELS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "klamm.pipelines.kernels_numpy"
 
 
 def test_failures_of_spark_are_said_in_our_own_words() -> None:
