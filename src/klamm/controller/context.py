@@ -10,7 +10,7 @@ every process.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from klamm.controller.effects import TopicNode
@@ -33,6 +33,7 @@ class Partition:
     leadership: Leadership | None = None
     replica_states: dict[BrokerId, ReplicaState] = field(default_factory=dict)
     original: tuple[BrokerId, ...] | None = None  # the order before a running move
+    behind: dict[BrokerId, int] | None = None  # replicas that are not in sync, and since when
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class Context:
     names: dict[uuid.UUID, str] = field(default_factory=dict)
     deletions: dict[str, Deletion] = field(default_factory=dict)
     # Indexes; dicts used as ordered sets. Where a value is a number, it says since when.
-    hosted: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
+    hosted: dict[BrokerId, dict[TopicPartition, Partition]] = field(default_factory=dict)
     unled: dict[TopicPartition, int] = field(default_factory=dict)
     astray: dict[TopicPartition, None] = field(default_factory=dict)  # preferred leader leads not
     moving: dict[TopicPartition, int] = field(default_factory=dict)
@@ -83,7 +84,6 @@ class Context:
     # Orders that a broker would not follow, for no reason known here: given again now and then.
     refused: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
     away: dict[BrokerId, int] = field(default_factory=dict)  # brokers that went in this term
-    behind: dict[TopicPartition, dict[BrokerId, int]] = field(default_factory=dict)  # not in sync
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
     leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
     leftovers_unsaved: dict[BrokerId, None] = field(default_factory=dict)
@@ -127,9 +127,14 @@ class Context:
     def partitions_of(self, topics: Iterable[str]) -> list[Partition]:
         return [p for name in topics for p in self.topics[name].partitions.values()]
 
-    def hosted_by(self, brokers: Iterable[BrokerId]) -> list[Replica]:
-        """Every replica assigned to these brokers."""
-        return [Replica(p, broker) for broker in brokers for p in self.hosted.get(broker, ())]
+    def hosted_by(self, brokers: Sequence[BrokerId]) -> list[Replica]:
+        """Every replica assigned to these brokers; those of one partition stand together."""
+        parts = [self.hosted.get(broker, {}) for broker in brokers]
+        if len(parts) == 1:
+            return [Replica(id, broker) for broker in brokers for id in parts[0]]
+        ids = dict.fromkeys(id for part in parts for id in part)
+        pairs = list(zip(brokers, parts, strict=True))
+        return [Replica(id, broker) for id in ids for broker, part in pairs if id in part]
 
     def is_queued(self, topic: str) -> bool:
         """Whether a topic is queued for deletion."""
@@ -181,7 +186,7 @@ class Context:
                 self.refused.get(broker, {}).pop(partition.id, None)
         partition.assignment = assignment
         for broker in replicas:
-            self.hosted.setdefault(broker, {})[partition.id] = None
+            self.hosted.setdefault(broker, {})[partition.id] = partition
             self._drop_leftover(broker, partition.id)
         if assignment.is_moving:
             self.moving.setdefault(partition.id, self.now_ms)
@@ -195,12 +200,12 @@ class Context:
         self._file_astray(partition)
         replicas = partition.assignment.replicas
         if len(leadership.isr) < len(replicas):
-            before = self.behind.get(partition.id, {})
-            self.behind[partition.id] = {
+            before = partition.behind or {}
+            partition.behind = {
                 b: before.get(b, self.now_ms) for b in replicas if b not in leadership.isr
             }
-        elif self.behind:
-            self.behind.pop(partition.id, None)
+        else:
+            partition.behind = None
 
     def forget_leadership(self, partition: Partition) -> None:
         """The store has none for it any more."""
@@ -233,7 +238,6 @@ class Context:
             self.unled.pop(partition.id, None)
             self.astray.pop(partition.id, None)
             self.moving.pop(partition.id, None)
-            self.behind.pop(partition.id, None)
             self.move_requests.pop(partition.id, None)
             for by_broker in (self.offline_dirs, self.lost_logs, self.refused):
                 for ids in by_broker.values():

@@ -88,6 +88,8 @@ def _life_faults(context: Context, p: Partition) -> Iterator[str]:
 def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
     hosted = {(b, id) for b, ids in context.hosted.items() for id in ids}
     assigned = {(b, p.id) for p in context.partitions() for b in p.assignment.replicas}
+    for index in context.hosted.values():
+        yield from (f"{id} is another in the index" for id, p in index.items() if p.id != id)
     if hosted != assigned:
         yield f"the index by broker is off: {sorted(hosted ^ assigned)[:4]}"
     unled = {
@@ -107,8 +109,6 @@ def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
     moving = {p.id for p in context.partitions() if p.assignment.is_moving}
     if moving != context.moving.keys():
         yield f"the index of moves is off: {moving ^ context.moving.keys()}"
-    if not context.behind.keys() <= seen:
-        yield f"unknown partitions are said to be behind: {context.behind.keys() - seen}"
     if context.fenced.keys() & context.brokers.keys():
         yield f"brokers are fenced and live: {context.fenced.keys() & context.brokers.keys()}"
     for name in context.deletions.keys() - context.topics.keys():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Final, TypeVar
 
 from klamm.controller import partition_states, replica_states
@@ -28,6 +29,7 @@ T = TypeVar("T")
 Refusals = dict[TopicPartition, Refused]
 _Group = tuple[Partition, list[Replica]]  # replicas of one partition
 
+_PARTITION: Final = attrgetter("partition")
 # How many partitions are planned and stored together.
 _STEP: Final = 1000
 
@@ -92,8 +94,8 @@ def _move_partitions(
 def move_replicas(
     turn: Turn, replicas: Iterable[Replica], target: ReplicaState, why: str = ""
 ) -> Flow[None]:
-    """Move replicas to a state. Several replicas of one partition share one write."""
-    for some in _steps(_by_partition(turn.context, replicas).values()):
+    """Move replicas to a state. Those of one partition stand together, and share one write."""
+    for some in _steps(_by_partition(turn.context, replicas)):
         yield from _move_replicas(turn, some, target, why)
 
 
@@ -167,12 +169,7 @@ def bump_epochs(turn: Turn, partitions: Sequence[Partition]) -> Flow[list[Partit
 def _bumped(context: Context, partition: Partition) -> Leadership:
     now = partition.leadership
     assert now is not None, f"{partition.id} is {partition.state}"
-    return replace(
-        now,
-        leader_epoch=now.leader_epoch + 1,
-        partition_epoch=now.partition_epoch + 1,
-        controller_epoch=context.epoch,
-    )
+    return now.succeeded_by(now.leader, now.isr, context.epoch)
 
 
 def _partition_view(
@@ -217,17 +214,12 @@ def _adopt(context: Context, partition: Partition, outcome: Stale | Stored) -> b
     return True
 
 
-def _by_partition(context: Context, replicas: Iterable[Replica]) -> dict[TopicPartition, _Group]:
-    groups: dict[TopicPartition, _Group] = {}
-    for replica in replicas:
-        group = groups.get(replica.partition)
-        if group is None:
-            partition = context.partition(replica.partition)
-            if partition is None:
-                continue
-            group = groups[replica.partition] = (partition, [])
-        group[1].append(replica)
-    return groups
+def _by_partition(context: Context, replicas: Iterable[Replica]) -> Iterator[_Group]:
+    """Replicas that stand beside each other and are of one partition, together."""
+    for id, group in groupby(replicas, _PARTITION):
+        partition = context.partition(id)
+        if partition is not None:
+            yield partition, list(group)
 
 
 def _plan_replicas(
@@ -250,8 +242,10 @@ def _plan_replicas(
             continue
         staged = step.leadership or staged
         steps.append((replica, step))
-    if staged is not partition.leadership and staged and partition.leadership:
-        staged = replace(staged, partition_epoch=partition.leadership.partition_epoch + 1)
+    if staged is not None and partition.leadership is not None:
+        once = min(staged.partition_epoch, partition.leadership.partition_epoch + 1)
+        if staged.partition_epoch != once:  # several leave, and the node is written once
+            staged = replace(staged, partition_epoch=once)
     return steps, staged
 
 

@@ -7,7 +7,7 @@ says what to store and whom to tell once it is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.controller.effects import CreateState, UpdateState
@@ -70,17 +70,8 @@ def elect_again(p: PartitionView) -> Step | Refused:
     winner = STRATEGIES[p.strategy](p.candidates)
     if winner is None:
         return Refused(f"no replica can win an election ({p.strategy})")
-    after = replace(
-        before,
-        leader=winner.leader,
-        isr=winner.isr,
-        # The epoch rises even when the same broker wins again: it is how brokers refuse a
-        # request that was meant for the leadership before.
-        leader_epoch=before.leader_epoch + 1,
-        controller_epoch=p.controller_epoch,
-        partition_epoch=before.partition_epoch + 1,
-        recovery=before.recovery if winner.clean else Recovery.RECOVERING,
-    )
+    recovery = None if winner.clean else Recovery.RECOVERING
+    after = before.succeeded_by(winner.leader, winner.isr, p.controller_epoch, recovery)
     how = "" if winner.clean else ", uncleanly"
     why = f"{p.strategy} election: {winner.leader}{how}"
     return Step(UpdateState(p.id, after), winner.tell, why=why, is_clean=winner.clean)

@@ -198,7 +198,7 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
     ids = [p.id for p in copy.partitions()]
     for partition in copy.partitions():
         for broker in partition.assignment.replicas:
-            copy.hosted.setdefault(broker, {})[partition.id] = None
+            copy.hosted.setdefault(broker, {})[partition.id] = partition
     copy.unled = {id: context.unled[id] for id in ids if id in context.unled}
     copy.astray = {id: None for id in ids if id in context.astray}
     copy.moving = {id: context.moving[id] for id in ids if id in context.moving}

@@ -7,7 +7,7 @@ before it in the same event were stored. It returns one `Step` and changes nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.controller.states import ReplicaState as S
@@ -77,13 +77,9 @@ def retire(r: ReplicaView) -> Step | Refused:
     is_last = now.isr == (r.id.broker,)
     if r.id.broker not in now.isr or (is_last and now.leader == NO_LEADER):
         return Step(stop=True, tell_others=not r.is_queued)
-    after = replace(
-        now,
-        leader=NO_LEADER if now.leader == r.id.broker else now.leader,
-        isr=now.isr if is_last else tuple(b for b in now.isr if b != r.id.broker),
-        leader_epoch=now.leader_epoch + 1,
-        controller_epoch=r.controller_epoch,
-    )
+    leader = NO_LEADER if now.leader == r.id.broker else now.leader
+    isr = now.isr if is_last else tuple(b for b in now.isr if b != r.id.broker)
+    after = now.succeeded_by(leader, isr, r.controller_epoch)
     return Step(after, stop=True, tell_others=not r.is_queued)
 
 

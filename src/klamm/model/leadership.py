@@ -29,3 +29,24 @@ class Leadership:
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
+
+    def succeeded_by(
+        self,
+        leader: BrokerId,
+        isr: tuple[BrokerId, ...],
+        controller_epoch: int,
+        recovery: Recovery | None = None,
+    ) -> Leadership:
+        """What a controller makes of it; None leaves the recovery as it is.
+
+        The leader epoch rises even when the same broker leads on: it is how brokers refuse a
+        request that was meant for the leadership before.
+        """
+        return Leadership(
+            leader=leader,
+            leader_epoch=self.leader_epoch + 1,
+            isr=isr,
+            controller_epoch=controller_epoch,
+            partition_epoch=self.partition_epoch + 1,
+            recovery=self.recovery if recovery is None else recovery,
+        )

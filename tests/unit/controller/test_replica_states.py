@@ -13,6 +13,7 @@ from klamm.model.names import NO_LEADER, BrokerId, Replica, TopicPartition
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 LED = Leadership(leader=ONE, leader_epoch=4, isr=(ONE, TWO), controller_epoch=6, partition_epoch=9)
+RAISED = {"leader_epoch": 5, "controller_epoch": 7, "partition_epoch": 10}
 VIEW = ReplicaView(
     id=Replica(TopicPartition("T", 0), TWO),
     state=S.ONLINE,
@@ -70,20 +71,22 @@ def test_a_replica_that_is_back_is_told_what_it_is(before: S) -> None:
 
 @pytest.mark.parametrize("before", sorted(LEGAL[S.OFFLINE]))
 def test_going_offline_leaves_the_isr_and_the_others_hear_of_it(before: S) -> None:
-    after = replace(LED, isr=(ONE,), leader_epoch=5, controller_epoch=7)
+    after = replace(LED, isr=(ONE,), **RAISED)
     step = plan(replace(VIEW, state=before), S.OFFLINE)
     assert step == Step(after, stop=True, tell_others=True)
 
 
 def test_an_offline_leader_leaves_no_leader() -> None:
     leader = Replica(VIEW.id.partition, ONE)
-    after = replace(LED, leader=NO_LEADER, isr=(TWO,), leader_epoch=5, controller_epoch=7)
+    after = replace(
+        LED, leader=NO_LEADER, isr=(TWO,), leader_epoch=5, controller_epoch=7, partition_epoch=10
+    )
     assert plan(replace(VIEW, id=leader), S.OFFLINE) == Step(after, stop=True, tell_others=True)
 
 
 def test_the_last_in_sync_replica_stays_in_the_isr() -> None:
     alone = replace(LED, leader=TWO, isr=(TWO,))
-    after = replace(alone, leader=NO_LEADER, leader_epoch=5, controller_epoch=7)
+    after = replace(alone, leader=NO_LEADER, **RAISED)
     step = plan(replace(VIEW, leadership=alone), S.OFFLINE)
     assert step == Step(after, stop=True, tell_others=True)
 
