@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from interop.lifecycle import SETTINGS, live_and_die
 from interop.test_lifecycle_confluent import Confluent
 from klamm import Cluster
-from unit.store.zookeeper_server import SESSION_TIMEOUT_MS, ZooKeeperServer, why_not
+from unit.store.zookeeper_server import (
+    SESSION_TIMEOUT_MS,
+    ZooKeeperEnsemble,
+    ZooKeeperServer,
+    why_not,
+)
 
 pytestmark = [
     pytest.mark.interop,
@@ -59,3 +69,81 @@ def test_another_broker_takes_over_when_the_controller_dies(zookeeper: ZooKeeper
         assert controller["brokerid"] == cluster.controller_id
         assert sorted(state["isr"]) == sorted(int(broker) for broker in brokers)
         assert first not in state["isr"]
+
+
+CHANGES = 60  # of a topic's settings, while the ensemble loses its leader
+
+
+def test_a_topics_life_while_zookeeper_loses_a_server_and_gets_it_back() -> None:
+    """Sessions move to another server, nobody is taken for dead, no write is done twice."""
+    ensemble = ZooKeeperEnsemble()
+    try:
+        ensemble.start()
+        connect = f"{ensemble.connect_string}/ensemble"
+        with Cluster(3, settings=SETTINGS, zookeeper=connect) as cluster, reader(connect) as tool:
+            live_without_a_server(ensemble, cluster, tool)
+    finally:
+        ensemble.remove()
+
+
+def live_without_a_server(ensemble: ZooKeeperEnsemble, cluster: Cluster, tool: Any) -> None:
+    client = Confluent(cluster.bootstrap_servers)
+    client.create("t", 3, 3)
+    cluster.wait_for_isr("t", size=3)
+    registered = [tool.get(f"/brokers/ids/{broker}")[1].czxid for broker in range(3)]
+    epoch = tool.get("/controller_epoch")[0]
+
+    lost = ensemble.leader()
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(change_often, client)
+        # Some changes before, some on their way, most after.
+        tool_waits_for(lambda: len(tool.get_children("/config/changes")) >= 5)
+        lost.kill()
+        changing.result(120)
+    client.expand("t", 5)
+    cluster.wait_for_isr("t", size=3)
+    lost.start()
+    client.create("u", 2, 3)
+    cluster.wait_for_isr("u", size=3)
+
+    assert tool.get("/config/topics/t")[1].version == CHANGES
+    assert len(tool.get_children("/config/changes")) == CHANGES
+    assert tool.get("/brokers/topics/t")[1].version == 1
+    assert [tool.get(f"/brokers/ids/{broker}")[1].czxid for broker in range(3)] == registered
+    assert tool.get("/controller_epoch")[0] == epoch
+    states = [json.loads(tool.get(f"/brokers/topics/t/partitions/{p}/state")[0]) for p in range(5)]
+    assert {state["leader_epoch"] for state in states} == {0}
+    for topic in ("t", "u"):
+        client.delete(topic)
+    tool_waits_for(lambda: tool.get_children("/brokers/topics") == [])
+    assert tool.get_children("/admin/delete_topics") == []
+
+
+def change_often(client: Confluent) -> None:
+    for number in range(CHANGES):
+        client.set_config("t", "retention.ms", str(1_000_000 + number))
+
+
+@contextmanager
+def reader(connect: str) -> Iterator[Any]:
+    """What any tool sees; it looks again where a server is lost under it."""
+    from kazoo.client import KazooClient
+    from kazoo.retry import KazooRetry
+
+    tool = KazooClient(connect, command_retry=KazooRetry(max_tries=-1, max_delay=1))
+    tool.start()
+    try:
+        yield SimpleNamespace(
+            get=lambda path: tool.retry(tool.get, path),
+            get_children=lambda path: tool.retry(tool.get_children, path),
+        )
+    finally:
+        tool.stop()
+        tool.close()
+
+
+def tool_waits_for(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)

@@ -21,7 +21,7 @@ from klamm.controller.events import (
     LeaderAndIsrAnswered,
     LogDirFailed,
 )
-from klamm.controller.machines import move_partitions, move_replicas
+from klamm.controller.machines import in_steps, move_partitions, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.brokers import Broker
@@ -123,26 +123,32 @@ def _brokers_failed(turn: Turn, gone: Sequence[BrokerId]) -> Flow[None]:
 
 def replicas_went_offline(turn: Turn, replicas: Sequence[Replica], why: str = "") -> Flow[None]:
     """Replicas can no longer serve: elect first, then take them out."""
-    context = turn.context
     doomed: list[Replica] = []
     serving: list[Replica] = []
-    led: dict[TopicPartition, Partition] = {}
-    for replica in replicas:
-        if context.is_queued(replica.partition.topic):
-            doomed.append(replica)
-            continue
-        serving.append(replica)
-        partition = context.partition(replica.partition)
-        assert partition is not None, f"{replica} is not known"
-        if partition.leadership and partition.leadership.leader == replica.broker:
-            led[partition.id] = partition
-    yield from move_partitions(turn, led.values(), PartitionState.OFFLINE)
-    yield from elect_for_unled(turn)
+    for some in in_steps(replicas):
+        for replica in some:
+            queued = turn.context.is_queued(replica.partition.topic)
+            (doomed if queued else serving).append(replica)
+        yield from _replace_leaders(turn, some)
     yield from move_replicas(turn, serving, ReplicaState.OFFLINE, why)
     if doomed:
         yield from deletion.fail(turn, doomed, deletion.Halt.OFFLINE)
     if not serving:
         turn.publish_brokers()
+
+
+def _replace_leaders(turn: Turn, replicas: Iterable[Replica]) -> Flow[None]:
+    """Have others lead what these replicas led."""
+    context = turn.context
+    led: dict[TopicPartition, Partition] = {}
+    for replica in replicas:
+        partition = context.partition(replica.partition)
+        assert partition is not None, f"{replica} is not known"
+        now = partition.leadership
+        if now and now.leader == replica.broker and not context.is_queued(partition.id.topic):
+            led[partition.id] = partition
+    yield from move_partitions(turn, led.values(), PartitionState.OFFLINE)
+    yield from move_partitions(turn, led.values(), PartitionState.ONLINE)
 
 
 def elect_for_unled(turn: Turn, topics: Iterable[str] | None = None) -> Flow[int]:

@@ -44,7 +44,7 @@ def move_partitions(
 ) -> Flow[Refusals]:
     """Move partitions to a state; returns those that could not be moved, and why."""
     refused: Refusals = {}
-    for some in _steps(partitions):
+    for some in in_steps(partitions):
         refused.update((yield from _move_partitions(turn, some, target, strategy, unclean_allowed)))
     return refused
 
@@ -95,7 +95,7 @@ def move_replicas(
     turn: Turn, replicas: Iterable[Replica], target: ReplicaState, why: str = ""
 ) -> Flow[None]:
     """Move replicas to a state. Those of one partition stand together, and share one write."""
-    for some in _steps(_by_partition(turn.context, replicas)):
+    for some in in_steps(_by_partition(turn.context, replicas)):
         yield from _move_replicas(turn, some, target, why)
 
 
@@ -135,7 +135,7 @@ def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: 
     turn.send(batch)
 
 
-def _steps(things: Iterable[T]) -> Iterator[list[T]]:
+def in_steps(things: Iterable[T]) -> Iterator[list[T]]:
     """Many moves are made some at a time.
 
     What the first ones lead to is stored and on its way while the later ones are planned, and an

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
@@ -70,7 +71,7 @@ def _free_port() -> int:
 class ZooKeeperServer:
     """One server with a folder and a port of its own; it can be killed and come back."""
 
-    def __init__(self, *, heap_mb: int = 256) -> None:
+    def __init__(self, *, heap_mb: int = 256, more_config: str = "", my_id: int = 0) -> None:
         self._heap_mb = heap_mb  # big multis need some: the last transactions stay in memory
         self._folder = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
         self.port = _free_port()
@@ -83,13 +84,20 @@ class ZooKeeperServer:
             "maxClientCnxns=0\n"
             "admin.enableServer=false\n"
             "4lw.commands.whitelist=*\n"
+            f"{more_config}"
         )
+        (self._folder / "data").mkdir()
+        (self._folder / "data" / "myid").write_text(str(my_id))
 
     @property
     def connect_string(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
         java = _java()
         assert java is not None
         with (self._folder / "output.txt").open("ab") as output:
@@ -107,8 +115,12 @@ class ZooKeeperServer:
                 stdout=output,
                 stderr=output,
             )
+
+    def wait(self) -> None:
+        """Until it takes sessions."""
+        assert self._process is not None, "it was not launched"
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self._answers():
+        while self.mode() is None:
             output_text = (self._folder / "output.txt").read_text(errors="replace")
             assert self._process.poll() is None, output_text
             assert time.monotonic() < deadline, output_text
@@ -135,12 +147,46 @@ class ZooKeeperServer:
         assert self._process is not None
         self._process.send_signal(number)
 
-    def _answers(self) -> bool:
+    def mode(self) -> str | None:
+        """What it is among others (standalone, leader, follower); None while it takes no session.
+
+        It says "imok" to "ruok" before it does; a mode it has only then.
+        """
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                # It says "imok" to "ruok" before it takes sessions; a mode it has only then.
                 connection.sendall(b"srvr")
                 answer = b"".join(iter(lambda: connection.recv(4096), b""))
-                return b"Mode:" in answer
         except OSError:
-            return False
+            return None
+        found = re.search(rb"^Mode: (\w+)", answer, re.MULTILINE)
+        return found[1].decode() if found else None
+
+
+class ZooKeeperEnsemble:
+    """Three servers that agree with each other; any one of them can go and come back."""
+
+    def __init__(self) -> None:
+        peers = "".join(
+            f"server.{id}=127.0.0.1:{_free_port()}:{_free_port()}\n" for id in (1, 2, 3)
+        )
+        config = f"initLimit=20\nsyncLimit=10\n{peers}"
+        self.servers = [
+            ZooKeeperServer(heap_mb=128, more_config=config, my_id=id) for id in (1, 2, 3)
+        ]
+
+    @property
+    def connect_string(self) -> str:
+        return ",".join(server.connect_string for server in self.servers)
+
+    def start(self) -> None:
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            server.wait()
+
+    def leader(self) -> ZooKeeperServer:
+        return next(server for server in self.servers if server.mode() == "leader")
+
+    def remove(self) -> None:
+        for server in self.servers:
+            server.remove()
