@@ -18,6 +18,7 @@ from klamm.controller import events
 from klamm.controller.effects import Write
 from klamm.controller.events import ElectionType
 from klamm.controller.turn import Settings
+from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership
 from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
 from world.cluster import World
@@ -173,6 +174,17 @@ class Lives(RuleBasedStateMachine):
             failed = events.LogDirFailed((BrokerId(broker),), ())
             self._do(lambda: self.world.handle(failed))
 
+    @rule(pick=st.integers(0, 8), broker=st.sampled_from(BROKERS))
+    def a_broker_refuses_orders_for_no_good_reason(self, pick: int, broker: int) -> None:
+        ids = self._partitions()
+        if ids:
+            refused = ErrorCode.UNKNOWN_SERVER_ERROR
+            self.world.brokers[BrokerId(broker)].refuses[ids[pick % len(ids)]] = refused
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def a_broker_refuses_nothing_any_more(self, broker: int) -> None:
+        self.world.brokers[BrokerId(broker)].refuses.clear()
+
     @rule(topic=st.sampled_from(TOPICS), broker=st.sampled_from(BROKERS))
     def an_operator_gives_up_a_copy(self, topic: str, broker: int) -> None:
         self._do(lambda: self.world.ask(events.ReplicaForgotten(topic, BrokerId(broker))))
@@ -245,6 +257,8 @@ class Lives(RuleBasedStateMachine):
         world.tell_markers()
         for _ in range(6):
             world.deliver()
+            for broker in world.brokers.values():
+                broker.refuses.clear()  # what was refused by now is ordered again
             if any(world.core.context.lost_logs.values()):
                 # The last replica in sync has an empty disk: only an operator can go on.
                 world.ask(events.ElectionsAsked(ElectionType.UNCLEAN, None))
@@ -278,6 +292,9 @@ class Lives(RuleBasedStateMachine):
         assert set(partitions) == set(store.states)
         for id, broker in self.world.brokers.items():
             assert broker.logs == expected[id], f"logs of {id}"
+            for partition in expected[id]:
+                epoch = broker.roles[partition].leader_epoch
+                assert epoch == store.states[partition].leader_epoch, f"{partition} on {id}"
             shown = {p: m.leadership.leader for p, m in broker.metadata.items()}
             assert shown == {p: s.leader for p, s in store.states.items()}, f"metadata of {id}"
 

@@ -78,6 +78,31 @@ def controller_dies_during_a_deletion() -> str:
     return transcript.text()
 
 
+def controller_dies_while_all_brokers_live() -> str:
+    world, transcript = start([1, 2], 1)
+    world.create("T", [[1, 2]])
+    world.deliver()
+    transcript.heading("T is to be deleted")
+    world.delete("T")
+    transcript.heading("the controller dies before anything arrives; epoch 6")
+    world.elect(2)
+    world.deliver()
+    return transcript.text()
+
+
+def move_a_single_replica() -> str:
+    world, transcript = start([1, 2], 1)
+    world.create("T", [[1]])
+    world.deliver()
+    transcript.heading("T-0 is to move from 1 to 2: three epochs")
+    world.ask(events.MovesAsked({tp("T-0"): (BrokerId(2),)}))
+    world.deliver()
+    transcript.heading("2 has caught up")
+    world.change_isr("T-0", 1, 2)
+    world.deliver()
+    return transcript.text()
+
+
 def move_to_other_brokers() -> str:
     world, transcript = start([1, 2, 3, 4, 5, 6], 1)
     world.create("T", [[1, 2, 3]])
@@ -108,7 +133,9 @@ TRACES: dict[str, Callable[[], str]] = {
     "leader-dies": leader_dies,
     "delete-with-a-dead-broker": delete_with_a_dead_broker,
     "controller-dies-during-a-deletion": controller_dies_during_a_deletion,
+    "controller-dies-while-all-brokers-live": controller_dies_while_all_brokers_live,
     "move-to-other-brokers": move_to_other_brokers,
+    "move-a-single-replica": move_a_single_replica,
     "controlled-shutdown": controlled_shutdown,
 }
 
