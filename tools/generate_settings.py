@@ -23,8 +23,10 @@ Generated from `src/klamm/model/settings`; a test fails when this page is stale.
 A broker takes settings at its start (`klamm up -X name=value`, `Cluster(settings={...})`) and,
 where the table says so, while it runs (`klamm configs set`, AlterConfigs). A value is the first
 that is set of: the topic's own, the broker's dynamic one, the dynamic one of all brokers, the one
-of the start, the default. The name of a topic setting given at the start (`-X retention.ms=...`)
-stands for the broker setting that gives topics their default.
+of the start, the default. A change while it runs is in force as soon as a broker has heard of it:
+on its logs, throttles, quotas, chores and connections, and in the controller's elections. What can
+only be set at a start is refused. The name of a topic setting given at the start
+(`-X retention.ms=...`) stands for the broker setting that gives topics their default.
 
 Whole numbers are decimal, booleans are true or false in any case, lists are separated by commas.
 An unknown name is refused, with the name that was probably meant.
@@ -68,7 +70,8 @@ def idle(definitions: Iterable[Definition]) -> str:
     """Settings without effect, by reason."""
     reasons: dict[str, list[str]] = {}
     for definition in definitions:
-        reasons.setdefault(definition.no_effect, []).append(f"`{definition.name}`")
+        mark = "" if definition.dynamic is Dynamic.READ_ONLY else "\\*"
+        reasons.setdefault(definition.no_effect, []).append(f"`{definition.name}`{mark}")
     return "\n".join(f"- {reason}: {', '.join(names)}." for reason, names in reasons.items()) + "\n"
 
 
@@ -77,7 +80,10 @@ def page() -> str:
     for title, group in GROUPS.items():
         parts.append(f"\n## {title}\n\n")
         if title == "Without effect":
-            parts.append("Kafka's settings that klamm takes but does not act on, and why.\n\n")
+            parts.append(
+                "Kafka's settings that klamm takes but does not act on, and why. Those with a star "
+                "may be set while\nbrokers run, as in Kafka.\n\n"
+            )
             parts.append(idle(group))
         else:
             parts.append(table(group, topics=False))

@@ -149,6 +149,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # Ours
 
+    def mute(self, wait_ms: int) -> None:
+        """Serve nothing for a while."""
+        self._unmute = self._loop.call_later(wait_ms / 1000, self._unmuted)
+
     def turn_away(self, delay_ms: int) -> None:
         """Serve nothing, and close after a while."""
         self._transport.pause_reading()
@@ -253,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         if reply.then_close:
             self._transport.close()
         elif reply.mute_ms > 0:
-            self._unmute = self._loop.call_later(reply.mute_ms / 1000, self._unmuted)
+            self.mute(reply.mute_ms)
 
     def _unmuted(self) -> None:
         self._unmute = None

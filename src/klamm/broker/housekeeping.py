@@ -1,12 +1,14 @@
 """What a broker does from time to time.
 
-Each chore has its interval. Those that wait for a disk run on a worker thread, one at a time; the
-rest is quick and runs on the loop, because it touches what requests touch.
+Each chore has its interval, which may change while it pauses. Those that wait for a disk run on a
+worker thread, one at a time; the rest is quick and runs on the loop, because it touches what
+requests touch.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -14,11 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.log import cleaner
 from klamm.log.partition import LogDirectoryFailed
+from klamm.model.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
 log = logging.getLogger(__name__)
+
+Interval = Callable[[BrokerSettings], int]
 
 _SWEEP_MS: Final = 10_000
 _PURGE_MS_MAX: Final = 5_000
@@ -31,38 +36,44 @@ class Housekeeping:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._changed = asyncio.Event()  # replaced by the next one when it is set
+
+    def settings_changed(self) -> None:
+        """Whoever pauses looks at how long it should."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        settings = self._broker.settings
-        lag_check_ms = max(settings.int("replica.lag.time.max.ms") // 2, 1)
-        delay_ms = settings.int("log.segment.delete.delay.ms")
         async with asyncio.TaskGroup() as chores:
             for interval_ms, chore in (
-                (lag_check_ms, self._drop_laggards),
-                (
-                    settings.int("replica.high.watermark.checkpoint.interval.ms"),
-                    self._checkpoint_hw,
-                ),
-                (settings.int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
-                (settings.int("log.retention.check.interval.ms"), self._retain),
-                (max(min(delay_ms, _PURGE_MS_MAX), 100), self._purge),
-                (_FLUSH_MS, self._flush),
-                (max(settings.int("log.cleaner.backoff.ms"), 100), self._clean),
-                (
-                    settings.int("producer.id.expiration.check.interval.ms"),
-                    self._expire_producers,
-                ),
-                (_SWEEP_MS, self._sweep),
+                (lambda s: max(s.int("replica.lag.time.max.ms") // 2, 1), self._drop_laggards),
+                (_of("replica.high.watermark.checkpoint.interval.ms"), self._checkpoint_hw),
+                (_of("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
+                (_of("log.retention.check.interval.ms"), self._retain),
+                (_purge_interval_ms, self._purge),
+                (lambda _: _FLUSH_MS, self._flush),
+                (lambda s: max(s.int("log.cleaner.backoff.ms"), 100), self._clean),
+                (_of("producer.id.expiration.check.interval.ms"), self._expire_producers),
+                (lambda _: _SWEEP_MS, self._sweep),
             ):
                 chores.create_task(self._repeat(interval_ms, chore))
 
-    async def _repeat(self, interval_ms: int, chore: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, interval_ms: Interval, chore: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await self._pause(interval_ms)
             try:
                 await chore()
             except LogDirectoryFailed as failure:
                 self._broker.directory_failed(failure)
+
+    async def _pause(self, interval_ms: Interval) -> None:
+        """As long as the settings say, also where they change meanwhile."""
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
+        while (left_s := began_s + interval_ms(self._broker.settings) / 1000 - clock()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
 
     async def _drop_laggards(self) -> None:
         self._broker.replicas.drop_laggards()
@@ -115,3 +126,11 @@ class Housekeeping:
         before_ms = self._broker.clock.now_ms() - silence_ms
         for directory in self._broker.logs.online:
             directory.expire_producers(before_ms)
+
+
+def _of(name: str) -> Interval:
+    return lambda settings: settings.int(name)
+
+
+def _purge_interval_ms(settings: BrokerSettings) -> int:
+    return max(min(settings.int("log.segment.delete.delay.ms"), _PURGE_MS_MAX), 100)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable
 from typing import Final
 
 from klamm.broker.connection import Connection, Route
+from klamm.broker.connection_limits import ConnectionLimits
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import UsageError
 
@@ -26,15 +26,13 @@ class Listener:
         frame_size_max: int,
         idle_ms_max: int,
         name: str = PLAINTEXT,
-        refusal_ms: Callable[[str], int] = lambda _: 0,
+        limits: ConnectionLimits | None = None,
     ) -> None:
-        """`refusal_ms` says of an address for how long a new connection of it is to be kept waiting
-        before it is closed; 0 lets it in."""
         self._route = route
         self._frame_size_max = frame_size_max
         self._idle_s_max = idle_ms_max / 1000
         self._name = name
-        self._refusal_ms = refusal_ms
+        self._limits = limits
         self._connections: set[Connection] = set()
         self._vacant = asyncio.Event()
         self._vacant.set()
@@ -127,11 +125,16 @@ class Listener:
             # It was accepted before the socket closed, and its protocol made only now.
             connection.abort()
             return
-        refusal_ms = self._refusal_ms(connection.client_host)
-        if refusal_ms:
-            connection.turn_away(refusal_ms)
+        if self._limits is not None:
+            welcome = self._limits.joined(connection.client_host)
+            if not welcome.is_served:
+                connection.turn_away(welcome.after_ms)
+            elif welcome.after_ms:
+                connection.mute(welcome.after_ms)
 
     def left(self, connection: Connection) -> None:
+        if self._limits is not None and not self._has_ended:
+            self._limits.left(connection.client_host)
         self._connections.discard(connection)
         if not self._connections:
             self._vacant.set()

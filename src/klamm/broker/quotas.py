@@ -37,6 +37,7 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
+NO_RATE: Final = 2**31 - 1
 # What brokers ask of each other.
 EXEMPT: Final = frozenset(
     {
@@ -249,6 +250,15 @@ class Quotas:
                 meter = self._meter(CONNECTION_CREATION_RATE, (None, address), settings)
                 return self._offer(meter, rate, 1)
         return Offer(True, 0)
+
+    def connection_wait_ms(self, rate: int, settings: BrokerSettings) -> int:
+        """Count a connection to the broker; how long it has to wait for the rate to be kept."""
+        if rate >= NO_RATE:
+            return 0
+        meter = self._meter(CONNECTION_CREATION_RATE, (None, None), settings)
+        now_ms = self._elapsed_ms()
+        meter.record(1, now_ms)
+        return min(meter.wait_ms(rate, now_ms), meter.window_ms * meter.windows)
 
     def _offer(self, meter: Meter, rate: float, amount: float) -> Offer:
         now_ms = self._elapsed_ms()

@@ -326,9 +326,17 @@ class ReplicaManager:
         log_settings = LogSettings.of(settings)
         for partition in self.partitions.values():
             if partition.topic_partition.topic == topic:
-                partition.in_sync_min = settings.int("min.insync.replicas")
-                if partition.log is not None:
-                    partition.log.settings = log_settings
+                _reconfigure(partition, settings, log_settings)
+
+    def reconfigure_all(self, settings_of: Callable[[str], TopicSettings]) -> None:
+        """The same for every topic, with one look at each partition."""
+        known: dict[str, tuple[TopicSettings, LogSettings]] = {}
+        for partition in self.partitions.values():
+            topic = partition.topic_partition.topic
+            if topic not in known:
+                settings = settings_of(topic)
+                known[topic] = settings, LogSettings.of(settings)
+            _reconfigure(partition, *known[topic])
 
     def drop_laggards(self) -> None:
         """Propose smaller in-sync sets where followers have been behind for too long."""
@@ -348,6 +356,12 @@ class ReplicaManager:
         """Nobody needs to wait here any longer."""
         for partition in self.partitions.values():
             partition.stop()
+
+
+def _reconfigure(partition: Partition, settings: TopicSettings, log_settings: LogSettings) -> None:
+    partition.in_sync_min = settings.int("min.insync.replicas")
+    if partition.log is not None:
+        partition.log.settings = log_settings
 
 
 def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:

@@ -23,6 +23,7 @@ from klamm.broker import registration
 from klamm.broker.admin import Admin
 from klamm.broker.auto_creation import AutoCreation
 from klamm.broker.clock import Clock, SystemClock
+from klamm.broker.connection_limits import ConnectionLimits
 from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
 from klamm.broker.controlling import ControllerShell
 from klamm.broker.coordinators.groups import GroupCoordinator
@@ -134,7 +135,7 @@ class Broker:
             Router(self).route,
             frame_size_max=settings.int("socket.request.max.bytes"),
             idle_ms_max=settings.int("connections.max.idle.ms"),
-            refusal_ms=self._refusal_ms,
+            limits=ConnectionLimits(self.quotas, lambda: self.settings),
         )
         self._own_sessions: frozenset[int] = frozenset()
         self._unwatch_session: Unwatch | None = None
@@ -390,13 +391,6 @@ class Broker:
         others = snapshot.brokers.keys() - {self.id}
         return found is not None and not others.isdisjoint(found.replicas)
 
-    def _refusal_ms(self, address: str) -> int:
-        """How long to keep a new connection waiting before it is closed; 0 to let it in."""
-        if not self.quotas.counts_connections:
-            return 0
-        offer = self.quotas.offer_connection(address, self.settings)
-        return 0 if offer.is_taken else max(offer.wait_ms, 1)
-
     # What happens
 
     def metadata_changed(self, removed: frozenset[TopicPartition]) -> None:
@@ -421,8 +415,11 @@ class Broker:
         """This broker's settings were altered, and with them the defaults of all topics."""
         self._settings = settings
         self.throttles.take_rate(settings)
-        for topic in {topic_partition.topic for topic_partition in self.replicas.partitions}:
-            self.replicas.reconfigure(topic, self.dynamic_config.topic(topic))
+        self.replicas.reconfigure_all(self.dynamic_config.topic)
+        if hasattr(self, "logs"):
+            for directory in self.logs.directories:
+                directory.delete_delay_ms = settings.int("log.segment.delete.delay.ms")
+        self.housekeeping.settings_changed()
         self.controller.broker_settings_changed()
         self.ledger_topic.wake()
 

@@ -14,8 +14,11 @@ from typing import IO
 import pytest
 
 from klamm.broker.connection import Connection, Peer, Reply, Route
+from klamm.broker.connection_limits import ConnectionLimits
 from klamm.broker.listener import Listener
+from klamm.broker.quotas import Quotas
 from klamm.model.errors import ProtocolError, UsageError
+from klamm.model.settings import BrokerSettings
 
 
 @dataclass
@@ -217,22 +220,31 @@ def test_a_muted_connection_is_served_later() -> None:
 
 def test_a_connection_too_many_is_left_alone_and_closed() -> None:
     async def run() -> None:
-        asked: list[str] = []
-
-        def refusal_ms(address: str) -> int:
-            asked.append(address)
-            return 20
-
-        listener = Listener(echo, frame_size_max=99, idle_ms_max=60_000, refusal_ms=refusal_ms)
+        settings = BrokerSettings.parse({"max.connections.per.ip.overrides": "127.0.0.1:1"})
+        limits = ConnectionLimits(Quotas(lambda: 0), lambda: settings)
+        listener = Listener(echo, frame_size_max=99, idle_ms_max=60_000, limits=limits)
         endpoint = await listener.start("127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
-        writer.write(framed(b"hello?"))
+        first = await asyncio.open_connection("127.0.0.1", endpoint.port)
+        second = await asyncio.open_connection("127.0.0.1", endpoint.port)
+        for _, writer in (first, second):
+            writer.write(framed(b"hello?"))
+        assert await first[0].readexactly(10) == framed(b"hello?")
         with contextlib.suppress(ConnectionResetError):  # it was closed with our question unread
-            assert await reader.read() == b""
-        assert asked == ["127.0.0.1"]
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
+            assert await second[0].read() == b""
+        await turns_until(lambda: listener.connection_count == 1)
+        third = await asyncio.open_connection("127.0.0.1", endpoint.port)
+        with contextlib.suppress(ConnectionResetError):
+            assert await third[0].read() == b""
+        for _, writer in (first, second, third):
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        await turns_until(lambda: listener.connection_count == 0)
+        fourth = await asyncio.open_connection("127.0.0.1", endpoint.port)
+        fourth[1].write(framed(b"again?"))
+        assert await fourth[0].readexactly(10) == framed(b"again?")
+        fourth[1].close()
+        await fourth[1].wait_closed()
         await listener.stop()
 
     asyncio.run(run())

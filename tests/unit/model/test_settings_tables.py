@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Dynamic
 from klamm.model.settings.layers import ORDERED
 
 ROOT = Path(__file__).parents[3]
@@ -67,6 +67,35 @@ def test_no_setting_is_read_that_is_not_in_a_table() -> None:
     names = _names_read()
     assert len(names) > 50
     assert names - BROKER_SETTINGS.keys() - TOPIC_SETTINGS.keys() == set()
+
+
+# What Kafka 3.9 lets change while a broker runs, without what is about listeners and security.
+LIVE_IN_KAFKA = """
+    background.threads compression.gzip.level compression.lz4.level compression.type
+    compression.zstd.level follower.replication.throttled.rate leader.replication.throttled.rate
+    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
+    log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
+    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads
+    log.cleanup.policy log.flush.interval.messages log.flush.interval.ms log.index.interval.bytes
+    log.index.size.max.bytes log.local.retention.bytes log.local.retention.ms
+    log.message.downconversion.enable log.message.timestamp.after.max.ms
+    log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms
+    log.message.timestamp.type log.preallocate log.retention.bytes log.retention.ms
+    log.roll.jitter.ms log.roll.ms log.segment.bytes log.segment.delete.delay.ms
+    max.connection.creation.rate max.connections max.connections.per.ip
+    max.connections.per.ip.overrides message.max.bytes metric.reporters min.insync.replicas
+    num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers
+    producer.id.expiration.ms remote.fetch.max.wait.ms
+    remote.log.index.file.cache.total.size.bytes remote.log.manager.copy.max.bytes.per.second
+    remote.log.manager.fetch.max.bytes.per.second replica.alter.log.dirs.io.max.bytes.per.second
+    transaction.partition.verification.enable unclean.leader.election.enable
+"""
+
+
+def test_what_kafka_lets_change_while_brokers_run_is_not_refused() -> None:
+    fixed = [n for n in LIVE_IN_KAFKA.split() if BROKER_SETTINGS[n].dynamic is Dynamic.READ_ONLY]
+    assert fixed == []
 
 
 def test_a_setting_without_effect_gives_its_reason() -> None:

@@ -77,10 +77,6 @@ _IDLE: Final[Mapping[str, str]] = {
         log.dir.failure.timeout.ms long 30000
     """,
     "klamm has no limits of this kind on connections": """
-        max.connections int 2147483647
-        max.connections.per.ip int 2147483647
-        max.connections.per.ip.overrides str
-        max.connection.creation.rate int 2147483647
         connection.failed.authentication.delay.ms int 100
         connections.max.reauth.ms long 0
     """,
@@ -280,6 +276,28 @@ _IDLE: Final[Mapping[str, str]] = {
 }
 
 
+# Those that Kafka lets change while a broker runs: whoever does so is not refused here either.
+_LIVE: Final = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "metric.reporters",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "remote.fetch.max.wait.ms",
+        "remote.log.index.file.cache.total.size.bytes",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.fetch.max.bytes.per.second",
+        "transaction.partition.verification.enable",
+    }
+)
+
+
 def _read(reason: str, lines: str) -> Iterator[Definition]:
     for line in lines.strip().splitlines():
         name, kind, *default = line.split()
@@ -289,7 +307,7 @@ def _read(reason: str, lines: str) -> Iterator[Definition]:
             kind=_KINDS[kind],
             default=None if text == "-" else text,
             doc="Accepted for Kafka's sake.",
-            dynamic=Dynamic.READ_ONLY,
+            dynamic=Dynamic.CLUSTER_WIDE if name in _LIVE else Dynamic.READ_ONLY,
             no_effect=reason,
         )
 

@@ -137,6 +137,21 @@ class ThrottledReplicas:
         return "'*' or partition:broker,partition:broker,..."
 
 
+@dataclass(frozen=True, slots=True)
+class CountsByHost:
+    """`address:count` items."""
+
+    def fault(self, value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        parts = (item.rpartition(":") for item in value)
+        if all(host and count.isdigit() for host, _, count in parts):
+            return None
+        return f"must be {self}"
+
+    def __str__(self) -> str:
+        return "address:count,address:count,..."
+
+
 def _number(value: Value) -> float:
     assert isinstance(value, int | float), f"{value!r} is checked as a number"
     return value
