@@ -131,7 +131,25 @@ class ReplicaManager:
                 if at % _YIELD_EVERY == 0:
                     await asyncio.sleep(0)
             self._broker.fetchers.apply()
-        return ErrorCode.NONE, results
+            await self._sync_new_logs()
+        return ErrorCode.NONE, [
+            (order, ErrorCode.KAFKA_STORAGE_ERROR if self._is_offline(order) else code)
+            for order, code in results
+        ]
+
+    async def _sync_new_logs(self) -> None:
+        """The controller hears that a replica is here when a loss of power cannot undo that."""
+        logs = self._broker.logs
+        if not logs.has_new:
+            return
+        try:
+            await self._broker.in_worker(logs.sync_new)
+        except LogDirectoryFailed as failure:
+            self._broker.directory_failed(failure)
+
+    def _is_offline(self, order: Order) -> bool:
+        partition = self.partitions.get(order.topic_partition)
+        return partition is not None and partition.role is Role.OFFLINE
 
     def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         # An epoch above our own is one we have registered but not been told of yet.

@@ -70,7 +70,7 @@ Progress = Callable[[int, int], None]
 _CONTROLLED_SHUTDOWN_VERSION: Final = 3
 _RECONNECT_S: Final = 0.5
 _FIRST_PAUSE_S: Final = 0.05
-_WORKERS: Final = 2
+_WORKERS: Final = 8  # one a chore, so that a long compaction keeps nobody waiting
 
 
 class Broker:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.log.files import read_file, replace_file, sync_directory, write_file
+from klamm.log.filesystem import Replace
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, id_from_text, id_text
 
@@ -25,9 +26,9 @@ class CheckpointCorrupt(Exception):
     """A checkpoint file does not hold what its format asks for."""
 
 
-def _write_lines(path: str, lines: Sequence[str]) -> None:
+def _write_lines(path: str, lines: Sequence[str], replace: Replace = replace_file) -> None:
     text = "\n".join([_VERSION, str(len(lines)), *lines]) + "\n"
-    replace_file(path, text.encode())
+    replace(path, text.encode())
 
 
 def _read_lines(path: str) -> list[str]:
@@ -64,9 +65,11 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     return offsets
 
 
-def write_epochs(path: str, epochs: Iterable[tuple[int, int]]) -> None:
+def write_epochs(
+    path: str, epochs: Iterable[tuple[int, int]], replace: Replace = replace_file
+) -> None:
     """A log's leader epochs with their first offsets; the directory is the caller's to sync."""
-    _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs])
+    _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs], replace)
 
 
 def read_epochs(path: str) -> list[tuple[int, int]]:
@@ -84,10 +87,7 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
 
 
 def write_topic_id(path: str, topic_id: uuid.UUID) -> None:
-    """partition.metadata: whose records these are.
-
-    Not forced to the disk: when a crash leaves half of it, the controller tells the id again.
-    """
+    """partition.metadata: whose records these are. Bringing it to the disk is the caller's."""
     write_file(path, f"version: 0\ntopic_id: {id_text(topic_id)}".encode())
 
 

@@ -7,6 +7,7 @@ once, the directory is offline for good, and every log in it refuses to work (`f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -18,7 +19,8 @@ from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
 from klamm.log.failure import Health, LogDirectoryFailed
-from klamm.log.files import FilePool
+from klamm.log.files import FilePool, sync_directory
+from klamm.log.filesystem import Bulk, FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.moving import take_place
@@ -29,6 +31,7 @@ from klamm.model.names import TopicPartition
 
 DELETE_DELAY_MS: Final = 60_000
 _CLOSING_THREADS: Final = 16
+_MANY: Final = 8  # from so many logs on, one sync of all is quicker than one of each file
 
 
 def _default_settings(topic: str) -> LogSettings:
@@ -59,6 +62,8 @@ class LogDirectory:
         self._lock = DirectoryLock(path)
         # Checkpoints are written by worker threads, of which there may be several.
         self._writing = threading.Lock()
+        self._file_system: FileSystem | None = None  # while the directory is ours
+        self._born: list[PartitionLog] = []  # made since the last `sync_new`
         self._is_stale = False  # whether checkpoints still name logs that were put aside
 
     @classmethod
@@ -91,13 +96,14 @@ class LogDirectory:
         try:
             os.makedirs(directory.path, exist_ok=True)
             directory._lock.take()
+            directory._file_system = FileSystem(directory.path)
             directory._claim(broker_id, cluster_id)
             directory._load(now_ms, progress)
         except OSError as error:
-            directory._lock.drop()
+            directory._let_go()
             raise UsageError(f"log directory {directory.path} cannot be used: {error}") from error
         except BaseException:
-            directory._lock.drop()
+            directory._let_go()
             raise
         return directory
 
@@ -146,9 +152,11 @@ class LogDirectory:
     ) -> PartitionLog:
         path = os.path.join(self.path, name)
         try:
-            return PartitionLog.create(
+            log = PartitionLog.create(
                 partition, path, settings, self.pool, topic_id=topic_id, health=self.health
             )
+            self._born.append(log)
+            return log
         except FileExistsError:
             # Somebody has put it there since we started: take it for what it is.
             return load_log(partition, path, settings, self.pool, Known(), health=self.health)
@@ -228,6 +236,34 @@ class LogDirectory:
         self._is_stale = True
 
     # What the broker does from time to time
+
+    @property
+    def has_new(self) -> bool:
+        """Whether there are logs of which the disk may not know yet."""
+        return bool(self._born)
+
+    def sync_new(self) -> None:
+        """Bring the new logs' directories, and whose they are, to the disk. For a worker thread."""
+        born, self._born = [log for log in self._born if log.is_open], []
+        if not born:
+            return
+        self.health.check()
+        try:
+            self._sync_births(born)
+        except OSError as error:
+            raise self.health.failed(error) from error
+
+    def _sync_births(self, born: list[PartitionLog]) -> None:
+        for log in born:
+            # Said first: a file that is made meanwhile takes it back.
+            log.durability.names_synced = log.durability.home_synced = True
+        if len(born) >= _MANY and self._file_system is not None and self._file_system.can_sync:
+            self._file_system.sync()
+            return
+        for log in born:
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                log.durability.sync_birth(log)
+        sync_directory(self.path)
 
     def purge_due(self, now_ms: int) -> int:
         """Remove directories and files whose delay has passed; how many directories it was.
@@ -316,17 +352,29 @@ class LogDirectory:
         except LogDirectoryFailed:
             pass  # it was told when it happened; the next start finds no marker, and recovers
         finally:
+            for log in [*self, *self.futures.values()]:
+                log.is_open = False
             self._logs.clear()
             self.futures.clear()
             self.pool.clear()
-            self._lock.drop()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._lock.drop()
+        if self._file_system is not None:
+            self._file_system.close()
 
     def _settle(self, broker_epoch: int) -> None:
-        """Close all logs, several at a time: most of it is waiting for the disk. Then say so."""
-        with ThreadPoolExecutor(_CLOSING_THREADS, "klamm-close") as threads:
-            logs = [*self, *self.futures.values()]
-            for _ in threads.map(lambda log: log.close(clean=True), logs):
-                pass
+        """Bring all logs to the disk, and then say so."""
+        logs = [*self, *self.futures.values()]
+        whole = self._file_system
+        if len(logs) >= _MANY and whole is not None and whole.can_sync:
+            self._settle_together(logs, Bulk(whole))
+        else:
+            # Several at a time, for most of it is waiting.
+            with ThreadPoolExecutor(_CLOSING_THREADS, "klamm-close") as threads:
+                for _ in threads.map(lambda log: log.settle(), logs):
+                    pass
         self.checkpoint()
         self.checkpoint_high_watermarks()
         path = os.path.join(self.path, names.CLEAN_SHUTDOWN)
@@ -334,6 +382,16 @@ class LogDirectory:
             checkpoints.write_clean_shutdown(path, broker_epoch)
         except OSError as error:
             raise self.health.failed(error) from error
+
+    def _settle_together(self, logs: list[PartitionLog], bulk: Bulk) -> None:
+        for log in logs:
+            log.settle(bulk)
+        try:
+            bulk.finish()
+        except OSError as error:
+            raise self.health.failed(error) from error
+        for log in logs:
+            log.recovery_point = log.log_end_offset
 
     # Opening
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from klamm.log import names
 from klamm.log.checkpoints import write_epochs
-from klamm.log.files import sync_directory
+from klamm.log.files import replace_file, sync_directory, sync_file
+from klamm.log.filesystem import Bulk, Replace
 
 if TYPE_CHECKING:
     from klamm.log.partition import PartitionLog
@@ -58,10 +59,29 @@ class Durability:
             log.recovery_point = end
         self._last_flush_ms = now_ms or self._last_flush_ms
 
-    def _save_epochs(self, log: PartitionLog) -> None:
+    def settle(self, log: PartitionLog, bulk: Bulk | None) -> None:
+        """Leave nothing for a later start to find out, now or when the bulk is finished."""
+        active = log.segments.active
+        if active.is_ahead_of_its_indexes:
+            active.seal()
+        if bulk is None:
+            self.flush(log, 0)
+        else:
+            self._save_epochs(log, bulk.replace)
+        replace = replace_file if bulk is None else bulk.replace
+        log.history.settle(log.log_end_offset, log.segments.bases, replace)
+
+    def sync_birth(self, log: PartitionLog) -> None:
+        """Bring the log's directory and what says whose it is to the disk; not its own name."""
+        self.names_synced = True
+        if log.topic_id is not None:
+            sync_file(log.metadata_path)
+        sync_directory(log.directory)
+
+    def _save_epochs(self, log: PartitionLog, replace: Replace = replace_file) -> None:
         if log.epochs.is_dirty:
             log.epochs.is_dirty = self.names_synced = False
-            write_epochs(os.path.join(log.directory, names.EPOCHS), log.epochs.entries)
+            write_epochs(os.path.join(log.directory, names.EPOCHS), log.epochs.entries, replace)
 
     def _sync_names(self, log: PartitionLog) -> None:
         if self.names_synced:

@@ -161,14 +161,19 @@ def write_file(path: str, content: bytes, *, durable: bool = False) -> None:
         os.close(fd)
 
 
-def replace_file(path: str, content: bytes, *, durable: bool = True) -> None:
+def replace_file(path: str, content: bytes) -> None:
     """Write a whole file such that a crash leaves the old one or the new one, never half.
 
     It is the new one for sure once the directory is synced, which is left to the caller.
     """
-    scratch = path + ".tmp"
-    write_file(scratch, content, durable=durable)
-    os.replace(scratch, path)
+    write_file(path + ".tmp", content, durable=True)
+    os.replace(path + ".tmp", path)
+
+
+def replace_unsynced(path: str, content: bytes) -> None:
+    """As `replace_file`, for what can be derived again: a loss of power may leave half of it."""
+    write_file(path + ".tmp", content)
+    os.replace(path + ".tmp", path)
 
 
 def remove_files(paths: Iterable[str]) -> None:

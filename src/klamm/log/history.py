@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from klamm.log.batches import read_marker
+from klamm.log.filesystem import Replace
 from klamm.log.producers import ProducerStates, Written, follow, last_sequence
 from klamm.log.snapshots import Snapshots
 from klamm.log.transactions import Aborted
@@ -74,13 +75,13 @@ class ProducerHistory:
 
     def snapshot(self, offset: int, segment_bases: Collection[int]) -> None:
         """Keep the state for the segment that begins at this offset."""
-        self.snapshots.take(offset, self.states, durable=False)
+        self.snapshots.take(offset, self.states)
         self.snapshots.prune(segment_bases)
 
-    def settle(self, offset: int, segment_bases: Collection[int]) -> None:
+    def settle(self, offset: int, segment_bases: Collection[int], replace: Replace) -> None:
         """Keep the state for the next start; a log without producers needs no file for that."""
         if self._states is not None and (self._states.by_id or self.snapshots):
-            self.snapshots.take(offset, self._states, durable=True)
+            self.snapshots.take(offset, self._states, replace)
             self.snapshots.prune(segment_bases)
 
     def expire(self, before_ms: int) -> int:

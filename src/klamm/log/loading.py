@@ -124,7 +124,7 @@ def _recover(log: PartitionLog, known: Known) -> None:
     producers = log.history.states
     for segment in list(log.segments.from_offset(start)):
         if segment.base_offset != start:
-            log.history.snapshots.take(segment.base_offset, producers, durable=False)
+            log.history.snapshots.take(segment.base_offset, producers)
         whole = _recover_segment(log, segment, producers, recorded)
         if segment is not log.segments.active:
             segment.seal()

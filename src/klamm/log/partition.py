@@ -38,6 +38,7 @@ from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
 from klamm.log.failure import Health, LogDirectoryFailed
 from klamm.log.files import FilePool
+from klamm.log.filesystem import Bulk
 from klamm.log.following import append_run_by_run
 from klamm.log.history import ProducerHistory
 from klamm.log.lookup import TimedOffset, first_at_or_after, newest
@@ -114,7 +115,7 @@ class PartitionLog:
             health=health,
         )
         if topic_id is not None:
-            write_topic_id(log._metadata_path, topic_id)
+            write_topic_id(log.metadata_path, topic_id)
         log.history.know(ProducerStates())
         log.durability.home_synced = False
         log._start_segment(0)
@@ -448,31 +449,31 @@ class PartitionLog:
         """Write down whose records these are, where that was not known."""
         self.health.check()
         try:
-            write_topic_id(self._metadata_path, topic_id)
+            write_topic_id(self.metadata_path, topic_id)
+            self.durability.sync_birth(self)
         except OSError as error:
             raise self.health.failed(error) from error
         self.topic_id = topic_id
 
     @property
-    def _metadata_path(self) -> str:
+    def metadata_path(self) -> str:
         return os.path.join(self.directory, names.PARTITION_METADATA)
 
     def close(self, *, clean: bool) -> None:
         """Stop using the log. A clean close leaves nothing for recovery to do."""
         if clean:
-            self._settle()
+            self.settle()
         self.is_open = False
         self.pool.forget_under(self.directory)
 
-    def _settle(self) -> None:
-        """Put everything on the disk that a later start would have to find out otherwise."""
+    def settle(self, bulk: Bulk | None = None) -> None:
+        """Put everything on the disk that a later start would have to find out otherwise.
+
+        With a bulk it is there when the bulk is finished.
+        """
         self.health.check()
         try:
-            active = self.segments.active
-            if active.is_ahead_of_its_indexes:
-                active.seal()
-            self.flush()
-            self.history.settle(self.log_end_offset, self.segments.bases)
+            self.durability.settle(self, bulk)
         except OSError as error:
             raise self.health.failed(error) from error
 

@@ -7,7 +7,8 @@ from bisect import bisect_right, insort
 from collections.abc import Collection, Iterable
 
 from klamm.log import names
-from klamm.log.files import read_file, remove_files, replace_file
+from klamm.log.files import read_file, remove_files, replace_unsynced
+from klamm.log.filesystem import Replace
 from klamm.log.producers import ProducerStates
 
 
@@ -34,9 +35,11 @@ class Snapshots:
     def path(self, offset: int) -> str:
         return os.path.join(self._directory, names.offset_name(offset, names.SNAPSHOT))
 
-    def take(self, offset: int, states: ProducerStates, *, durable: bool) -> None:
+    def take(
+        self, offset: int, states: ProducerStates, replace: Replace = replace_unsynced
+    ) -> None:
         """Keep the state before this offset."""
-        replace_file(self.path(offset), states.encode(), durable=durable)
+        replace(self.path(offset), states.encode())
         if offset not in self._offsets:
             insort(self._offsets, offset)
 

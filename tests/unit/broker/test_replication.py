@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import uuid
 from pathlib import Path
 
@@ -274,6 +275,20 @@ def test_a_failed_disk_moves_its_partitions_and_leaves_the_others(tmp_path: Path
                     lambda s: 0 in s.topics["t"][victim.partition].offline, 10_000
                 )
                 assert found, f"broker {at} tells its clients"
+
+    asyncio.run(run())
+
+
+def test_a_disk_that_does_not_take_a_new_log_loses_its_replicas(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=2, log_dirs="one,two") as w:
+            hit = w.brokers[0].logs.directories[0]
+            shutil.rmtree(hit.path)  # a new directory can neither be made nor synced
+            await w.create("t", (0, 1), (0, 1))
+            await until(lambda: {w.leader("t", at).leader for at in range(2)} == {0, 1}, "one each")
+            lost = [p for p in w.brokers[0].replicas.partitions.values() if p.role is Role.OFFLINE]
+            assert len(lost) == 1
+            assert not hit.is_online
 
     asyncio.run(run())
 
