@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     InvalidReplicationAssignmentError,
     NoReassignmentInProgressError,
@@ -23,19 +24,28 @@ from klamm import Cluster
 from klamm.client.connection import Connection
 from klamm.protocol.private import PrivateKey
 
+SETTINGS = {"auto.leader.rebalance.enable": "false", "log.segment.delete.delay.ms": "100"}
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    settings = {"auto.leader.rebalance.enable": "false", "log.segment.delete.delay.ms": "100"}
-    with Cluster(4, settings=settings, data=tmp_path) as cluster:
+    """One that a test may take apart."""
+    with Cluster(4, settings=SETTINGS, data=tmp_path) as cluster:
         yield cluster
 
 
-@pytest.fixture
-def admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
-    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    yield client
-    client.close()
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
+    """One that all tests share which leave its brokers alone, and its data."""
+    data = tmp_path_factory.mktemp("calm")
+    with Cluster(4, settings=SETTINGS, data=data) as cluster:
+        yield cluster, data
+
+
+@pytest.fixture(scope="module")
+def admin(calm: tuple[Cluster, Path]) -> Iterator[KafkaAdminClient]:
+    with closing(KafkaAdminClient(bootstrap_servers=calm[0].bootstrap_servers)) as client:
+        yield client
 
 
 def ask(cluster: Cluster, broker: int, key: PrivateKey, body: dict[str, Any]) -> dict[str, Any]:
@@ -50,11 +60,11 @@ def ask(cluster: Cluster, broker: int, key: PrivateKey, body: dict[str, Any]) ->
     return asyncio.run(asked())
 
 
-def create(cluster: Cluster, replicas: list[int]) -> None:
-    """Topic T with one partition on these brokers."""
+def create(cluster: Cluster, replicas: list[int], name: str = "T") -> None:
+    """A topic with one partition on these brokers."""
     client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    client.create_topics([NewTopic("T", 1, replica_assignment=[replicas])])["T"].result(30)
-    cluster.wait_for_topic("T")
+    client.create_topics([NewTopic(name, 1, replica_assignment=[replicas])])[name].result(30)
+    cluster.wait_for_topic(name)
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
@@ -74,9 +84,11 @@ def leader_lost(cluster: Cluster) -> None:
     cluster.wait_for_isr("T", size=2)
 
 
-def test_kafka_python_gives_leadership_back(cluster: Cluster, admin: KafkaAdminClient) -> None:
+def test_kafka_python_gives_leadership_back(cluster: Cluster) -> None:
     leader_lost(cluster)
-    admin.elect_leaders(0, {"T": [0]})
+    # A client from before would find its connections broken, and give up.
+    with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
+        admin.elect_leaders(0, {"T": [0]})
     seen = cluster.partition("T")
     assert seen is not None
     assert seen.leader == 1
@@ -109,19 +121,20 @@ def test_an_unclean_election_is_for_whoever_asks_for_it(cluster: Cluster) -> Non
 
 
 def test_a_partition_moves_and_its_old_logs_are_removed(
-    cluster: Cluster, admin: KafkaAdminClient, tmp_path: Path
+    calm: tuple[Cluster, Path], admin: KafkaAdminClient
 ) -> None:
-    create(cluster, [0, 1])
+    cluster, data = calm
+    create(cluster, [0, 1], "moved")
     producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
     for number in range(100):
-        producer.send("T", b"%d" % number)
+        producer.send("moved", b"%d" % number)
     producer.flush()
     producer.close()
-    partition = kafka.TopicPartition("T", 0)
+    partition = kafka.TopicPartition("moved", 0)
     assert admin.alter_partition_reassignments({partition: [2, 3]}) == {partition: None}
-    cluster.wait_until(lambda view: _replicas_of(view, "T") == (2, 3), timeout_s=60)
+    cluster.wait_until(lambda view: _replicas_of(view, "moved") == (2, 3), timeout_s=60)
     assert admin.list_partition_reassignments() == {}
-    eventually(lambda: _hosts(tmp_path, "T-0") == {2, 3})
+    eventually(lambda: _hosts(data, "moved-0") == {2, 3})
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers,
         auto_offset_reset="earliest",
@@ -133,9 +146,47 @@ def test_a_partition_moves_and_its_old_logs_are_removed(
     assert read == [b"%d" % number for number in range(100)]
 
 
-def test_moves_that_cannot_be_are_refused(cluster: Cluster, admin: KafkaAdminClient) -> None:
-    create(cluster, [0, 1])
-    partition = kafka.TopicPartition("T", 0)
+def test_a_move_under_way_is_listed_and_called_off(
+    calm: tuple[Cluster, Path], admin: KafkaAdminClient
+) -> None:
+    cluster, _ = calm
+    create(cluster, [0, 1], "held")
+    producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    for _ in range(4):
+        producer.send("held", bytes(900_000))  # more than the one fetch that is always free
+    producer.flush()
+    producer.close()
+    topic = ConfigResource(
+        ConfigResourceType.TOPIC, "held", configs={"follower.replication.throttled.replicas": "*"}
+    )
+    broker = ConfigResource(
+        ConfigResourceType.BROKER, "2", configs={"follower.replication.throttled.rate": "0"}
+    )
+    admin.alter_configs([topic, broker])
+    eventually(lambda: _rate(admin) == "0")
+    partition = kafka.TopicPartition("held", 0)
+    assert admin.alter_partition_reassignments({partition: [0, 2]}) == {partition: None}
+    (move,) = admin.list_partition_reassignments().values()
+    assert (move["adding_replicas"], move["removing_replicas"]) == ([2], [1])
+    assert admin.alter_partition_reassignments({partition: None}) == {partition: None}
+    cluster.wait_until(lambda view: _replicas_of(view, "held") == (0, 1))
+    assert admin.list_partition_reassignments() == {}
+    admin.reset_configs([broker])
+
+
+def _rate(admin: KafkaAdminClient) -> str | None:
+    """The throttle in force on broker 2."""
+    name = "follower.replication.throttled.rate"
+    broker = ConfigResource(ConfigResourceType.BROKER, "2", configs={name: None})
+    found = admin.describe_configs([broker], config_filter="all")["broker"]["2"]
+    return str(found[name]["value"])
+
+
+def test_moves_that_cannot_be_are_refused(
+    calm: tuple[Cluster, Path], admin: KafkaAdminClient
+) -> None:
+    create(calm[0], [0, 1], "fixed")
+    partition = kafka.TopicPartition("fixed", 0)
     with pytest.raises(NoReassignmentInProgressError):
         _only(admin.alter_partition_reassignments({partition: None}))
     with pytest.raises(InvalidReplicationAssignmentError):
@@ -148,14 +199,15 @@ def _only(results: dict[Any, Any]) -> None:
             raise error
 
 
-def test_the_story_of_a_topic_is_told_by_the_controller(cluster: Cluster) -> None:
-    create(cluster, [0, 1])
+def test_the_story_of_a_topic_is_told_by_the_controller(calm: tuple[Cluster, Path]) -> None:
+    cluster, _ = calm
+    create(cluster, [0, 1], "told")
     controller = cluster.wait_for_controller()
     assert isinstance(controller, int)
-    story = ask(cluster, controller, PrivateKey.STORY, {"topic": "T"})
+    story = ask(cluster, controller, PrivateKey.STORY, {"topic": "told"})
     subjects = [entry["subject"] for entry in story["entries"]]
-    assert subjects[0] == "topic T"
-    assert "T-0 on broker 1" in subjects
+    assert subjects[0] == "topic told"
+    assert "told-0 on broker 1" in subjects
 
 
 def test_a_stuck_deletion_is_explained_and_can_be_ended(cluster: Cluster, tmp_path: Path) -> None:
@@ -183,23 +235,27 @@ def test_a_stuck_deletion_is_explained_and_can_be_ended(cluster: Cluster, tmp_pa
     eventually(lambda: _hosts(tmp_path, "T-0") == set())
 
 
-def test_a_plan_is_made_and_not_followed(cluster: Cluster) -> None:
-    create(cluster, [0, 1])
+def test_a_plan_is_made_and_not_followed(calm: tuple[Cluster, Path]) -> None:
+    cluster, _ = calm
+    create(cluster, [0, 1], "planned")
     controller = cluster.wait_for_controller()
-    wanted = [{"topic": "T", "partition": 0, "replicas": [2, 3]}]
+    wanted = [{"topic": "planned", "partition": 0, "replicas": [2, 3]}]
     plan = ask(cluster, controller, PrivateKey.PLAN, {"kind": "move", "partitions": wanted})
     assert (plan["error_code"], plan["refused"]) == (0, [])
-    assert [m["after"] for m in plan["moves"] if m["subject"] == "T-0"] == ["2,3,0,1"]
+    assert [m["after"] for m in plan["moves"] if m["subject"] == "planned-0 replicas"] == [
+        "2,3,0,1"
+    ]
     wanted[0]["replicas"] = [9]
     plan = ask(cluster, controller, PrivateKey.PLAN, {"kind": "move", "partitions": wanted})
     assert [r["error_code"] for r in plan["refused"]] == [39]
-    plan = ask(cluster, controller, PrivateKey.PLAN, {"kind": "delete", "topics": ["T"]})
+    plan = ask(cluster, controller, PrivateKey.PLAN, {"kind": "delete", "topics": ["planned"]})
     assert plan["moves"][0]["after"] == "queued for deletion"
     assert ask(cluster, controller, PrivateKey.PLAN, {"kind": "guess"})["error_code"] == 42
-    assert _replicas_of(cluster.view, "T") == (0, 1)
+    assert _replicas_of(cluster.view, "planned") == (0, 1)
 
 
-def test_calling_a_deletion_off_is_opt_in(cluster: Cluster) -> None:
+def test_calling_a_deletion_off_is_opt_in(calm: tuple[Cluster, Path]) -> None:
+    cluster, _ = calm
     controller = cluster.wait_for_controller()
     answer = ask(cluster, controller, PrivateKey.CANCEL_DELETION, {"topic": "T"})
     assert answer["error_code"] == 42

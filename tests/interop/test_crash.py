@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop.process import Up, data_args, up
@@ -35,8 +35,8 @@ def test_a_crash_while_500_partitions_are_deleted(tmp_path: Path) -> None:
         admin = _admin(second)
         _await(lambda: "wide" not in admin.list_topics(timeout=10).topics, pause_s=0.2)
         _await(lambda: not _directories(data, "wide"))
-        # The name is free again, and nothing of the old topic shines through.
-        _create(second, NewTopic("wide", 1, 3))
+        # The name is free again in a moment, and nothing of the old topic shines through.
+        _await(lambda: _is_created(second, NewTopic("wide", 1, 3)), pause_s=0.2)
         assert _read_all(second, "wide", 1) == []
         assert second.stop() == 0
 
@@ -180,6 +180,17 @@ def _admin(running: Up) -> AdminClient:
 def _create(running: Up, new: NewTopic) -> None:
     admin = _admin(running)  # held until the answer is there
     admin.create_topics([new])[new.topic].result(timeout=60)
+
+
+def _is_created(running: Up, new: NewTopic) -> bool:
+    """False while an earlier topic of the name is still on its way out."""
+    try:
+        _create(running, new)
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+        return False
+    return True
 
 
 def _await_leaders(running: Up, topic: str) -> None:
