@@ -209,6 +209,23 @@ class TransactionalId:
             )
         )
 
+    def verify(
+        self, *, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each of these partitions is part of the open transaction (KIP-890)."""
+        fault = self.fault(producer_id, epoch)
+        # One that is about to end counts as neither open nor ended: its markers may be written
+        # already, and a batch behind them would open what nobody ends.
+        coming = self.current if self.pending is None else self.pending
+        if fault is None and (coming.state in _PREPARED or self.current.state in _PREPARED):
+            fault = ErrorCode.CONCURRENT_TRANSACTIONS
+        return {
+            at: ErrorCode.INVALID_TXN_STATE
+            if fault is None and at not in self.current.partitions
+            else fault or ErrorCode.NONE
+            for at in partitions
+        }
+
     def end(self, *, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Move | Answer:
         """The producer ends its transaction."""
         fault = self.fault(producer_id, epoch)

@@ -57,6 +57,13 @@ class EndedTransaction(NamedTuple):
     last_offset: int  # of the marker
 
 
+@dataclass(slots=True, eq=False)
+class Guard:
+    """Stands for a question to a coordinator about a producer, from before it was asked."""
+
+    is_old: bool = False
+
+
 @dataclass(slots=True)
 class Producer:
     """One producer id's state in one log."""
@@ -115,7 +122,7 @@ def first_sequence(last: int, offset_delta: int) -> int:
 class ProducerStates:
     """All producers of one log, and which transactions hold readers back."""
 
-    __slots__ = ("_ended", "_open", "by_id")
+    __slots__ = ("_ended", "_guards", "_open", "by_id")
 
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
@@ -124,6 +131,19 @@ class ProducerStates:
         # Ended ones whose marker is not yet below the high watermark still hold readers back, for
         # a new leader might not have the marker.
         self._ended: deque[EndedTransaction] = deque()
+        # Producers about which their coordinator is being asked; a marker ends what it said.
+        self._guards: dict[int, Guard] = {}
+
+    def guard(self, producer_id: int, epoch: int) -> Guard | None:
+        """What a batch must show that opens a transaction here; None when one is open already."""
+        producer = self.by_id.get(producer_id)
+        if producer is not None and producer.epoch == epoch and producer.transaction_start != NONE:
+            return None
+        return self._guards.setdefault(producer_id, Guard())
+
+    def admits(self, producer_id: int, guard: Guard) -> bool:
+        """Whether no marker has come since the guard was given out."""
+        return self._guards.get(producer_id) is guard
 
     def check(
         self, producer_id: int, epoch: int, first: int, last: int, *, transactional: bool
@@ -188,6 +208,7 @@ class ProducerStates:
             )
         producer.last_timestamp = timestamp
         if transactional and producer.transaction_start == NONE:
+            self._guards.pop(producer_id, None)
             producer.transaction_start = offset
             self._open[producer_id] = offset
 
@@ -195,6 +216,7 @@ class ProducerStates:
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int
     ) -> EndedTransaction | None:
         """A marker is in the log; the transaction it ended, None when it was an empty one."""
+        self._guards.pop(producer_id, None)
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = self.by_id[producer_id] = Producer(producer_id, epoch)
@@ -235,6 +257,10 @@ class ProducerStates:
         ]
         for producer_id in silent:
             del self.by_id[producer_id]
+        # Nobody asks for as long as it takes to come by here twice.
+        self._guards = {who: guard for who, guard in self._guards.items() if not guard.is_old}
+        for guard in self._guards.values():
+            guard.is_old = True
         return len(silent)
 
     def last_offsets(self) -> dict[int, tuple[int, int]]:

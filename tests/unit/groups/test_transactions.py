@@ -169,6 +169,33 @@ def test_silent_producer_is_fenced_when_its_time_is_over() -> None:
     assert end(txn) == Answer(ErrorCode.PRODUCER_FENCED)
 
 
+def test_partitions_are_verified_only_while_their_transaction_is_open() -> None:
+    def verdict(txn: TransactionalId, producer_id: int = 7, epoch: int = 0) -> list[ErrorCode]:
+        asked = txn.verify(producer_id=producer_id, epoch=epoch, partitions=[T0, T1])
+        return list(asked.values())
+
+    idle, unknown = initialised(), ErrorCode.INVALID_TXN_STATE
+    assert verdict(idle) == [unknown, unknown]
+    txn = opened()
+    assert T0 in txn.current.partitions
+    assert verdict(txn) == [ErrorCode.NONE, unknown]
+    assert verdict(txn, producer_id=8) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert verdict(txn, epoch=1) == [ErrorCode.PRODUCER_FENCED] * 2
+    add(txn, T1)
+    assert verdict(txn) == [ErrorCode.NONE, unknown], "what is being added is not yet part of it"
+    txn.settle(durable=True)
+    assert verdict(txn) == [ErrorCode.NONE, ErrorCode.NONE]
+    # From the decision to end it until that is complete its markers may already be there.
+    end(txn, commit=True)
+    assert verdict(txn) == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    txn.settle(durable=True)
+    assert verdict(txn) == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    txn.complete(20)
+    assert verdict(txn) == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    txn.settle(durable=True)
+    assert verdict(txn) == [unknown, unknown]
+
+
 def test_unused_id_expires() -> None:
     txn = initialised()
     assert not txn.is_expired(10, retention_ms=10)

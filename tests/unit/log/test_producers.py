@@ -237,3 +237,31 @@ def test_truncation_takes_the_producers_back(log: PartitionLog) -> None:
     log.advance_high_watermark(2)
     assert log.last_stable_offset == 2
     assert code(write(log, 2)) is ErrorCode.NONE
+
+
+def test_a_marker_makes_guards_worthless(log: PartitionLog) -> None:
+    asked = log.producers.guard(1, 0)
+    assert asked is not None
+    assert log.producers.guard(1, 0) is asked
+    assert log.producers.admits(1, asked)
+    end(log, ControlKind.ABORT)
+    assert not log.producers.admits(1, asked)
+    again = log.producers.guard(1, 0)
+    assert again is not asked
+
+
+def test_an_open_transaction_needs_no_guard(log: PartitionLog) -> None:
+    write(log, 0, transactional=True)
+    assert log.producers.guard(1, 0) is None
+    assert log.producers.guard(1, 1) is not None, "another epoch is another transaction"
+    end(log, ControlKind.COMMIT)
+    assert log.producers.guard(1, 0) is not None
+
+
+def test_guards_that_nobody_came_back_with_are_forgotten(log: PartitionLog) -> None:
+    asked = log.producers.guard(1, 0)
+    assert asked is not None
+    log.expire_producers(0)
+    assert log.producers.admits(1, asked)
+    log.expire_producers(0)
+    assert not log.producers.admits(1, asked)

@@ -5,14 +5,15 @@ and written from there. With acks=1 the answer leaves at once, with acks=all whe
 sync has the records, with acks=0 never: a failure then closes the connection, so that the producer
 looks for the leader again.
 
-Left out: asking the transaction coordinator whether a partition was added (KIP-890).
+The first batch of a transaction in a partition is appended when the transaction's coordinator has
+said that the partition is part of it (KIP-890, `transaction.partition.verification.enable`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.connection import Reply
@@ -20,6 +21,13 @@ from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.partition import Partition
 from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge, charge_time
+from klamm.broker.transaction_openings import (
+    NOT_VERIFIED,
+    Opening,
+    ask_coordinator,
+    is_transactional,
+    openings,
+)
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode
@@ -42,12 +50,39 @@ log = logging.getLogger(__name__)
 
 _ACKS: Final = frozenset({-1, 0, 1})
 _ADMIN_CLIENT: Final = "__admin_client"
-_ATTRIBUTES_LOW_BYTE: Final = 22  # of a batch
-_TRANSACTIONAL: Final = 0x10
 
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
     request = parse_request(context.version, body)
+    if request.transactional_id is not None:
+        opening = openings(broker, request)
+        if opening:
+            # The connection's buffer is not ours for as long as a question takes.
+            kept = memoryview(bytearray(body))
+            return _append_verified(broker, context, kept, request.transactional_id, opening)
+    return _append_all(broker, context, request, len(body), {})
+
+
+async def _append_verified(
+    broker: Broker,
+    context: RequestContext,
+    body: memoryview,
+    transactional_id: str,
+    opening: Mapping[TopicPartition, Opening],
+) -> Reply:
+    await ask_coordinator(broker, transactional_id, opening)
+    request = parse_request(context.version, body)
+    reply = _append_all(broker, context, request, len(body), opening)
+    return reply if isinstance(reply, Reply) else await reply
+
+
+def _append_all(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    size: int,
+    opening: Mapping[TopicPartition, Opening],
+) -> Reply | Awaitable[Reply]:
     acks = request.acks
     refusal = _refusal(request)
     find = broker.replicas.find_leader
@@ -64,14 +99,19 @@ def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | 
             if not isinstance(partition, Partition):
                 results.append(_not_here(broker, name, index, partition))
                 continue
+            if opening and (verdict := opening.get(partition.topic_partition)) is not None:
+                code = verdict.told_to_producers(partition, context.version)
+                if code is not ErrorCode.NONE:
+                    results.append(PartitionResult(index, code, error_message=NOT_VERIFIED))
+                    continue
             result = _append(broker, partition, context.version, records, acks)
             results.append(result)
             if acks == -1 and result[1] == 0:
-                waiting = waiting or _Waiting(broker, context, topics, len(body))
+                waiting = waiting or _Waiting(broker, context, topics, size)
                 waiting.expect(partition, results)
     if waiting is not None:
         return waiting.begin(request.timeout_ms)
-    return _reply(broker, context, acks, topics, len(body))
+    return _reply(broker, context, acks, topics, size)
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
@@ -81,15 +121,9 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
     if request.transactional_id is None:
         for _, partitions in request.topics:
             for _, records in partitions:
-                if records is not None and _is_transactional(records):
+                if records is not None and is_transactional(records):
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
-
-
-def _is_transactional(records: memoryview) -> bool:
-    return len(records) > _ATTRIBUTES_LOW_BYTE and bool(
-        records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL
-    )
 
 
 def _append(

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28), versions 0-4: a group's offsets inside a transaction.
 
 Sent to the group's coordinator. The offsets are appended under the producer's id and count when its
-transaction commits.
+transaction commits. The first ones of a transaction are verified like its first records (KIP-890).
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.commits import commit
+from klamm.broker.coordinators.verification import TRY_AGAIN
+from klamm.broker.partition import Partition
+from klamm.broker.transaction_openings import ask_coordinator, opening_in
+from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import txn_offset_commit as messages
 
@@ -23,6 +27,8 @@ async def handle(
     fault = broker.groups.txn_commit_fault(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
+    if fault is None:
+        fault = await _unverified(broker, request)
     errors = await commit(
         broker,
         request.group_id,
@@ -45,3 +51,24 @@ async def handle(
             for topic in request.topics
         ]
     )
+
+
+async def _unverified(broker: Broker, request: messages.Request) -> ErrorCode | None:
+    """Why these offsets may not be part of the transaction; None when they may."""
+    shard = broker.groups.shard(request.group_id)
+    if isinstance(shard, ErrorCode):
+        return shard
+    if not broker.settings.bool("transaction.partition.verification.enable"):
+        return None
+    at = shard.partition
+    opening = opening_in(broker, at, request.producer_id, request.producer_epoch)
+    if opening is None:
+        return None
+    await ask_coordinator(broker, request.transactional_id, {at: opening})
+    partition = broker.replicas.find_leader(at)
+    if not isinstance(partition, Partition):
+        return ErrorCode.NOT_COORDINATOR
+    code = opening.outcome(partition)
+    if code in TRY_AGAIN:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return None if code is ErrorCode.NONE else code

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.coordinators.consumer_groups import ClusterTopics
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.journal import Written
+from klamm.broker.coordinators.links import Links
 from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
+from klamm.broker.coordinators.verification import Question, Verdicts, Verifier
 from klamm.broker.partition import Partition
-from klamm.client.connection import Connection
 from klamm.groups.consumer.events import ConsumerLimits
 from klamm.groups.group import Limits
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
-from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
 from klamm.model.settings.broker_clients import CONSUMER_ASSIGNORS
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import iter_batches
-from klamm.protocol.messages import write_txn_markers
+from klamm.protocol.messages import add_partitions_to_txn, write_txn_markers
 from klamm.store import layout
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ log = logging.getLogger("klamm.groups")
 _LOAD_BYTES: Final = 1 << 20
 _PRODUCE_VERSION: Final = 11
 _MARKERS_VERSION: Final = 1
+_VERIFY_VERSION: Final = 4
 
 
 class ReplicaJournal:
@@ -117,8 +118,8 @@ class Coordinators:
     def __init__(self, broker: Broker) -> None:
         settings = broker.settings
         self._broker = broker
-        self._connections: dict[BrokerId, tuple[Endpoint, Connection]] = {}
-        self._locks: dict[BrokerId, asyncio.Lock] = {}
+        self._marker_links = Links(broker.metadata, f"broker-{broker.id}-markers")
+        self._question_links = Links(broker.metadata, f"broker-{broker.id}-verification")
         self.journal = ReplicaJournal(broker)
         self.groups = GroupCoordinator(
             self.journal,
@@ -157,6 +158,12 @@ class Coordinators:
                 "transaction.remove.expired.transaction.cleanup.interval.ms"
             ),
         )
+        self.verifier = Verifier(
+            lambda: broker.id,
+            broker.metadata,
+            here=self._verify_here,
+            ask=self._send_questions,
+        )
         broker.replicas.on_leader.append(self._leads)
         broker.replicas.on_follower.append(lambda at, _: self._lost(at))
         broker.replicas.on_removed.append(self._lost)
@@ -172,9 +179,8 @@ class Coordinators:
                 while True:
                     tasks.create_task(self._forget(await self._gone_partitions.get()))
         finally:
-            for _, connection in self._connections.values():
-                await connection.close()
-            self._connections.clear()
+            await self._marker_links.close()
+            await self._question_links.close()
 
     async def _forget(self, partitions: frozenset[TopicPartition]) -> None:
         """Drop the offsets of partitions that clients no longer see."""
@@ -231,28 +237,25 @@ class Coordinators:
     async def _send_markers(
         self, to: BrokerId, request: write_txn_markers.Request
     ) -> write_txn_markers.Response:
-        lock = self._locks.setdefault(to, asyncio.Lock())
-        async with lock:
-            connection = await self._connect(to)
-            try:
-                answer = await connection.request(
-                    ApiKey.WRITE_TXN_MARKERS, _MARKERS_VERSION, request
-                )
-            except BaseException:
-                self._connections.pop(to, None)
-                await connection.close()
-                raise
+        answer = await self._marker_links.ask(
+            to, ApiKey.WRITE_TXN_MARKERS, _MARKERS_VERSION, request
+        )
         assert isinstance(answer, write_txn_markers.Response), answer
         return answer
 
-    async def _connect(self, to: BrokerId) -> Connection:
-        endpoint = self._broker.metadata.snapshot.endpoint(to, PLAINTEXT)
-        if endpoint is None:
-            raise KlammError(f"broker {to} is not alive")
-        known = self._connections.get(to)
-        if known is not None and known[0] == endpoint and not known[1].is_closed:
-            return known[1]
-        name = f"broker-{self._broker.id}-markers"
-        connection = await Connection.open(endpoint.host, endpoint.port, name)
-        self._connections[to] = (endpoint, connection)
-        return connection
+    async def _send_questions(
+        self, to: BrokerId, request: add_partitions_to_txn.Request
+    ) -> add_partitions_to_txn.Response:
+        answer = await self._question_links.ask(
+            to, ApiKey.ADD_PARTITIONS_TO_TXN, _VERIFY_VERSION, request
+        )
+        assert isinstance(answer, add_partitions_to_txn.Response), answer
+        return answer
+
+    def _verify_here(self, question: Question) -> Verdicts:
+        return self.transactions.verify(
+            question.transactional_id,
+            question.producer_id,
+            question.epoch,
+            question.partitions,
+        )

@@ -246,15 +246,7 @@ class TransactionCoordinator:
         if isinstance(kept, ErrorCode):
             return dict.fromkeys(wanted, kept)
         _, txn = kept
-        fault = txn.fault(producer_id, epoch)
-        if fault is not None:
-            return dict.fromkeys(wanted, fault)
-        if txn.pending is not None:
-            return dict.fromkeys(wanted, ErrorCode.CONCURRENT_TRANSACTIONS)
-        return {
-            at: ErrorCode.NONE if at in txn.current.partitions else ErrorCode.INVALID_TXN_STATE
-            for at in wanted
-        }
+        return txn.verify(producer_id=producer_id, epoch=epoch, partitions=wanted)
 
     async def end(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool

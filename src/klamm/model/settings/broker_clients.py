@@ -166,6 +166,13 @@ GROUPS: Final[tuple[Definition, ...]] = (
 TRANSACTIONS: Final[tuple[Definition, ...]] = (
     setting("transaction.max.timeout.ms", Kind.INT, "900000", "The longest transaction.", _FROM_1),
     setting(
+        "transaction.partition.verification.enable",
+        Kind.BOOLEAN,
+        "true",
+        "Whether leaders ask the coordinator before a transaction opens in a partition (KIP-890).",
+        dynamic=_WIDE,
+    ),
+    setting(
         "transactional.id.expiration.ms",
         Kind.INT,
         "604800000",

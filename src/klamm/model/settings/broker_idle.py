@@ -168,9 +168,6 @@ _IDLE: Final[Mapping[str, str]] = {
         group.share.min.heartbeat.interval.ms int 5000
         group.share.max.heartbeat.interval.ms int 15000
     """,
-    "klamm trusts its own coordinator to know a transaction's partitions": """
-        transaction.partition.verification.enable bool true
-    """,
     "klamm keeps all records on its own disks: there is no remote storage": """
         remote.log.storage.system.enable bool false
         remote.log.storage.manager.class.name str -
