@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from klamm.groups.group import Group, GroupState
+from klamm.groups.classic.group import Group
+from klamm.groups.classic.requests import GroupState
 from klamm.model.names import TopicPartition
 
 

@@ -14,6 +14,7 @@ from klamm.broker.coordinators.consumer_groups import ClusterTopics, ConsumerGro
 from klamm.broker.coordinators.journal import Written
 from klamm.broker.coordinators.shards import Shard, Shards
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
+from klamm.groups.classic.requests import Limits
 from klamm.groups.consumer.events import Answer, ConsumerLimits, Heartbeat
 from klamm.groups.consumer.state import (
     NOTHING,
@@ -30,7 +31,6 @@ from klamm.groups.consumer.state import (
     TopicShape,
     TopicsSeen,
 )
-from klamm.groups.group import Limits
 from klamm.model.errors import ErrorCode, ProtocolError, Refused
 from klamm.model.names import CONSUMER_OFFSETS, BrokerId, TopicPartition
 from klamm.protocol import internal_consumer

@@ -6,8 +6,9 @@ from itertools import count
 
 import pytest
 
-from klamm.groups.group import Group, GroupState, Join, Limits, Sync
-from klamm.groups.members import Decision, JoinAnswer, SyncAnswer
+from klamm.groups.classic.group import Group
+from klamm.groups.classic.members import Decision, JoinAnswer, SyncAnswer
+from klamm.groups.classic.requests import GroupState, Join, Limits, Sync
 from klamm.model.errors import ErrorCode
 
 NO_DELAY = Limits(initial_delay_ms=0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.groups.group import Group, GroupState, Limits
+from klamm.groups.classic.group import Group
+from klamm.groups.classic.requests import GroupState, Limits
 from klamm.groups.offsets import CommittedOffset, GroupOffsets, expired
 from klamm.model.names import TopicPartition
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.context import RequestContext
-from klamm.groups.group import Group, GroupState
+from klamm.groups.classic.group import Group
+from klamm.groups.classic.requests import GroupState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import describe_groups as messages
 

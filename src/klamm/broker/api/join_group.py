@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
-from klamm.groups.group import Join
+from klamm.groups.classic.requests import Join
 from klamm.protocol.messages import join_group as messages
 
 if TYPE_CHECKING:

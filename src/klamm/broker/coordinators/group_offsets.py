@@ -10,7 +10,8 @@ from klamm.broker.coordinators.alarms import Clock
 from klamm.broker.coordinators.consumer_groups import ConsumerGroups
 from klamm.broker.coordinators.journal import Journal, told_to_clients
 from klamm.broker.coordinators.shards import Shard, Shards
-from klamm.groups.group import Group, GroupState, Limits
+from klamm.groups.classic.group import Group
+from klamm.groups.classic.requests import GroupState, Limits
 from klamm.groups.offsets import CommittedOffset, GroupOffsets, expired, expired_unread
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition

@@ -20,9 +20,10 @@ from klamm.broker.coordinators.consumer_groups import ClusterTopics, ConsumerGro
 from klamm.broker.coordinators.group_offsets import OffsetKeeper
 from klamm.broker.coordinators.journal import Journal, told_to_clients
 from klamm.broker.coordinators.shards import Shard, Shards
+from klamm.groups.classic.group import Group
+from klamm.groups.classic.members import Decision, JoinAnswer, SyncAnswer, Token
+from klamm.groups.classic.requests import Join, Limits, Sync
 from klamm.groups.consumer.events import ConsumerLimits, commit_fault
-from klamm.groups.group import Group, Join, Limits, Sync
-from klamm.groups.members import Decision, JoinAnswer, SyncAnswer, Token
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from klamm.groups.members import GroupRecord, MemberRecord
+from klamm.groups.classic.records import GroupRecord, MemberRecord
 from klamm.groups.offsets import CommittedOffset
 from klamm.groups.transactions import Transaction, TxnState
 from klamm.model.names import TopicPartition

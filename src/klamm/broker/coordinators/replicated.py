@@ -15,8 +15,8 @@ from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
 from klamm.broker.coordinators.verification import Question, Verdicts, Verifier
 from klamm.broker.partition import Partition
+from klamm.groups.classic.requests import Limits
 from klamm.groups.consumer.events import ConsumerLimits
-from klamm.groups.group import Limits
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable

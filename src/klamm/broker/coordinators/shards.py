@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from klamm.broker.coordinators import consumer_records, records
 from klamm.broker.coordinators.journal import partition_for
+from klamm.groups.classic.group import Group
+from klamm.groups.classic.requests import Limits
 from klamm.groups.consumer.sessions import Sessions
 from klamm.groups.consumer.state import ConsumerGroup
-from klamm.groups.group import Group, Limits
 from klamm.groups.offsets import GroupOffsets
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from klamm.groups.members import Member, Protocols
+from klamm.groups.classic.members import Member, Protocols
 from klamm.model.errors import ErrorCode
 
 
