@@ -62,6 +62,7 @@ class Durability:
     def settle(self, log: PartitionLog, bulk: Bulk | None) -> None:
         """Leave nothing for a later start to find out, now or when the bulk is finished."""
         active = log.segments.active
+        active.trim()
         if active.is_ahead_of_its_indexes:
             active.seal()
         if bulk is None:

@@ -170,7 +170,9 @@ def _recover_segment(
         return True
     os.ftruncate(handle.fileno(), valid)
     segment.size = valid
-    return False
+    # A preallocated file may not have been cut yet when the next segment began: with no offset
+    # missing in between, nothing is.
+    return any(log.log_end_offset == later.base_offset for later in log.segments.after(segment)[:1])
 
 
 def _bound(log: PartitionLog, known: Known) -> None:

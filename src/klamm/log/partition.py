@@ -259,7 +259,10 @@ class PartitionLog:
             raise self.health.failed(error) from error
 
     def _start_segment(self, base_offset: int, now_ms: int = 0) -> None:
-        segment = Segment(self.directory, base_offset, self.pool, created_ms=now_ms)
+        reserve = self.settings.segment_bytes if self.settings.preallocate else 0
+        segment = Segment(
+            self.directory, base_offset, self.pool, created_ms=now_ms, reserve=reserve
+        )
         jitter = self.settings.segment_jitter_ms
         segment.jitter_ms = random.randrange(jitter) if jitter else 0
         segment.start(on_disk=base_offset > 0)

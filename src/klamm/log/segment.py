@@ -39,6 +39,7 @@ class Segment:
         "_recent_lasts",
         "_recent_positions",
         "_recent_start",
+        "_reserved",
         "aborted",
         "base_offset",
         "created_ms",
@@ -60,6 +61,7 @@ class Segment:
         size: int = 0,
         created_ms: int = 0,
         suffix: str = "",
+        reserve: int = 0,
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
@@ -67,6 +69,7 @@ class Segment:
         self.size = size
         self.created_ms = created_ms
         self.jitter_ms = 0  # how much earlier than segment.ms this one is rolled
+        self._reserved = reserve  # the file's size while it takes appends; 0: it grows
         self._pool = pool
         stem = self._stem()
         self.path = stem + names.LOG + suffix
@@ -107,7 +110,9 @@ class Segment:
         self.offsets.start_empty()
         self.times.start_empty()
         if on_disk:
-            self._pool.get(self.path, create=True)
+            handle = self._pool.get(self.path, create=True)
+            if self._reserved:
+                os.ftruncate(handle.fileno(), self._reserved)
 
     def handle(self) -> Handle:
         return self._pool.get(self.path)
@@ -132,6 +137,8 @@ class Segment:
         """Put bytes at the end; where they are. Readers see all of them or none."""
         position = self.size
         handle = self._pool.get(self.path, create=True)
+        if not position and self._reserved:
+            os.ftruncate(handle.fileno(), self._reserved)
         write_at(handle.fileno(), data, position)
         self.size = position + len(data)
         return position
@@ -206,8 +213,16 @@ class Segment:
         self._recent_positions.clear()
         return min(offset, header.base_offset)
 
+    def trim(self) -> None:
+        """Let the file end where its records do."""
+        if self._reserved:
+            self._reserved = 0
+            with contextlib.suppress(FileNotFoundError):  # it is made with its first record
+                os.ftruncate(self._pool.get(self.path).fileno(), self.size)
+
     def seal(self) -> None:
         """No more appends: complete the indexes and put them on disk."""
+        self.trim()
         largest = self.largest
         if largest.timestamp >= 0:
             self.times.append(largest.timestamp, largest.offset)

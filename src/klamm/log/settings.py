@@ -48,6 +48,7 @@ class LogSettings:
     timestamp_after_max_ms: int = LONG_MAX
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
+    preallocate: bool = False
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
@@ -79,6 +80,7 @@ class LogSettings:
             timestamp_after_max_ms=_bound(topic, "message.timestamp.after.max.ms"),
             min_cleanable_dirty_ratio=topic.float("min.cleanable.dirty.ratio"),
             min_compaction_lag_ms=topic.int("min.compaction.lag.ms"),
+            preallocate=topic.bool("preallocate"),
             retention_bytes=topic.int("retention.bytes"),
             retention_ms=topic.int("retention.ms"),
             segment_bytes=topic.int("segment.bytes"),

@@ -262,7 +262,6 @@ TOPIC_SETTINGS: Final[Mapping[str, Definition]] = by_name(
             "false",
             "Whether a new segment file gets its full size at once.",
             "log.preallocate",
-            no_effect="klamm's segment files grow as they are written",
         ),
         _topic(
             "remote.storage.enable",
