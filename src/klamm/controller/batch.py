@@ -23,9 +23,11 @@ from klamm.controller.effects import (
     UpdateMetadata,
 )
 from klamm.model.brokers import Broker
+from klamm.model.leadership import Leadership
 from klamm.model.names import (
     EPOCH_DURING_DELETE,
     NO_EPOCH,
+    NO_LEADER,
     BrokerId,
     TopicPartition,
 )
@@ -117,7 +119,9 @@ class Batch:
     def _metadata_requests(self) -> list[Request]:
         context = self._context
         known = tuple(
-            metadata_of(context, p) for p in self._metadata.values() if p.leadership is not None
+            metadata_of(context, p)
+            for p in self._metadata.values()
+            if p.leadership is not None or context.is_queued(p.id.topic)
         )
         ids = self._ids(m.partition.topic for m in known)
         brokers: tuple[Broker, ...] = tuple(context.brokers[b] for b in context.live())
@@ -138,12 +142,19 @@ class Batch:
 
 def metadata_of(context: Context, partition: Partition) -> PartitionMetadata:
     """What clients are told about a partition."""
-    assert partition.leadership is not None, f"{partition.id} is {partition.state}"
+    is_deleted = context.is_queued(partition.id.topic)
+    leadership = partition.leadership
+    if leadership is None:
+        # Its state may be gone before it is, and brokers may still know it from an earlier term.
+        assert is_deleted, f"{partition.id} is {partition.state}"
+        leadership = Leadership(
+            leader=NO_LEADER, leader_epoch=NO_EPOCH, isr=(), controller_epoch=context.epoch
+        )
     replicas = partition.assignment.replicas
     return PartitionMetadata(
         partition.id,
-        partition.leadership,
+        leadership,
         replicas,
         tuple(b for b in replicas if not context.is_online(b, partition.id)),
-        context.is_queued(partition.id.topic),
+        is_deleted,
     )

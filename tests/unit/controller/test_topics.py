@@ -81,6 +81,23 @@ def test_a_topic_removed_by_hand_is_stopped_everywhere_and_forgotten(world: Worl
     assert world.warnings()[-1].startswith("topic T was removed from the store by hand")
 
 
+def test_a_topic_whose_removal_a_new_controller_finds_half_done_is_forgotten_too(
+    world: World,
+) -> None:
+    world.create("U", [[2]])
+    world.deliver()
+    one, _ = world.brokers.values()
+    assert tp("U-0") in one.metadata
+    world.stop_broker(2, told=False)
+    del world.store.states[tp("U-0")]
+    world.elect(1)
+    world.deliver()
+    world.store.remove_topic_by_hand("U")
+    world.tell_topics()
+    world.deliver()
+    assert tp("U-0") not in one.metadata
+
+
 def test_its_logs_go_too_where_the_settings_say_so(world: World) -> None:
     world.settings = Settings(vanished_deletes_logs=True)
     world.core.settings = world.settings
