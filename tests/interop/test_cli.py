@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -390,3 +391,57 @@ def test_kafka_configs_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) 
     drop = ("--delete-config", "retention.ms,cleanup.policy")
     assert kafka("kafka-configs", "--alter", *about, *drop).code == 0
     assert kafka("kafka-configs", "--describe", *about).out.splitlines() == said[:1]
+
+
+def test_kafka_configs_sets_and_shows_quotas(kafka: Klamm) -> None:
+    def alter(*args: str) -> Said:
+        return kafka("kafka-configs", "--alter", *args)
+
+    pair = ("--entity-type", "users", "--entity-name", "ann")
+    pair += ("--entity-type", "clients", "--entity-default")
+    rates = ("--add-config", "producer_byte_rate=1024,request_percentage=12.5")
+    assert alter(*pair, *rates) == Said(0, "Completed updating config for user ann.\n", "")
+    line = "Quota configs for user-principal 'ann', the default client-id are "
+    values = "producer_byte_rate=1024.0, request_percentage=12.5\n"
+    assert kafka("kafka-configs", "--describe", *pair) == Said(0, line + values, "")
+    any_client = ("--entity-type", "users", "--entity-name", "ann", "--entity-type", "clients")
+    assert kafka("kafka-configs", "--describe", *any_client).out == line + values
+    # The user alone, without any client, has none.
+    assert kafka("kafka-configs", "--describe", "--user", "ann") == Said(0, "", "")
+
+    assert alter("--ip", "127.0.0.9", "--add-config", "connection_creation_rate=5") == Said(
+        0, "Completed updating config for ip 127.0.0.9.\n", ""
+    )
+    shown = kafka("kafka-configs", "--describe", "--entity-type", "ips").out
+    assert shown == "Quota configs for ip '127.0.0.9' are connection_creation_rate=5.0\n"
+    assert alter("--client-defaults", "--add-config", "consumer_byte_rate=100000000").out == (
+        "Completed updating default config for clients in the cluster.\n"
+    )
+
+    wrong = alter("--ip", "127.0.0.9", "--delete-config", "connection_creation_rate,x")
+    assert wrong.code == 1
+    assert "Unexpected config names: x" in wrong.err
+    unset = alter(*pair, "--delete-config", "consumer_byte_rate")
+    assert (unset.code, "Invalid config(s): consumer_byte_rate" in unset.err) == (1, True)
+    scram = alter("--user", "ann", "--add-config", "SCRAM-SHA-256=[password=x]")
+    assert (scram.code, "no SCRAM credentials" in scram.err) == (1, True)
+
+    assert alter(*pair, "--delete-config", "producer_byte_rate,request_percentage").code == 0
+    assert alter("--ip", "127.0.0.9", "--delete-config", "connection_creation_rate").code == 0
+    assert alter("--client-defaults", "--delete-config", "consumer_byte_rate").code == 0
+    assert kafka("kafka-configs", "--describe", *pair) == Said(0, "", "")
+
+
+def test_command_config_is_read_by_both_tools(kafka: Klamm, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=nightly\nrequest.timeout.ms=20000\n")
+    config = ("--command-config", str(file))
+    assert kafka("kafka-topics", "--list", *config).code == 0
+    assert kafka("kafka-configs", "--describe", "--client", "none", *config).code == 0
+    file.write_text("security.protocol=SSL\n")
+    for refused in (
+        kafka("kafka-topics", "--list", *config),
+        kafka("kafka-configs", "--describe", "--client", "none", *config),
+    ):
+        assert refused.code == 1
+        assert "security.protocol=SSL: klamm's listeners are PLAINTEXT" in refused.err

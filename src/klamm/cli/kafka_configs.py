@@ -1,20 +1,21 @@
 """`klamm kafka-configs`: the flags, refusals, output and exit codes of Kafka's tool of that name.
 
 Left out: `--zookeeper` and `--bootstrap-controller`, which speak to something that is not a broker,
-and the entities that only quotas and credentials concern, are refused with a sentence;
-`--command-config` is accepted and read for nothing.
+client metrics, and the credentials of users; each is refused with a sentence.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm import __version__
+from klamm.cli import command_config, kafka_quotas
 from klamm.cli.asking import bare, run
+from klamm.cli.command_config import properties
 from klamm.cli.facts import (
     BUILT_IN,
     SOURCES,
@@ -86,8 +87,7 @@ _MAY_BE_DEFAULT: Final = frozenset({"users", "clients", "brokers", "ips"})
 _KEY: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(NamedTuple):
     """One thing that has settings; the name is None for all of a type, '' for the default."""
 
     type: str
@@ -142,11 +142,11 @@ def _entities(options: Options) -> list[Entity]:
         named = [Entity(_SHORT[n], options.one(n)) for n in short if n in _SHORT]
         return named + [Entity(_SHORT_DEFAULTS[n], "") for n in short if n in _SHORT_DEFAULTS]
     types = options.all("entity-type")
-    names: list[str | None] = list(options.all("entity-name"))
-    names += [""] * (len(types) - len(names)) if "entity-default" in options else []
-    names += [None] * (len(types) - len(names))
-    if len(options.all("entity-name")) > len(types):
+    # The first name, or the first default, belongs to the first type, and so on.
+    given = [value for _, value in options.in_order("entity-name", "entity-default")]
+    if len(given) > len(types):
         options.usage("An entity name needs an entity type before it")
+    names = [*given, *[None] * (len(types) - len(given))]
     return [Entity(kind, name) for kind, name in zip(types, names, strict=True)]
 
 
@@ -165,17 +165,33 @@ def _check_entities(options: Options, entities: Sequence[Entity]) -> None:
         is_broker = entity.type in ("brokers", "broker-loggers")
         if is_broker and entity.name and not entity.name.removeprefix("-").isdigit():
             options.usage(f"The entity name for {entity.type} must be an integer, the broker's id")
+        if entity.type == "ips" and entity.name and not _is_address(entity.name):
+            options.usage(
+                "The entity name for ips must be a valid IP or resolvable host, "
+                f"but it is: {entity.name}"
+            )
         if entity.name == "" and entity.type not in _MAY_BE_DEFAULT:
             options.usage(f"There is no default entity of {entity.type}")
         if entity.name is None and ("alter" in options or entity.type == "broker-loggers"):
             options.usage(f"An entity name must be specified for {entity.type}")
 
 
+def _is_address(text: str) -> bool:
+    try:
+        socket.getaddrinfo(text, None)
+    except OSError:
+        return False
+    return True
+
+
 def parse_additions(options: Options) -> dict[str, str]:
     """What --add-config or --add-config-file asks to set."""
     file = options.one("add-config-file")
     if file is not None:
-        return _properties(options, Path(file))
+        try:
+            return properties(Path(file))
+        except ValueError as fault:
+            options.fail(str(fault))
     text = options.one("add-config")
     return {} if text is None else _pairs(options, text)
 
@@ -203,19 +219,6 @@ def _pairs(options: Options, text: str) -> dict[str, str]:
     return found
 
 
-def _properties(options: Options, path: Path) -> dict[str, str]:
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        options.fail(f"cannot read {path}: {error.strerror}")
-    found: dict[str, str] = {}
-    for line in (line.strip() for line in lines):
-        if line and line[0] not in "#!":
-            name, _, value = line.partition("=")
-            found[name.strip()] = value.strip()
-    return found
-
-
 def _check_key(options: Options, name: str) -> None:
     if not _KEY.match(name):
         options.fail(f"Invalid config name {name!r}: only letters, digits, '.', '_' and '-'")
@@ -226,21 +229,37 @@ _KINDS: Final = {
     "brokers": ResourceType.BROKER,
     "broker-loggers": ResourceType.BROKER_LOGGER,
 }
-_SINGULAR: Final = {"topics": "topic", "brokers": "broker", "broker-loggers": "broker-logger"}
 
 
 def app(*, args: Sequence[str], prog_name: str) -> None:
     """One run of the tool."""
-    options, (entity, *_) = parse(args)
-    if entity.type not in _KINDS:
-        options.fail(f"klamm keeps no settings of {entity.type}")
-    doing = _alter if "alter" in options else _describe
+    options, entities = parse(args)
+    if entities[0].type not in (*_KINDS, *kafka_quotas.TYPES):
+        options.fail(f"klamm keeps no settings of {entities[0].type}")
     try:
-        run(options.one("bootstrap-server") or "", lambda admin: doing(admin, options, entity))
+        settings = command_config.read(options.one("command-config"))
+        bootstrap = options.one("bootstrap-server") or ""
+        run(bootstrap, lambda admin: _do(admin, options, entities), settings)
     except (KlammError, ValueError, OSError) as error:
         options.fail(
             f"Error while executing config command with args '{' '.join(args)}'\n{bare(error)}"
         )
+
+
+async def _do(admin: Admin, options: Options, entities: Sequence[Entity]) -> None:
+    is_quota = entities[0].type in kafka_quotas.TYPES
+    if "alter" in options:
+        if is_quota:
+            additions, removals = parse_additions(options), parse_removals(options)
+            await kafka_quotas.alter(admin.client, entities, additions, removals)
+        else:
+            await _alter(admin, options, entities[0])
+        _tell_done(entities[0])
+    elif is_quota:
+        for line in await kafka_quotas.describe(admin.client, entities):
+            print(line)
+    else:
+        await _describe(admin, options, entities[0])
 
 
 async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
@@ -252,8 +271,11 @@ async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
         if unknown:
             raise ValueError(f"Invalid config(s): {','.join(unknown)}")
     await alter_settings(admin, Resource(kind, name), additions, removals)
-    if name:
-        print(f"Completed updating config for {_SINGULAR[entity.type]} {name}.")
+
+
+def _tell_done(entity: Entity) -> None:
+    if entity.name:
+        print(f"Completed updating config for {entity.type.removesuffix('s')} {entity.name}.")
     else:
         print(f"Completed updating default config for {entity.type} in the cluster.")
 
@@ -271,7 +293,7 @@ async def _describe(admin: Admin, options: Options, entity: Entity) -> None:
             print(f"Default configs for {entity.type} in the cluster are:")
         else:
             extent = "All" if everything else "Dynamic"
-            print(f"{extent} configs for {_SINGULAR[entity.type]} {name} are:")
+            print(f"{extent} configs for {entity.type.removesuffix('s')} {name} are:")
         for entry in found[name]:
             if everything or _is_own(entity, entry):
                 print(_line(entry))

@@ -27,6 +27,7 @@ class Options:
         self._tool = tool
         self._known: Mapping[str, Option] = {option.name: option for option in known}
         self._given: dict[str, list[str]] = {}
+        self._order: list[tuple[str, str]] = []
 
     def parse(self, args: Sequence[str]) -> None:
         """Take the arguments apart: `--name value`, `--name=value` or a flag."""
@@ -37,14 +38,14 @@ class Options:
             option = self._known.get(name) if word.startswith("--") else None
             if option is None:
                 self.fail(f"{name} is not a recognized option")
-            if not option.value:
-                self._given.setdefault(name, [])
-            elif equals:
-                self._given.setdefault(name, []).append(value)
-            elif rest and not rest[0].startswith("--"):
-                self._given.setdefault(name, []).append(rest.pop(0))
-            else:
-                self.fail(f"Option {name} requires an argument")
+            values = self._given.setdefault(name, [])
+            if option.value:
+                if not equals:
+                    if not rest or rest[0].startswith("--"):
+                        self.fail(f"Option {name} requires an argument")
+                    value = rest.pop(0)
+                values.append(value)
+            self._order.append((name, value if option.value else ""))
 
     def __contains__(self, name: str) -> bool:
         return name in self._given
@@ -56,6 +57,10 @@ class Options:
     def all(self, name: str) -> list[str]:
         """Every value of a repeatable option."""
         return self._given.get(name, [])
+
+    def in_order(self, *names: str) -> list[tuple[str, str]]:
+        """These options as they stood, each with its value, '' for a flag."""
+        return [(name, value) for name, value in self._order if name in names]
 
     def one(self, name: str) -> str | None:
         """The value of an option that is given at most once."""

@@ -2,8 +2,7 @@
 
 Scripts written for kafka-topics.sh run unchanged: followed to the letter is what a script could
 notice, down to tabs and exit codes. Different on purpose: a failure is told on stderr, where Kafka
-uses stdout; there are no stack traces; `--command-config` is accepted but read for nothing, since
-every setting klamm's client has is an option.
+uses stdout, and there are no stack traces.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm import __version__
-from klamm.cli import kafka_reports, topic_changes
+from klamm.cli import command_config, kafka_reports, topic_changes
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import TopicFacts, describe_topics, list_topics, live_brokers
 from klamm.cli.kafka_options import Option, Options
@@ -125,7 +124,9 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     options = parse(args)
     (action,) = options.given(ACTIONS)
     try:
-        run(options.one("bootstrap-server") or "", lambda admin: _DO[action](admin, options))
+        settings = command_config.read(options.one("command-config"))
+        bootstrap = options.one("bootstrap-server") or ""
+        run(bootstrap, lambda admin: _DO[action](admin, options), settings)
     except (KlammError, ValueError, OSError) as error:
         options.fail(f"Error while executing topic command : {bare(error)}")
 

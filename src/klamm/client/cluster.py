@@ -10,6 +10,7 @@ not necessarily a yes.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -86,10 +87,13 @@ class Client:
         *,
         client_id: str | None = SOFTWARE_NAME,
         timeout_s: float = TIMEOUT_S,
+        request_timeout_s: float = math.inf,
     ) -> None:
+        """A call has `timeout_s` in all, each request it takes no more than the other."""
         self.bootstrap = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else bootstrap
         self.client_id = client_id
         self.timeout_s = timeout_s
+        self.request_timeout_s = request_timeout_s
         self.picture = Picture()
         self._connections: dict[tuple[str, int], Connection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
@@ -109,7 +113,8 @@ class Client:
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
         """The end of the time given, or of the client's own."""
-        return Deadline.after(self.timeout_s if timeout_s is None else timeout_s)
+        whole_s = self.timeout_s if timeout_s is None else timeout_s
+        return Deadline.after(whole_s, self.request_timeout_s)
 
     async def connection(self, host: str, port: int, deadline: Deadline) -> Connection:
         """The connection to this address, negotiated."""
@@ -358,9 +363,11 @@ class Client:
                 response = await once()
                 if not again_on.intersection(error_codes(response)):
                     return response
-            except ConnectionLost as lost:
+            except (ConnectionLost, DeadlineExceeded) as lost:
                 fault = lost
             if not await deadline.pause(next(pauses)):
+                if isinstance(fault, DeadlineExceeded):
+                    raise fault
                 if fault is not None:
                     raise DeadlineExceeded(f"gave up: {fault}") from fault
                 return response

@@ -9,6 +9,7 @@ import pytest
 from klamm.cli.kafka_configs import Entity, parse, parse_additions, parse_removals
 
 B = ["--bootstrap-server", "h:1"]
+CLIENTS = ["--entity-type", "clients"]
 ALTER = [*B, "--alter", "--entity-type", "topics", "--entity-name", "t"]
 
 
@@ -41,6 +42,11 @@ ALTER = [*B, "--alter", "--entity-type", "topics", "--entity-name", "t"]
             [*B, "--describe", "--entity-type", "topics", "--entity-type", "users"],
             "Only users and clients",
         ),
+        ([*B, "--describe", "--ip", "no such host"], "valid IP or resolvable host"),
+        (
+            [*B, "--describe", "--entity-type", "users", "--entity-name", "u", "--entity-default"],
+            "needs an entity type",
+        ),
         (
             [*B, "--describe", "--entity-type", "topics", "--entity-default"],
             "no default entity of topics",
@@ -66,6 +72,15 @@ def test_a_command_line_that_makes_no_sense_exits_1(
         (["--entity-type", "brokers", "--entity-default"], [Entity("brokers", "")]),
         (["--broker-defaults"], [Entity("brokers", "")]),
         (["--user", "u", "--client-defaults"], [Entity("users", "u"), Entity("clients", "")]),
+        (
+            ["--entity-type", "users", "--entity-default", *CLIENTS, "--entity-name", "c"],
+            [Entity("users", ""), Entity("clients", "c")],
+        ),
+        (
+            ["--entity-type", "users", "--entity-name", "u", *CLIENTS],
+            [Entity("users", "u"), Entity("clients", None)],
+        ),
+        (["--ip", "127.0.0.1"], [Entity("ips", "127.0.0.1")]),
     ],
 )
 def test_what_it_is_about(args: list[str], entities: list[Entity]) -> None:

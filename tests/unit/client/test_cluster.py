@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from klamm.client.cluster import Client, code_of, error_codes, parse_bootstrap
 from klamm.client.errors import DeadlineExceeded
 from klamm.model.errors import ErrorCode, UsageError
 from klamm.protocol.messages import create_topics, metadata
+from unit.broker.brokers import world
 
 
 def test_addresses() -> None:
@@ -47,3 +50,38 @@ def test_a_cluster_that_is_not_there_is_given_up_in_time() -> None:
             assert asyncio.get_running_loop().time() - started < 2
 
     asyncio.run(main())
+
+
+def test_a_request_that_takes_too_long_is_tried_again_while_there_is_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path, 1) as w, AsyncExitStack() as open_ends:
+            port = w.brokers[0].endpoint.port
+            connections = 0
+
+            async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                """Hear the first one out without a word, and put the next ones through."""
+                nonlocal connections
+                connections += 1
+                open_ends.callback(writer.close)
+                if connections == 1:
+                    await reader.read()
+                    return
+                there, back = await asyncio.open_connection("127.0.0.1", port)
+                open_ends.callback(back.close)
+                await asyncio.gather(_pump(reader, back), _pump(there, writer))
+
+            server = await asyncio.start_server(relay, "127.0.0.1", 0)
+            address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with Client(address, timeout_s=30, request_timeout_s=0.5) as client:
+                assert set((await client.refresh()).nodes) == {0}
+                assert client.deadline().left_ms <= 500
+            assert connections == 2
+            server.close()
+
+    asyncio.run(main())
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while data := await source.read(65536):
+        sink.write(data)
+    sink.close()
