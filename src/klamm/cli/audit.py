@@ -21,6 +21,8 @@ from klamm.cli.spark_jobs import (
     MasterOption,
     connection,
     job,
+    make_directory,
+    need_spark,
     parse_time,
     plain,
     watcher,
@@ -60,13 +62,15 @@ def audit(
     """Judge every decision of the controllers: illegal moves, broken chains, lost events, stuck
     deletions, latencies; as a summary, as Parquet tables, and as one page of HTML."""
     since_ms = parse_time(since) if since is not None else 0
+    need_spark()
     if ledger is not None and not ledger.exists():
         raise UsageError(f"there is no ledger {ledger}")
-    to.mkdir(parents=True, exist_ok=True)
+    make_directory(to)
     waiting = run(bootstrap_server, not_in_the_topic) if ledger is None else []
     with job(master, "audit") as spark:
         from klamm.pipelines import audit as pipeline
         from klamm.pipelines.report import render
+        from klamm.pipelines.writing import write_whole
 
         now_ms = int(time.time() * 1000)
         if ledger is not None:
@@ -83,7 +87,7 @@ def audit(
             progress=watcher(output),
         )
     page = to / "audit.html"
-    write_page(page, render(found, title="klamm audit"))
+    write_whole(page, render(found, title="klamm audit"))
     if output is Output.JSON:
         print_json(
             plain(
@@ -112,13 +116,6 @@ def _summary(found: Any, source: str) -> Iterator[str]:
         yield f"{found.counts[name]:>8,}  {label}"
     for row in found.rows["stuck"][:5]:
         yield f"          {row['subject']}: {row['state']}, {row['waits_for']}"
-
-
-def write_page(page: Path, text: str) -> None:
-    """The report, whole or not at all."""
-    fresh = page.with_suffix(".partial")
-    fresh.write_text(text)
-    fresh.replace(page)
 
 
 def gather(

@@ -197,9 +197,10 @@ class _Tour:
 
     def audit(self, spark: SparkSession, cluster: Cluster) -> None:
         self.say("Everything the controller decided is audited")
-        from klamm.cli.audit import gather, not_in_the_topic, write_page
+        from klamm.cli.audit import gather, not_in_the_topic
         from klamm.pipelines import audit
         from klamm.pipelines.report import render
+        from klamm.pipelines.writing import write_whole
 
         now = int(time.time() * 1000)
         servers = cluster.bootstrap_servers
@@ -207,7 +208,7 @@ class _Tour:
         bar = watcher(self._output)
         found = audit.run(spark, evidence, self._to / "tables", now_ms=now, progress=bar)
         page = self._to / "audit.html"
-        write_page(page, render(found, title="klamm demo: the audit"))
+        write_whole(page, render(found, title="klamm demo: the audit"))
         verdict = "nothing is wrong" if found.is_clean else f"see the report: {found.counts}"
         self.note(f"{found.events} decisions, {verdict}")
         self.note(str(page))

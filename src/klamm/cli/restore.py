@@ -14,6 +14,8 @@ from klamm.cli.spark_jobs import (
     MasterOption,
     connection,
     job,
+    look_first,
+    need_spark,
     parse_time,
     plain,
     watcher,
@@ -41,14 +43,19 @@ def restore(
     kept; consumer groups go on where they stopped.
     """
     as_of_ms = parse_time(as_of) if as_of is not None else None
+    need_spark()
+    from klamm.pipelines.archive_layout import find_archive
+
+    archived = find_archive(directory, topic)
+    reach = connection(bootstrap_server)
+    look_first(reach)
     with job(master, f"restore {directory}") as spark:
         from klamm.pipelines import restore as pipeline
-        from klamm.pipelines.archive_layout import find_archive
 
         done = pipeline.restore(
             spark,
-            connection(bootstrap_server),
-            find_archive(directory, topic),
+            reach,
+            archived,
             to=to,
             as_of_ms=as_of_ms,
             check=check,

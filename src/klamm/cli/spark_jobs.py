@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,17 +79,30 @@ def watcher(output: Output) -> Watcher:
     return Silent() if output is Output.JSON else Bar()
 
 
-@contextlib.contextmanager
-def job(master: str, name: str) -> Iterator[SparkSession]:
-    """A Spark for one job, or the running one. What fails inside is said in one sentence."""
-    try:
-        from pyspark.sql import SparkSession
+def need_spark() -> None:
+    """Says what is missing: Python's part of Spark, or a Java to run it."""
+    from klamm.pipelines.java import use_java
 
-        from klamm.pipelines.session import plainly, start
+    try:
+        import pyarrow
+        import pyspark
+
+        del pyarrow, pyspark
     except ImportError as fault:
         raise UsageError(
             f"this needs Spark, and {fault.name} is not installed: `pip install klamm[spark]`"
         ) from None
+    use_java()
+
+
+@contextlib.contextmanager
+def job(master: str, name: str) -> Iterator[SparkSession]:
+    """A Spark for one job, or the running one. What fails inside is said in one sentence."""
+    need_spark()
+    from pyspark.sql import SparkSession
+
+    from klamm.pipelines.session import plainly, start
+
     running = SparkSession.getActiveSession()
     spark = start(master, name=name)
     try:
@@ -97,6 +111,23 @@ def job(master: str, name: str) -> Iterator[SparkSession]:
     finally:
         if running is None:
             spark.stop()
+
+
+def make_directory(directory: Path) -> None:
+    """A place for results, before anything that takes time begins."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise UsageError(f"cannot write to {directory}: {fault.strerror}") from None
+
+
+def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
+    """Starting Spark takes seconds; who mistyped an address or a topic need not wait for it."""
+    from klamm.pipelines.cluster import Lookup
+
+    found = Lookup(reach).view([] if topic is None else [topic]).topics
+    if topic is not None and topic not in found:
+        raise UsageError(f"there is no topic {topic}")
 
 
 def connection(bootstrap: str) -> ConnectionOptions:

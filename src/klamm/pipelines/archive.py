@@ -40,7 +40,7 @@ from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.selection import ids_of
 from klamm.pipelines.session import refuse_speculation
-from klamm.pipelines.stream import write_whole
+from klamm.pipelines.writing import write_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,6 @@ when all of it is on the disk.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -33,6 +32,7 @@ from klamm.pipelines.fetcher import RangeReader
 from klamm.pipelines.frames import Decoder
 from klamm.pipelines.options import ConnectionOptions, Position, ReadOptions
 from klamm.pipelines.ranges import Range
+from klamm.pipelines.writing import disk_fault
 
 _COLUMNS: Final = {
     "offset": "offset",
@@ -89,17 +89,11 @@ def archive_window(job: Job, wanted: Range) -> tuple[File, bool]:
         file = _write_file(job, wanted, draft, str(target.relative_to(directory)))
         draft.rename(target)
     except OSError as fault:
-        raise KlammError(_disk_fault(fault, target)) from None
+        raise KlammError(disk_fault(fault, target)) from None
     finally:
         with suppress(OSError):
             draft.unlink()
     return file, False
-
-
-def _disk_fault(fault: OSError, target: Path) -> str:
-    if fault.errno == errno.ENOSPC:
-        return f"the disk is full: {target} was not written; free some room and run again"
-    return f"cannot write {target}: {fault.strerror or fault}"
 
 
 def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:

@@ -24,7 +24,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from klamm.model.errors import UsageError
-from klamm.pipelines.stream import write_whole
+from klamm.pipelines.writing import write_whole
 
 MANIFEST: Final = "manifest.json"
 TOPIC: Final = "topic.json"

@@ -32,8 +32,8 @@ from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.restore_partition import ContentSums, Job, restore_partition
 from klamm.pipelines.session import refuse_speculation
-from klamm.pipelines.stream import write_whole
 from klamm.pipelines.wire import Answered
+from klamm.pipelines.writing import write_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

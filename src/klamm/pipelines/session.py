@@ -54,18 +54,23 @@ def start(
 @contextlib.contextmanager
 def plainly() -> Iterator[None]:
     """Turns Spark's page-long failures into the sentence that one of our tasks ended with."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as fault:
+    except (PySparkException, Py4JJavaError) as fault:
         raise KlammError(plain_fault(str(fault))) from fault
 
 
 def plain_fault(text: str) -> str:
     """The sentence in a failure of Spark: that of our own error, or its first line."""
-    own = re.findall(r"^\s*klamm\.[\w.]+: (.+)$", text, re.MULTILINE)
-    return own[-1].strip() if own else text.strip().splitlines()[0]
+    own: list[str] = re.findall(r"^\s*klamm\.[\w.]+: (.+)$", text, re.MULTILINE)
+    if own:
+        return own[-1].strip()
+    if "No space left on device" in text:
+        return "the disk is full: free some room and run again"
+    return text.strip().splitlines()[0]
 
 
 def refuse_speculation(spark: SparkSession) -> None:

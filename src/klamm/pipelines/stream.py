@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +39,7 @@ from klamm.pipelines.selection import (
     view_of,
 )
 from klamm.pipelines.wire import Answered, Unreachable
+from klamm.pipelines.writing import write_whole
 
 log = logging.getLogger(__name__)
 _INITIAL: Final = "initial"
@@ -227,14 +227,3 @@ def commit_to_group(lookup: Lookup, group: str | None, offsets: Offsets) -> None
     """Commits offsets as a group without members."""
     assert group is not None, "options refuse commitOffsets without a group"
     lookup.commit(group, {tp: Committed(o) for tp, o in offsets.items()})
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a small file so that a reader finds all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    with draft.open("w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.rename(path)

@@ -142,3 +142,5 @@ def test_failures_of_spark_are_said_in_our_own_words() -> None:
     )
     assert plain_fault(text) == "topic t was deleted while it was read"
     assert plain_fault("something else\nmore") == "something else"
+    full = "An error occurred\n: java.io.IOException: No space left on device\n\tat java.base"
+    assert plain_fault(full) == "the disk is full: free some room and run again"
