@@ -112,6 +112,13 @@ def test_topic_deleted_under_a_running_read(
         list(frames)
 
 
+def test_a_deleted_topic_can_be_created_again_at_once(lookup: Lookup, topic: Make) -> None:
+    name = topic(1)
+    for _ in range(8):
+        lookup.delete(name)
+        lookup.create(name, 1, configs={})
+
+
 def test_connections_are_kept_for_the_next_task(bootstrap: str, topic: Make, fill: Fill) -> None:
     from klamm.pipelines import wire
 

@@ -34,6 +34,7 @@ app = new_app("A guided tour of about two minutes.")
 
 _CUSTOMERS = 50
 _ORDERS = "orders"
+_AT_ONCE = 20_000
 
 
 @app.command()
@@ -91,8 +92,14 @@ class _Tour:
     def fill(self, cluster: Cluster) -> None:
         self.say("Topics are created and filled")
         cluster.create_topic(_ORDERS, partitions=3, replication_factor=3)
-        began = time.monotonic()
-        self._write(cluster, self._records)
+        began, bar = time.monotonic(), watcher(self._output)
+        bar.begin("writing orders", self._records)
+        try:
+            while self._written < self._records:
+                self._write(cluster, min(_AT_ONCE, self._records - self._written))
+                bar.reached(self._written, 0)
+        finally:
+            bar.end()
         rate = self._records / (time.monotonic() - began)
         self.note(f"{self._records:,} orders written with acks=all: {rate:,.0f} records/s")
 
@@ -118,10 +125,12 @@ class _Tour:
         from klamm.pipelines.session import read_stream
 
         counted: dict[str, int] = {}
+        bar = watcher(self._output)
 
         def keep(rows: Any, _batch: int) -> None:
             for row in rows.collect():
                 counted[row.customer] = counted.get(row.customer, 0) + row["count"]
+            bar.reached(min(sum(counted.values()), self._records), 0)
 
         orders = read_stream(
             spark,
@@ -140,10 +149,15 @@ class _Tour:
             .start()
         )
         try:
+            bar.begin("counting orders", self._records)
+            while sum(counted.values()) < self._records and query.isActive:
+                query.processAllAvailable()
+            bar.end()
             with _Meanwhile(lambda: self._write(cluster, 2000)) as writing:
                 self._shake(cluster, writing)
             query.processAllAvailable()
         finally:
+            bar.end()
             query.stop()
         total = sum(counted.values())
         self.facts["streamed"] = {"records": total, "written": self._written}

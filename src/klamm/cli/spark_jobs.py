@@ -40,8 +40,13 @@ class Bar:
     """A bar on standard error: records, bytes, rate, time left. Nothing where nobody looks."""
 
     def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def begin(self, what: str, total: int) -> None:
+        """A step starts, with a bar of its own."""
         self._bar = Progress(
-            TextColumn("{task.description:32}"),
+            TextColumn("   {task.description:24}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
@@ -49,27 +54,24 @@ class Bar:
             console=Console(stderr=True),
             disable=not sys.stderr.isatty(),
         )
-        self._task: TaskID | None = None
-
-    def begin(self, what: str, total: int) -> None:
-        """A step starts."""
         self._bar.start()
         self._task = self._bar.add_task(what, total=total, rate="")
 
     def reached(self, records: int, size: int) -> None:
         """A step goes on."""
-        if self._task is None:
+        if self._bar is None:
             return
-        task = self._bar.tasks[self._task]
-        rate = f"{records / task.elapsed:,.0f}/s" if task.elapsed else ""
+        elapsed = self._bar.tasks[self._task].elapsed
+        rate = f"{records / elapsed:,.0f}/s" if elapsed else ""
         if size:
-            rate += f"  {size >> 20} MB"
+            rate += f"  {size_text(size)}"
         self._bar.update(self._task, completed=records, rate=rate)
 
     def end(self) -> None:
         """A step is over."""
-        self._bar.stop()
-        self._task = None
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
 
 def watcher(output: Output) -> Watcher:

@@ -167,8 +167,17 @@ class Lookup:
         self, topic: str, partitions: int, *, replicas: int = -1, configs: Mapping[str, str]
     ) -> None:
         """Creates a topic and waits until every partition has a leader."""
-        self._again(lambda: self._create(topic, partitions, replicas, configs))
         deadline = time.monotonic() + _TIMEOUT_MS / 1000
+        while True:
+            try:
+                self._again(lambda: self._create(topic, partitions, replicas, configs))
+                break
+            except Answered as fault:
+                # One of that name that is being deleted is not seen, and gone in a moment.
+                exists = fault.code is ErrorCode.TOPIC_ALREADY_EXISTS
+                if not exists or topic in self.view([topic]).topics or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
         while time.monotonic() < deadline:
             found = self.view([topic]).topics.get(topic)
             if found and len(found.leaders) == partitions and all(found.leaders.values()):
