@@ -41,7 +41,7 @@ _TIMERS: Final[Mapping[_S, str]] = {
     _S.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignment",
 }
 # Events that Kafka does not have are filed under what they are about.
-_STATES: Final[Mapping[type, _S]] = {
+STATES: Final[Mapping[type, _S]] = {
     events.TermBegan: _S.CONTROLLER_CHANGE,
     observing.BrokersHint: _S.BROKER_CHANGE,
     events.BrokersChanged: _S.BROKER_CHANGE,
@@ -80,4 +80,4 @@ def state_of(content: observing.Hint | events.Event) -> ControllerState:
         for_all = content.topic is None
         own = _S.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
         return _S.UNCLEAN_LEADER_ELECTION_ENABLE if for_all else own
-    return _STATES.get(type(content), _S.IDLE)
+    return STATES.get(type(content), _S.IDLE)

@@ -17,7 +17,7 @@ as the next must wait, and closed: a client that was refused at once would be ba
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -176,6 +176,7 @@ class Quotas:
         self.is_active = False  # whether anybody is limited at all
         self.is_timing = False  # whether the time of anybody's requests is
         self.counts_connections = False
+        self.waits_ms: Counter[str] = Counter()  # what clients were told to wait, by quota
 
     @property
     def limits(self) -> Mapping[ConfigEntity, Mapping[str, float]]:
@@ -226,20 +227,23 @@ class Quotas:
         meter = self._meter(key, limit.shared_by, settings)
         now_ms = self._elapsed_ms()
         meter.record(amount, now_ms)
-        return min(meter.wait_ms(limit.rate, now_ms), meter.window_ms * meter.windows)
+        wait_ms = min(meter.wait_ms(limit.rate, now_ms), meter.window_ms * meter.windows)
+        if key == REQUEST_PERCENTAGE:
+            # No longer than a window, as in Kafka: what is slow may be the broker itself.
+            wait_ms = min(wait_ms, meter.window_ms)
+        self.waits_ms[key] += wait_ms
+        return wait_ms
 
     def use_time(self, client: Client, busy_s: float, settings: BrokerSettings) -> int:
         """Count for how long a client had the loop; how many milliseconds it has to wait now."""
-        wait_ms = self.use(REQUEST_PERCENTAGE, client, busy_s * 100, settings)
-        # No longer than a window, as in Kafka: what is slow may be the broker and not the client.
-        return min(wait_ms, settings.int("quota.window.size.seconds") * 1000)
+        return self.use(REQUEST_PERCENTAGE, client, busy_s * 100, settings)
 
     def offer(self, key: str, client: Client, amount: float, settings: BrokerSettings) -> Offer:
         """Whether something may be done now; it is counted where it may."""
         limit = self.limit(key, client)
         if limit is None:
             return Offer(True, 0)
-        return self._offer(self._meter(key, limit.shared_by, settings), limit.rate, amount)
+        return self._offer(key, limit.shared_by, limit.rate, amount, settings)
 
     def offer_connection(self, address: str, settings: BrokerSettings) -> Offer:
         """Whether an address may have one more connection."""
@@ -247,8 +251,7 @@ class Quotas:
             limits = self._limits.get(ConfigEntity(ConfigKind.IP, name), {})
             rate = limits.get(CONNECTION_CREATION_RATE)
             if rate is not None:
-                meter = self._meter(CONNECTION_CREATION_RATE, (None, address), settings)
-                return self._offer(meter, rate, 1)
+                return self._offer(CONNECTION_CREATION_RATE, (None, address), rate, 1, settings)
         return Offer(True, 0)
 
     def connection_wait_ms(self, rate: int, settings: BrokerSettings) -> int:
@@ -260,11 +263,15 @@ class Quotas:
         meter.record(1, now_ms)
         return min(meter.wait_ms(rate, now_ms), meter.window_ms * meter.windows)
 
-    def _offer(self, meter: Meter, rate: float, amount: float) -> Offer:
+    def _offer(
+        self, key: str, shared_by: Sharers, rate: float, amount: float, settings: BrokerSettings
+    ) -> Offer:
+        meter = self._meter(key, shared_by, settings)
         now_ms = self._elapsed_ms()
         is_first = meter.total(now_ms) <= 0
         meter.record(amount, now_ms)
         wait_ms = min(meter.wait_ms(rate, now_ms), meter.window_ms * meter.windows)
+        self.waits_ms[key] += wait_ms
         # What alone is more than the limit would never fit: it is done where nothing else was.
         if wait_ms and not is_first:
             meter.take_back(amount)

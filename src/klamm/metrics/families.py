@@ -209,6 +209,7 @@ class Collector:
             yield counter
         yield from self._events()
         yield from self._requests()
+        yield self._throttles()
 
     def _cluster_gauges(self) -> Iterator[Metric]:
         read = [(str(id), broker.controller.gauges()) for id, broker in self._brokers.items()]
@@ -270,6 +271,17 @@ class Collector:
             timed,
         )
         yield busy
+
+    def _throttles(self) -> Metric:
+        waits = CounterMetricFamily(
+            "klamm_broker_throttle_seconds",
+            "how long clients over a quota of bytes, time or connections were told to wait",
+            labels=["broker", "quota"],
+        )
+        for id, broker in self._brokers.items():
+            for quota, wait_ms in broker.quotas.waits_ms.items():
+                waits.add_metric([str(id), quota], wait_ms / 1000)
+        return waits
 
 
 _Series = tuple[list[str], Histogram]

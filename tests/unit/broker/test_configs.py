@@ -15,6 +15,10 @@ from klamm.controller.admission import NewTopic
 from klamm.controller.alteration import Change, Operation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Origin, Source
+from klamm.protocol.messages.alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
 from klamm.store import layout
 from unit.broker.admin_host import TestHost, on_a_host
 from unit.broker.test_admin import create
@@ -216,5 +220,27 @@ def test_levels_that_cannot_be_are_refused(change: Change, code: int) -> None:
         assert await alter(host, LOGGER, "0", Change("klamm", "DEBUG"), change) == code
         assert logging.getLogger("klamm").level == before
         assert await alter(host, LOGGER, "0", change, incremental=False) == 42
+
+    on_a_host(test)
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+def test_a_resource_that_is_named_twice_is_refused_and_the_others_are_not(
+    incremental: bool,
+) -> None:
+    async def test(host: TestHost) -> None:
+        await with_topic(host)
+        twice = AlterConfigsResource(BROKER, "0")
+        answers = await configs.alter_all(
+            host,
+            [twice, AlterConfigsResource(TOPIC, "t"), twice],
+            lambda _: [Change("retention.ms", "5")],
+            AlterConfigsResourceResponse,
+            incremental=incremental,
+            validate_only=False,
+        )
+        codes = [answer.error_code for answer in answers]
+        assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+        assert (await entries(host, TOPIC, "t"))["retention.ms"].value == "5"
 
     on_a_host(test)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import get_args
 
 import pytest
 
 from klamm.broker import observing
-from klamm.broker.controller_states import ControllerState, state_of
+from klamm.broker.controller_states import STATES, ControllerState, state_of
 from klamm.broker.inbox import Inbox
 from klamm.broker.metrics import BOUNDS_S, BrokerMetrics, ControllerMetrics, Histogram
 from klamm.broker.stopwatch import Stopwatch, Timed
@@ -55,6 +56,15 @@ def test_the_state_is_that_of_the_event_worked_on_and_an_urgent_one_nests() -> N
 )
 def test_each_kind_of_event_has_its_state(content: events.Event, state: ControllerState) -> None:
     assert state_of(content) is state
+
+
+# Those that only look, or count for nothing in Kafka either.
+QUESTIONS = {"ExplanationAsked", "PlanAsked", "ProducerIdsAsked", "UncleanSwitched"}
+
+
+def test_no_kind_of_event_is_without_a_state_by_oversight() -> None:
+    kinds = {*get_args(events.Event), *get_args(observing.Hint)}
+    assert {kind.__name__ for kind in kinds - STATES.keys()} == QUESTIONS
 
 
 def test_the_queue_knows_how_many_of_each_kind_wait() -> None:

@@ -175,6 +175,7 @@ def test_time_is_counted_in_percent_of_the_loop_and_a_wait_is_one_window_at_most
     assert quotas.use_time(ANN_ON_A, 1.0, SETTINGS) == 0
     assert quotas.use_time(ANN_ON_A, 0.05, SETTINGS) == 500
     assert quotas.use_time(ANN_ON_A, 3.0, SETTINGS) == 1000
+    assert quotas.waits_ms == {REQUEST_PERCENTAGE: 1500}
     quotas.set_limits(client("a"), {})
     assert not quotas.is_timing
 
