@@ -124,9 +124,11 @@ class ReplicaManager:
                 return refusal, [(order, refusal) for order in orders]
             leaders = {BrokerId(leader.broker_id) for leader in request.live_leaders}
             settings = await self._settings_for(orders)
+            log_settings = {topic: LogSettings.of(own) for topic, own in settings.items()}
             results: list[tuple[Order, ErrorCode]] = []
             for at, order in enumerate(orders, 1):
-                code = self._obey_one(order, settings[order.topic_partition.topic], leaders)
+                topic = order.topic_partition.topic
+                code = self._obey_one(order, settings[topic], log_settings[topic], leaders)
                 results.append((order, code))
                 if at % _YIELD_EVERY == 0:
                     await asyncio.sleep(0)
@@ -164,7 +166,11 @@ class ReplicaManager:
         return await self._broker.topic_settings({order.topic_partition.topic for order in orders})
 
     def _obey_one(
-        self, order: Order, settings: TopicSettings, live_leaders: Collection[BrokerId]
+        self,
+        order: Order,
+        settings: TopicSettings,
+        log_settings: LogSettings,
+        live_leaders: Collection[BrokerId],
     ) -> ErrorCode:
         topic_partition, topic_id, state = order
         partition = self.partitions.get(topic_partition)
@@ -180,7 +186,7 @@ class ReplicaManager:
         if partition is None:
             partition = self.partitions[topic_partition] = Partition(topic_partition, self)
         try:
-            return self._take_role(partition, order, settings, live_leaders)
+            return self._take_role(partition, order, settings, log_settings, live_leaders)
         except LogDirectoryFailed as failure:
             partition.fail()
             self._broker.directory_failed(failure)
@@ -191,6 +197,7 @@ class ReplicaManager:
         partition: Partition,
         order: Order,
         settings: TopicSettings,
+        log_settings: LogSettings,
         live_leaders: Collection[BrokerId],
     ) -> ErrorCode:
         topic_partition, topic_id, state = order
@@ -203,7 +210,7 @@ class ReplicaManager:
             if self._is_lost(state):
                 self.partitions.pop(topic_partition, None)
                 return ErrorCode.LOG_DIR_NOT_FOUND
-            local = self._broker.logs.create(topic_partition, topic_id, LogSettings.of(settings))
+            local = self._broker.logs.create(topic_partition, topic_id, log_settings)
         elif topic_id != ZERO_ID and local.topic_id not in (None, ZERO_ID, topic_id):
             if partition.log is None:
                 # Nothing of this topic is here: what is not hosted must not look as if it were.

@@ -460,7 +460,7 @@ class PartitionLog:
 
     @property
     def metadata_path(self) -> str:
-        return os.path.join(self.directory, names.PARTITION_METADATA)
+        return f"{self.directory}{os.sep}{names.PARTITION_METADATA}"
 
     def close(self, *, clean: bool) -> None:
         """Stop using the log. A clean close leaves nothing for recovery to do."""

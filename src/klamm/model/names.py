@@ -6,6 +6,7 @@ import base64
 import re
 import uuid
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
@@ -86,6 +87,7 @@ def colliding(topic: str, existing: Iterable[str]) -> list[str]:
     return sorted(name for name in existing if name != topic and collides(name, topic))
 
 
+@lru_cache(maxsize=256)  # all partitions of a topic write the same one
 def id_text(topic_id: uuid.UUID) -> str:
     """The 22 characters under which ids are written in JSON and files."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
