@@ -34,18 +34,21 @@ def few(of: Any) -> Any:
     return st.lists(of, max_size=3)
 
 
+partition_records = st.builds(produce.PartitionRecords, int32, st.none() | views)
+
+
+def _topics(partitions: Any) -> Any:
+    return st.builds(produce.TopicRecords, names, partitions)
+
+
+# Any request at all, or one for a single partition, which is read on a way of its own.
 produce_requests = st.builds(
     produce.ProduceRequest,
     st.none() | names,
     int16,
     int32,
-    few(
-        st.builds(
-            produce.TopicRecords,
-            names,
-            few(st.builds(produce.PartitionRecords, int32, st.none() | views)),
-        )
-    ),
+    few(_topics(few(partition_records)))
+    | st.tuples(_topics(st.tuples(partition_records).map(list))).map(list),
 )
 
 

@@ -15,10 +15,9 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
-from uuid import UUID
 
 from klamm.model.errors import ProtocolError
-from klamm.model.names import ZERO_ID
+from klamm.model.names import ZERO_ID, id_from_bytes
 from klamm.protocol.schema import Wire, wire_fields
 from klamm.protocol.varint import ONE_BYTE, read_uvarint, uvarint
 
@@ -113,9 +112,8 @@ class _Source:
             "one": ONE_BYTE,
             "skip_tags": skip_tags,
             "fail": _fail,
-            "UUID": UUID,
+            "id_from_bytes": id_from_bytes,
             "ZERO_ID": ZERO_ID,
-            "NO_ID": ZERO_ID.bytes,
         }
         self._known: dict[int | str, str] = {}
 
@@ -327,7 +325,7 @@ class _Reader(_Source):
         ids = [target for f, target in self._pending if f == "16s"]
         self._pending.clear()
         for name in ids:
-            self.add(f"{name} = ZERO_ID if {name} == NO_ID else UUID(bytes={name})")
+            self.add(f"{name} = id_from_bytes({name})")
 
     def struct(self, cls: type) -> str:
         """Emits the reading of a struct; returns the expression that builds it."""

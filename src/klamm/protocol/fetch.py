@@ -13,14 +13,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from klamm.model.errors import ProtocolError
-from klamm.model.names import ZERO_ID
+from klamm.model.names import ZERO_ID, id_from_bytes
 from klamm.protocol import wire
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.varint import read_uvarint
 from klamm.protocol.wire import CurrentLeader, NodeEndpoint
 
 _FLEXIBLE_FROM: Final = APIS[ApiKey.FETCH].flexible_from
@@ -38,9 +39,11 @@ _LIMITS: Final = struct.Struct(">iiib")
 _REPLICA_STATE: Final = struct.Struct(">iq")
 _EPOCH_END: Final = struct.Struct(">iq")
 _ABORTED: Final = struct.Struct(">qq")
-# All of a partition that has nothing to give, in the flexible versions: the numbers, no aborted
-# transactions, the preferred replica, no records, no tags. Most partitions of most answers.
-_NOTHING: Final = struct.Struct(">ihqqqBiBB")
+# A partition in the flexible versions up to its records, when no transaction was aborted: the
+# numbers, a count of aborted transactions, the preferred replica. Most partitions of most answers.
+_PLAIN_DATA: Final = struct.Struct(">ihqqqBi")
+_LIMITS_AND_SESSION: Final = struct.Struct(">iiibii")
+_ANSWER_AND_SESSION: Final = struct.Struct(">ihi")
 _new: Final = tuple.__new__  # what `_make` does, without asking how many values there are
 
 READ_UNCOMMITTED: Final = 0
@@ -186,23 +189,19 @@ def parse_request(version: int, body: memoryview) -> FetchRequest:
 
 
 def _parse_request(version: int, body: memoryview, flexible: bool) -> FetchRequest:
-    request = FetchRequest()
-    at = 0
+    replica_id, at = -1, 0
     if version < _REPLICA_STATE_SINCE:
-        (request.replica_id,) = wire.INT.unpack_from(body)
+        (replica_id,) = wire.INT.unpack_from(body)
         at = 4
-    limits = _LIMITS.unpack_from(body, at)
-    request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level = limits
-    at += _LIMITS.size
-    if version >= _SESSION_SINCE:
-        request.session_id, request.session_epoch = wire.TWO_INTS.unpack_from(body, at)
-        at += 8
+    form = _LIMITS_AND_SESSION if version >= _SESSION_SINCE else _LIMITS
+    request = FetchRequest(replica_id, -1, *form.unpack_from(body, at))
+    at += form.size
     at = _parse_wanted(version, body, at, flexible, request.topics)
     if version >= _SESSION_SINCE:
         at = _parse_forgotten(version, body, at, flexible, request.forgotten)
     if version >= _RACK_SINCE:
         request.rack_id, at = wire.read_name(body, at, flexible)
-    if flexible:
+    if flexible and body[at]:
         found, at = wire.read_tags(body, at)
         if 0 in found:
             request.cluster_id, _ = wire.read_text(found[0], 0, True)
@@ -217,7 +216,7 @@ def _parse_topic(version: int, body: memoryview, at: int, flexible: bool) -> tup
         data = bytes(body[at : at + 16])
         if len(data) < 16:
             raise ProtocolError("a topic id ends early")
-        return "", wire.topic_id(data), at + 16
+        return "", id_from_bytes(data), at + 16
     name, at = wire.read_name(body, at, flexible)
     return name, ZERO_ID, at
 
@@ -273,9 +272,10 @@ def encode_request(version: int, request: FetchRequest) -> bytes:
     if version < _REPLICA_STATE_SINCE:
         out += wire.INT.pack(request.replica_id)
     limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level)
-    out += _LIMITS.pack(*limits)
     if version >= _SESSION_SINCE:
-        out += wire.TWO_INTS.pack(request.session_id, request.session_epoch)
+        out += _LIMITS_AND_SESSION.pack(*limits, request.session_id, request.session_epoch)
+    else:
+        out += _LIMITS.pack(*limits)
     pack = _wanted_form(version).pack
     out += wire.count(len(request.topics), flexible)
     for topic in request.topics:
@@ -289,7 +289,9 @@ def encode_request(version: int, request: FetchRequest) -> bytes:
     if version >= _RACK_SINCE:
         out += wire.text(request.rack_id, flexible)
     if flexible:
-        out += wire.tags(_request_tags(version, request))
+        told = version >= _REPLICA_STATE_SINCE
+        state = (request.replica_id, request.replica_epoch) if told else (-1, -1)
+        out += _request_tags(request.cluster_id, state)
     return bytes(out)
 
 
@@ -305,14 +307,14 @@ def _encode_forgotten(
             out += b"\0"
 
 
-def _request_tags(version: int, request: FetchRequest) -> list[tuple[int, bytes]]:
+@lru_cache(maxsize=64)  # a follower says the same all its life
+def _request_tags(cluster_id: str | None, state: tuple[int, int]) -> bytes:
     fields = []
-    if request.cluster_id is not None:
-        fields.append((0, wire.text(request.cluster_id, True)))
-    state = (request.replica_id, request.replica_epoch)
-    if version >= _REPLICA_STATE_SINCE and state != (-1, -1):
+    if cluster_id is not None:
+        fields.append((0, wire.text(cluster_id, True)))
+    if state != (-1, -1):
         fields.append((1, _REPLICA_STATE.pack(*state) + b"\0"))
-    return fields
+    return wire.tags(fields)
 
 
 def _topic(version: int, name: str, topic_id: UUID, flexible: bool) -> bytes:
@@ -332,9 +334,11 @@ def encode_response(
     flexible = version >= _FLEXIBLE_FROM
     parts: list[bytes | memoryview | Stored] = []
     total = 0
-    out = bytearray(wire.INT.pack(response.throttle_time_ms))
     if version >= _SESSION_SINCE:
-        out += wire.SHORT.pack(response.error_code) + wire.INT.pack(response.session_id)
+        head = (response.throttle_time_ms, response.error_code, response.session_id)
+        out = bytearray(_ANSWER_AND_SESSION.pack(*head))
+    else:
+        out = bytearray(wire.INT.pack(response.throttle_time_ms))
     out += wire.count(len(response.topics), flexible)
     for topic in response.topics:
         out += _topic(version, topic.name, topic.topic_id, flexible)
@@ -342,16 +346,17 @@ def encode_response(
         for data in topic.partitions:
             records = data.records
             size = len(records) if isinstance(records, bytes | memoryview) else records.size
-            if flexible and not size and data[8:] == _NO_TAGS and data.aborted is None:
-                out += _NOTHING.pack(*data[:5], 0, data.preferred_read_replica, 1, 0)
-                continue
-            _encode_data(out, version, flexible, data, size)
+            if flexible and data.aborted is None:
+                out += _PLAIN_DATA.pack(*data[:5], 0, data.preferred_read_replica)
+                out += wire.count(size, True)
+            else:
+                _encode_data(out, version, flexible, data, size)
             if size:
                 parts += (bytes(out), records)
                 total += len(out) + size
                 out = bytearray()
             if flexible:
-                out += _data_tags(data)
+                out += b"\0" if data[8:] == _NO_TAGS else _data_tags(data)
         if flexible:
             out += b"\0"
     if flexible:
@@ -381,8 +386,6 @@ def _encode_data(
 
 
 def _data_tags(data: PartitionData) -> bytes:
-    if data.diverging_epoch is None and data.current_leader is None:
-        return b"\0"
     fields = []
     if data.diverging_epoch is not None:
         fields.append((0, _EPOCH_END.pack(*data.diverging_epoch) + b"\0"))
@@ -400,36 +403,39 @@ def parse_response(version: int, body: memoryview) -> FetchResponse:
 
 
 def _parse_response(version: int, body: memoryview, flexible: bool) -> FetchResponse:
-    response = FetchResponse()
-    (response.throttle_time_ms,) = wire.INT.unpack_from(body)
-    at = 4
-    if version >= _SESSION_SINCE:
-        (response.error_code,) = wire.SHORT.unpack_from(body, at)
-        (response.session_id,) = wire.INT.unpack_from(body, at + 2)
-        at += 6
+    form = _ANSWER_AND_SESSION if version >= _SESSION_SINCE else wire.INT
+    response = FetchResponse(*form.unpack_from(body))
+    at = form.size
     topic_count, at = wire.read_count(body, at, flexible)
     for _ in range(topic_count):
         name, topic_id, at = _parse_topic(version, body, at, flexible)
         partition_count, at = wire.read_count(body, at, flexible)
         partitions = []
         for _ in range(partition_count):
-            if flexible and len(body) - at >= _NOTHING.size:
-                *numbers, aborted, preferred, size, tags = _NOTHING.unpack_from(body, at)
-                if aborted == 0 and size == 1 and tags == 0:
-                    rest = (None, preferred, b"", None, None)
-                    partitions.append(_new(PartitionData, (*numbers, *rest)))
-                    at += _NOTHING.size
-                    continue
-            data, at = _parse_data(version, body, at, flexible)
+            found = _parse_plain(body, at) if flexible else None
+            data, at = found or _parse_data(version, body, at, flexible)
             partitions.append(data)
         response.topics.append(TopicData(name, topic_id, partitions))
         if flexible:
             at = _past_tags(body, at)
-    if flexible:
-        found, at = wire.read_tags(body, at)
-        if 0 in found:
-            response.node_endpoints = wire.read_endpoints(found[0])
+    if flexible and body[at]:
+        tags, at = wire.read_tags(body, at)
+        if 0 in tags:
+            response.node_endpoints = wire.read_endpoints(tags[0])
     return response
+
+
+def _parse_plain(body: memoryview, at: int) -> tuple[PartitionData, int] | None:
+    """A partition without aborted transactions and tags; None when there may be any."""
+    *numbers, aborted, preferred = _PLAIN_DATA.unpack_from(body, at)
+    if aborted:
+        return None
+    size, at = read_uvarint(body, at + _PLAIN_DATA.size)
+    end = at + size - 1
+    if size == 0 or end >= len(body) or body[end]:
+        return None
+    records = body[at:end] if size > 1 else b""
+    return _new(PartitionData, (*numbers, None, preferred, records, None, None)), end + 1
 
 
 def _parse_data(

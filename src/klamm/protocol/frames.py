@@ -30,6 +30,13 @@ _REQUEST_LAYOUTS: Final = {
     for api in APIS.values()
     for version in range(api.served.low, api.served.high + 1)
 } | {(key, private.VERSION): 1 for key in private.KEYS}
+# The versions whose answers have tagged fields in their headers.
+_TAGGED_ANSWERS: Final = frozenset(
+    (int(api.key), version)
+    for api in APIS.values()
+    for version in range(api.served.low, api.served.high + 1)
+    if api.response_header_version(version) == 1
+)
 
 
 class RequestHeader(NamedTuple):
@@ -93,9 +100,9 @@ def encode_response_frame(header: RequestHeader, body: bytes) -> bytes:
 
 def response_head(header: RequestHeader, body_size: int) -> bytes:
     """What stands before a response's body on the wire: for bodies that are sent in pieces."""
-    if _response_layout(header.api_key, header.api_version) == 0:
-        return _SIZE_AND_ID.pack(4 + body_size, header.correlation_id)
-    return _SIZE_AND_ID.pack(5 + body_size, header.correlation_id) + b"\0"
+    if header[:2] in _TAGGED_ANSWERS:
+        return _SIZE_AND_ID.pack(5 + body_size, header[2]) + b"\0"
+    return _SIZE_AND_ID.pack(4 + body_size, header[2])
 
 
 def parse_response_header(
@@ -104,8 +111,7 @@ def parse_response_header(
     """The correlation id of a response, and where its body begins."""
     try:
         (correlation_id,) = _SIZE.unpack_from(frame)
-        flexible = _response_layout(key, version) == 1
-        at = skip_tags(frame, 4) if flexible else 4
+        at = skip_tags(frame, 4) if (key, version) in _TAGGED_ANSWERS else 4
     except (struct.error, IndexError) as fault:
         raise ProtocolError(f"not a response header: {fault}") from fault
     return correlation_id, at
@@ -116,6 +122,6 @@ def is_private(key: int) -> bool:
     return key in private.KEYS
 
 
-def _response_layout(key: int, version: int) -> int:
-    api = APIS.get(key)
-    return 0 if api is None else api.response_header_version(version)
+def is_served(key: int, version: int) -> bool:
+    """Whether there is an answer to this version of an API."""
+    return (key, version) in _REQUEST_LAYOUTS

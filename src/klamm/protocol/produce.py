@@ -15,16 +15,23 @@ from typing import Final, NamedTuple
 from klamm.model.errors import ProtocolError
 from klamm.protocol import wire
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.varint import read_uvarint
 from klamm.protocol.wire import CurrentLeader, NodeEndpoint
 
 _FLEXIBLE_FROM: Final = APIS[ApiKey.PRODUCE].flexible_from
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
+# The beginning of a flexible request with one topic, up to its name, and what follows the name.
+_SOLE_HEAD: Final = struct.Struct(">BhiBB")
+_SOLE_PARTITION: Final = struct.Struct(">Bi")
 _RESULT: Final = struct.Struct(">ihqq")
 _RESULT_AND_START: Final = struct.Struct(">ihqqq")
+# A flexible result without a fault: the numbers, no record errors, no message, no tags.
+_PLAIN_RESULT: Final = struct.Struct(">ihqqqBBB")
 _START_SINCE: Final = 5
 _RECORD_ERRORS_SINCE: Final = 8
 _LEADER_SINCE: Final = 10
 _FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError)
+_new: Final = tuple.__new__  # what `_make` does, without asking how many values there are
 
 
 class PartitionRecords(NamedTuple):
@@ -71,6 +78,9 @@ class PartitionResult(NamedTuple):
     current_leader: CurrentLeader | None = None
 
 
+_NO_FAULT: Final = ((), None, None)
+
+
 class TopicResult(NamedTuple):
     """What became of one topic's records."""
 
@@ -90,9 +100,34 @@ class ProduceResponse:
 def parse_request(version: int, body: memoryview) -> ProduceRequest:
     """The request in this body. It is good for as long as the body is."""
     try:
-        return _parse_request(body, version >= _FLEXIBLE_FROM)
+        if version < _FLEXIBLE_FROM:
+            return _parse_request(body, False)
+        return _parse_sole(body) or _parse_request(body, True)
     except _FAULTS as fault:
         raise ProtocolError(f"Produce v{version}: {fault}") from fault
+
+
+def _parse_sole(body: memoryview) -> ProduceRequest | None:
+    """A request for one partition, outside of a transaction; None when it is anything else.
+
+    This is what librdkafka sends, batch by batch, so it is worth a way of its own.
+    """
+    size = len(body)
+    if size < _SOLE_HEAD.size:
+        return None
+    transactional_id, acks, timeout_ms, topic_count, name_size = _SOLE_HEAD.unpack_from(body)
+    name_end = _SOLE_HEAD.size + name_size - 1
+    at = name_end + _SOLE_PARTITION.size
+    if transactional_id or topic_count != 2 or not 1 < name_size < 128 or at >= size:
+        return None
+    partition_count, partition = _SOLE_PARTITION.unpack_from(body, name_end)
+    count, at = read_uvarint(body, at)
+    end = at + count - 1
+    if partition_count != 2 or count == 0 or end + 3 != size or any(body[end:]):
+        return None
+    name = str(body[_SOLE_HEAD.size : name_end], "utf-8")
+    sole = [_new(PartitionRecords, (partition, body[at:end]))]
+    return ProduceRequest(None, acks, timeout_ms, [_new(TopicRecords, (name, sole))])
 
 
 def _parse_request(body: memoryview, flexible: bool) -> ProduceRequest:
@@ -114,7 +149,7 @@ def _parse_request(body: memoryview, flexible: bool) -> ProduceRequest:
         if flexible:
             at = _past_tags(body, at)
     if flexible:
-        at = _past_tags(body, at)
+        _past_tags(body, at)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -149,9 +184,12 @@ def encode_response(version: int, response: ProduceResponse) -> bytes:
     flexible = version >= _FLEXIBLE_FROM
     out = bytearray(wire.count(len(response.topics), flexible))
     for name, partitions in response.topics:
-        out += wire.text(name, flexible) + wire.count(len(partitions), flexible)
+        out += wire.name(name, flexible) + wire.count(len(partitions), flexible)
         for result in partitions:
-            _encode_result(out, version, flexible, result)
+            if flexible and result[5:] == _NO_FAULT:
+                out += _PLAIN_RESULT.pack(*result[:5], 1, 0, 0)
+            else:
+                _encode_result(out, version, flexible, result)
         if flexible:
             out += b"\0"
     out += wire.INT.pack(response.throttle_time_ms)

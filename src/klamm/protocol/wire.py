@@ -12,10 +12,8 @@ import struct
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from klamm.model.errors import ProtocolError
-from klamm.model.names import ZERO_ID
 from klamm.protocol.varint import ONE_BYTE, read_uvarint, uvarint
 
 SHORT: Final = struct.Struct(">h")
@@ -49,8 +47,11 @@ def count(value: int, flexible: bool) -> bytes:
 def read_count(buf: memoryview, at: int, flexible: bool) -> tuple[int, int]:
     """The inverse of `count`. One that the rest of the message cannot hold is refused."""
     if flexible:
-        value, at = read_uvarint(buf, at)
-        value -= 1
+        value = buf[at] - 1
+        at += 1
+        if value > 126:
+            value, at = read_uvarint(buf, at - 1)
+            value -= 1
     else:
         (value,) = INT.unpack_from(buf, at)
         at += 4
@@ -65,6 +66,10 @@ def text(value: str | None, flexible: bool) -> bytes:
         return b"\0" if flexible else b"\xff\xff"
     data = value.encode()
     return (uvarint(len(data) + 1) if flexible else SHORT.pack(len(data))) + data
+
+
+# A topic's name, of which there are a few, each in thousands of answers.
+name = lru_cache(maxsize=1024)(text)
 
 
 def read_text(buf: memoryview, at: int, flexible: bool) -> tuple[str | None, int]:
@@ -98,12 +103,6 @@ def read_records(buf: memoryview, at: int, flexible: bool) -> tuple[memoryview |
     """Bytes as a view of the message, or null."""
     size, at = read_count(buf, at, flexible)
     return (None, at) if size < 0 else (buf[at : at + size], at + size)
-
-
-@lru_cache(maxsize=4096)
-def topic_id(data: bytes) -> UUID:
-    """An id from its sixteen bytes. The same few hundred come in every request."""
-    return UUID(bytes=data) if any(data) else ZERO_ID
 
 
 def tags(fields: Iterable[tuple[int, bytes]]) -> bytes:
