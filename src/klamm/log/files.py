@@ -76,9 +76,10 @@ class FilePool:
         handle = self._open.get(path)
         if handle is None:
             return self._admit(path, os.O_CREAT if create else 0)
-        # Another thread may have forgotten it between the two lines; it is in use, so it is back.
-        with contextlib.suppress(KeyError):
+        try:  # noqa: SIM105 - a context manager costs more than what it would guard
             self._open.move_to_end(path)
+        except KeyError:
+            pass  # another thread has let go of it between the two lines; we hold it
         return handle
 
     def forget(self, *paths: str) -> None:

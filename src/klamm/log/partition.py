@@ -138,7 +138,10 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Up to where every transaction is decided, and no further than the high watermark."""
-        unstable = self.producers.first_unstable(self.high_watermark)
+        states = self.history.states
+        if states.is_decided:
+            return self.high_watermark
+        unstable = states.first_unstable(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     # Appending
@@ -172,7 +175,8 @@ class PartitionLog:
                 return AppendRefused(verdict.code, verdict.why)
             if verdict is not None:
                 return self._repeated(verdict)
-        if settings.codec not in (None, header.codec) and not header.is_control:
+        codec = settings.codec
+        if codec is not None and codec != header.codec and not header.is_control:
             changed = recompressed(batch, header, settings)
             if isinstance(changed, AppendRefused):
                 return changed
@@ -188,10 +192,12 @@ class PartitionLog:
         _pack_offset(batch, 0, first)
         _pack_epoch(batch, EPOCH_AT, leader_epoch)
         try:
-            self.make_room(len(batch), first, last, max_timestamp, now_ms)
-            self.segments.active.append(
-                batch, first, last, max_timestamp, settings.index_interval_bytes
-            )
+            size = len(batch)
+            self.make_room(size, first, last, max_timestamp, now_ms)
+            active = self.segments.active
+            position = active.write(batch)
+            interval = settings.index_interval_bytes
+            active.note(position, first, last, max_timestamp, size, interval)
             self.epochs.assign(leader_epoch, first)
             if header.producer_id >= 0:
                 self.note_producer(batch, header, first, max_timestamp)

@@ -233,6 +233,11 @@ class ProducerStates:
         return ended
 
     @property
+    def is_decided(self) -> bool:
+        """Whether no transaction, open or ended of late, may hold readers back."""
+        return not (self._open or self._ended)
+
+    @property
     def first_open(self) -> int | None:
         """The first offset of the oldest open transaction."""
         return next(iter(self._open.values()), None)

@@ -178,7 +178,7 @@ class Segment:
         return (
             self.size + more > segment_bytes
             or self.size > _RELATIVE_MAX
-            or not self.can_hold(last_offset)
+            or last_offset - self.base_offset > _RELATIVE_MAX
             or len(self.offsets.load()) > index_bytes - 8
             or len(self.times.load()) > index_bytes - 24
         )

@@ -17,9 +17,9 @@ what is decided here is carried out there.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
@@ -27,9 +27,11 @@ from klamm.model.names import BrokerId
 UNKNOWN_OFFSET: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerState:
-    """What one follower's fetches have told us. A new leader knows nothing of their ends."""
+class FollowerState(NamedTuple):
+    """What one follower's fetches have told us. A new leader knows nothing of their ends.
+
+    A tuple, as `View` is: several are made for every batch that is replicated.
+    """
 
     log_end: int = UNKNOWN_OFFSET
     log_start: int = UNKNOWN_OFFSET
@@ -68,7 +70,8 @@ def left_behind(state: FollowerState, now_ms: int) -> FollowerState:
     A follower of an idle partition has nothing new to tell, and need not: its lag is counted from
     the append it is missing.
     """
-    return replace(state, caught_up_ms=now_ms)
+    log_end, log_start, fetched_ms, leader_end_at_fetch, _ = state
+    return FollowerState(log_end, log_start, fetched_ms, leader_end_at_fetch, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,7 @@ class Isr:
         return self.proposed is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(NamedTuple):
     """All that the decisions about one partition may look at."""
 
     leader: BrokerId

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +25,7 @@ def view(**changes: object) -> View:
         lag_ms_max=LAG_MS,
         now_ms=100,
     )
-    return replace(base, **changes)  # type: ignore[arg-type]
+    return base._replace(**changes)  # type: ignore[arg-type]
 
 
 def test_the_high_watermark_is_the_least_end_in_sync() -> None:
@@ -47,7 +45,7 @@ def test_it_waits_for_a_follower_that_is_about_to_join() -> None:
     out = view(isr=Isr((A, B)))
     assert core.high_watermark(out, {B, C}) == 7
     assert core.high_watermark(out, {B}) == 10  # not eligible: its broker is going
-    assert core.high_watermark(replace(out, now_ms=100 + LAG_MS), {B, C}) == 10  # too long behind
+    assert core.high_watermark(out._replace(now_ms=100 + LAG_MS), {B, C}) == 10  # too long behind
 
 
 def test_a_pending_expansion_counts_and_a_pending_shrinkage_does_not() -> None:
@@ -78,7 +76,7 @@ def test_a_follower_joins_at_the_high_watermark_and_in_the_epoch(
     seen = view(isr=Isr((A, B)), followers={C: state}, epoch_start=epoch_start)
     assert core.expansion(seen, C, {B, C}) == ((A, B, C) if joins else None)
     assert core.expansion(seen, C, {B}) is None
-    assert core.expansion(replace(seen, isr=Isr((A, B), (A,))), C, {B, C}) is None
+    assert core.expansion(seen._replace(isr=Isr((A, B), (A,))), C, {B, C}) is None
 
 
 def test_who_is_late_is_dropped_but_never_the_leader() -> None:
@@ -159,7 +157,7 @@ def test_whoever_may_be_elected_has_everything_below_the_high_watermark(
         before = now.high_watermark
         match step:
             case ("append", int(count)):
-                now = replace(now, leader_end=now.leader_end + count)
+                now = now._replace(leader_end=now.leader_end + count)
             case ("fetch", broker, int(count)):
                 assert isinstance(broker, int)
                 at = BrokerId(broker)
@@ -171,22 +169,22 @@ def test_whoever_may_be_elected_has_everything_below_the_high_watermark(
                     leader_end=now.leader_end,
                     now_ms=now.now_ms,
                 )
-                now = replace(now, followers={**now.followers, at: state})
+                now = now._replace(followers={**now.followers, at: state})
                 grown = core.expansion(now, at, {B, C})
                 if grown is not None:
-                    now = replace(now, isr=Isr(now.isr.committed, grown))
+                    now = now._replace(isr=Isr(now.isr.committed, grown))
             case ("tick", int(ms)):
-                now = replace(now, now_ms=now.now_ms + ms)
+                now = now._replace(now_ms=now.now_ms + ms)
             case ("shrink",):
                 fewer = core.shrinkage(now)
                 if fewer is not None:
-                    now = replace(now, isr=Isr(now.isr.committed, fewer))
+                    now = now._replace(isr=Isr(now.isr.committed, fewer))
             case ("answer", bool(accepted)) if now.isr.proposed is not None:
                 kept = now.isr.proposed if accepted else now.isr.committed
-                now = replace(now, isr=Isr(kept))
+                now = now._replace(isr=Isr(kept))
             case _:
                 pass
-        now = replace(now, high_watermark=core.high_watermark(now, {B, C}))
+        now = now._replace(high_watermark=core.high_watermark(now, {B, C}))
         assert now.high_watermark >= before
         assert now.high_watermark <= now.leader_end
         for member in {*now.isr.committed, *(now.isr.proposed or ())} - {A}:
