@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from klamm.broker.framing import FrameBuffer
+from klamm.broker.promises import Alarm, Promise
 from klamm.model.errors import ProtocolError
 
 log = logging.getLogger(__name__)
@@ -64,11 +65,13 @@ class Peer(Protocol):
     client_host: str
     listener: str
     software: str  # what the client called itself in ApiVersions
+    alarm: Alarm  # for the request that is served: until when it waits
     # Called when another request arrives while one is served: some that only wait end early then.
     on_more: Callable[[], None] | None
 
 
-Route = Callable[[Peer, memoryview], Reply | Awaitable[Reply]]
+Answer = Reply | Promise | Awaitable[Reply]
+Route = Callable[[Peer, memoryview], Answer]
 
 
 class Owner(Protocol):
@@ -99,7 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._frames = FrameBuffer(frame_size_max)
-        self._serving: asyncio.Future[Reply] | None = None
+        self.alarm = Alarm(self._loop)
+        self._serving: asyncio.Future[Reply] | Promise | None = None
         self._sending: asyncio.Task[None] | None = None
         self._unmute: asyncio.TimerHandle | None = None
         self._choked = False  # the client does not read its answers
@@ -125,15 +129,19 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.received(nbytes)
         self.active_at = self._loop.time()
+        if self._serving is None:
+            self._serve()
+            return
         if self.on_more is not None and self._frames.has_frame:
             self.on_more()
-        self._serve()
+        self._make_room()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.left(self)
+        self.alarm.close()
         if self._unmute is not None:
             self._unmute.cancel()
         for work in (self._serving, self._sending):
@@ -197,9 +205,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Serve what has arrived, until a request has to wait for something."""
+        frames = self._frames
         while not self._is_busy and not self._transport.is_closing():
             try:
-                frame = self._frames.next_frame()
+                frame = frames.next_frame()
                 if frame is None:
                     break
                 answer = self._route(self, frame)
@@ -208,25 +217,38 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if isinstance(answer, Reply):
                 self._write(answer)
+                if frames.is_drained:
+                    break
+            elif isinstance(answer, Promise):
+                self._serving = answer
+                answer.then(self._answered)
             else:
                 self._serving = asyncio.ensure_future(answer)
-                self._serving.add_done_callback(self._answered)
+                self._serving.add_done_callback(self._done)
         self._make_room()
 
-    def _answered(self, serving: asyncio.Future[Reply]) -> None:
-        self._serving = None
+    def _done(self, serving: asyncio.Future[Reply]) -> None:
         if serving.cancelled():
+            self._serving = None
             return
         fault = serving.exception()
+        assert fault is None or isinstance(fault, Exception), "the loop has raised all others"
+        self._answered(fault or serving.result())
+
+    def _answered(self, outcome: Reply | Exception) -> None:
+        self._serving = None
         if self._transport.is_closing():
             return
-        if fault is None:
-            self._write(serving.result())
-            self._serve()
-        elif isinstance(fault, ProtocolError):
-            self._refuse(str(fault))
+        if isinstance(outcome, Reply):
+            self._write(outcome)
+            if self._frames.is_drained and not self._is_busy:
+                self._make_room()
+            else:
+                self._serve()
+        elif isinstance(outcome, ProtocolError):
+            self._refuse(str(outcome))
         else:
-            log.error("a request was left unanswered", exc_info=fault)
+            log.error("a request was left unanswered", exc_info=outcome)
             self._transport.abort()
 
     def _refuse(self, why: str) -> None:
@@ -237,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         """Before the next read: space for it, or no read at all while a request is served."""
         if self._transport.is_closing():
             return
-        if not self._is_busy:
+        if self._serving is None and not self._is_busy:
             self._frames.make_room()
             if self._paused:
                 self._paused = False

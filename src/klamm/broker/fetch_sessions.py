@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Awaitable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker import reading
-from klamm.broker.connection import Reply
+from klamm.broker.connection import Answer, Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.fetch_replies import reply, size_of
 from klamm.broker.parking import Parked
@@ -54,9 +54,23 @@ class _Wanted:
     log_start: int = -1
 
 
+def _same(one: uuid.UUID, other: uuid.UUID) -> bool:
+    """Whether two ids are equal. Mostly they are one object, which their own `==` is blind to."""
+    return one is other or one == other
+
+
+def _topic(found: _Found) -> str:
+    return found[0].topic
+
+
 def _unnamed(topic_id: uuid.UUID | None, index: int) -> TopicPartition:
     """Where a partition is kept while its id is unknown: under a name that no topic can have."""
     return TopicPartition(f"?{topic_id}", index)
+
+
+# What there is to tell of a partition. Of one that is merely told the offsets of, these are read
+# when it is told, which most looks do not come to.
+_Found = tuple[TopicPartition, _Wanted, PartitionData | Partition]
 
 
 class FetchSession:
@@ -69,6 +83,7 @@ class FetchSession:
         self._broker = broker
         self._wanted: dict[TopicPartition, _Wanted] = {}
         self._marked: dict[TopicPartition, None] = {}  # worth looking at, longest marked first
+        self._reader = Reader(0, follower)
         self._parked: Parked | None = None
 
     # Watching
@@ -117,19 +132,13 @@ class FetchSession:
                     if name
                     else _unnamed(topic.topic_id, fetch.partition)
                 )
-                if name:
-                    # What was asked before the name was known is now asked under it.
-                    self._forget(_unnamed(topic.topic_id, fetch.partition))
                 wanted = self._wanted.get(topic_partition)
-                if wanted is None or wanted.topic_id != topic.topic_id:
-                    # A topic of another id is another topic, whatever its name.
-                    wanted = self._wanted[topic_partition] = _Wanted(topic.topic_id, fetch)
-                wanted.fetch = fetch
-                wanted.is_new = True
+                if wanted is None or not _same(wanted.topic_id, topic.topic_id):
+                    self._begin(topic_partition, topic.topic_id, fetch)
+                else:
+                    wanted.fetch = fetch
+                    wanted.is_new = True
                 self._marked[topic_partition] = None
-                partition = replicas.partitions.get(topic_partition)
-                if partition is not None:
-                    partition.follower_watches.add(self)
         for forgotten in request.forgotten:
             name = replicas.topic_name(forgotten.topic_id) if version >= 13 else forgotten.name
             for index in forgotten.partitions:
@@ -137,6 +146,17 @@ class FetchSession:
                 if topic_partition not in self._wanted:
                     topic_partition = self._wanted_as(forgotten.topic_id, index)
                 self._forget(topic_partition)
+
+    def _begin(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, fetch: FetchPartition
+    ) -> None:
+        """A partition is wanted for the first time; one of another id is another partition."""
+        # What was asked before the name was known is now asked under it.
+        self._forget(_unnamed(topic_id, fetch.partition))
+        self._wanted[topic_partition] = _Wanted(topic_id, fetch)
+        partition = self._broker.replicas.partitions.get(topic_partition)
+        if partition is not None:
+            partition.follower_watches.add(self)
 
     def _wanted_as(self, topic_id: uuid.UUID, index: int) -> TopicPartition:
         """Under which name a partition is kept whose topic is gone here, or was never known."""
@@ -153,7 +173,7 @@ class FetchSession:
         if partition is not None:
             partition.follower_watches.discard(self)
 
-    def answer(self, context: RequestContext, request: FetchRequest) -> Reply | Awaitable[Reply]:
+    def answer(self, context: RequestContext, request: FetchRequest) -> Answer:
         """The reply to the request that was taken, or the promise of one."""
 
         def look(is_last: bool) -> Reply | None:
@@ -167,18 +187,18 @@ class FetchSession:
         first = look(request.max_wait_ms <= 0)
         if first is not None:
             return first
-        parked = self._parked = Parked(look, request.max_wait_ms)
+        parked = self._parked = Parked(look, request.max_wait_ms, context.peer)
         # The follower has more to say: it needs an answer to be heard.
         context.peer.on_more = parked.finish
-        return parked.future
+        return parked.promise
 
-    def _look(
-        self, version: int, request: FetchRequest
-    ) -> tuple[list[tuple[TopicPartition, _Wanted, PartitionData]], bool]:
-        reader = Reader(version, self.follower)
+    def _look(self, version: int, request: FetchRequest) -> tuple[list[_Found], bool]:
+        reader = self._reader
+        if reader.version != version:
+            reader = self._reader = Reader(version, self.follower)
         left = request.max_bytes
         urgent = False
-        found: list[tuple[TopicPartition, _Wanted, PartitionData]] = []
+        found: list[_Found] = []
         for topic_partition in list(self._marked):
             if left <= 0:
                 urgent = True
@@ -186,7 +206,12 @@ class FetchSession:
             wanted = self._wanted[topic_partition]
             level = self._level(topic_partition, wanted)
             if level is not None:
-                if (level[2], level[4]) == (wanted.high_watermark, wanted.log_start):
+                local = level.log
+                assert local is not None, level
+                if (
+                    local.high_watermark == wanted.high_watermark
+                    and local.log_start_offset == wanted.log_start
+                ):
                     del self._marked[topic_partition]
                 else:
                     found.append((topic_partition, wanted, level))
@@ -221,8 +246,8 @@ class FetchSession:
             found.append((topic_partition, wanted, data))
         return found, urgent
 
-    def _level(self, topic_partition: TopicPartition, wanted: _Wanted) -> PartitionData | None:
-        """What to tell a follower that has all we have; None when that is not so, or not sure.
+    def _level(self, topic_partition: TopicPartition, wanted: _Wanted) -> Partition | None:
+        """The partition, if the follower has all we have; None when that is not so, or not sure.
 
         Most looks end here, for an acknowledgement is nothing else. `reading` judges the rest.
         """
@@ -244,7 +269,7 @@ class FetchSession:
             if partition.follower_fetched(self.follower, offset, log_start) is not ErrorCode.NONE:
                 return None
             wanted.is_new = False
-        return reading.nothing_but_offsets(partition, local)
+        return partition
 
     def _is_throttled(self, topic_partition: TopicPartition) -> bool:
         if not self._broker.throttles.leader.covers(topic_partition):
@@ -255,18 +280,23 @@ class FetchSession:
     def _reply(
         self,
         context: RequestContext,
-        found: list[tuple[TopicPartition, _Wanted, PartitionData]],
+        found: list[_Found],
     ) -> Reply:
-        topics: dict[tuple[str, uuid.UUID], TopicData] = {}
-        for topic_partition, wanted, data in found:
+        topics: list[TopicData] = []
+        last: TopicData | None = None
+        for topic_partition, wanted, data in sorted(found, key=_topic):
+            if isinstance(data, Partition):
+                data = reading.nothing_but_offsets(data)
             wanted.is_told = not data.error_code
             wanted.high_watermark = data.high_watermark
             wanted.log_start = data.log_start_offset
             self._marked.pop(topic_partition, None)
-            name = topic_partition.topic
-            topic = topics.setdefault((name, wanted.topic_id), TopicData(name, wanted.topic_id, []))
-            topic.partitions.append(data)
-        response = FetchResponse(session_id=self.id, topics=list(topics.values()))
+            name, topic_id = topic_partition.topic, wanted.topic_id
+            if last is None or last.name != name or not _same(last.topic_id, topic_id):
+                last = TopicData(name, topic_id, [])
+                topics.append(last)
+            last.partitions.append(data)
+        response = FetchResponse(session_id=self.id, topics=topics)
         return reply(self._broker, context, response, is_follower=True)
 
 
@@ -277,7 +307,7 @@ class FetchSessions:
         self._broker = broker
         self._by_id: dict[int, FetchSession] = {}
 
-    def serve(self, context: RequestContext, request: FetchRequest) -> Reply | Awaitable[Reply]:
+    def serve(self, context: RequestContext, request: FetchRequest) -> Answer:
         if request.session_id == 0:
             session = self._open(BrokerId(request.replica_id))
         else:

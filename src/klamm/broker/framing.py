@@ -6,6 +6,7 @@ what a size claims, so a liar costs no memory. A view of a frame is good until `
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from klamm.model.errors import ProtocolError
@@ -17,6 +18,11 @@ _SIZE_MIN: Final = 16 * 1024
 _READ_AHEAD: Final = 64 * 1024
 # A larger buffer is given back once its frame has been dealt with.
 _SIZE_KEPT: Final = 2 * 1024 * 1024
+# A buffer made for one frame is this much larger: were it full, reading would have to be paused
+# while the frame is served, and resumed after.
+_SLACK: Final = 4096
+
+_read_size: Final = struct.Struct(">I").unpack_from
 
 
 class FrameBuffer:
@@ -32,27 +38,35 @@ class FrameBuffer:
 
     def space(self) -> memoryview:
         """Where the next bytes go; there is some unless `is_full`."""
-        size = self._frame_size()
-        if size is None or self._start + size <= self._end:
-            return self._buffer[self._end : self._end + _READ_AHEAD]
-        # Up to the frame's end and no further: a large frame leaves nothing to move behind it.
-        return self._buffer[self._end : self._start + size]
+        start, end = self._start, self._end
+        if end - start >= SIZE_PREFIX:
+            frame_end = start + SIZE_PREFIX + _read_size(self._buffer, start)[0]
+            if frame_end > end:
+                # Up to there and no further: a large frame leaves nothing to move behind it.
+                return self._buffer[end:frame_end]
+        return self._buffer[end : end + _READ_AHEAD]
 
     def received(self, count: int) -> None:
         self._end += count
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its size; `ProtocolError` when its size cannot be."""
-        size = self._frame_size()
-        if size is None:
+        start = self._start + SIZE_PREFIX
+        if start > self._end:
             return None
-        if not SIZE_PREFIX < size <= self._frame_size_max + SIZE_PREFIX:
-            raise ProtocolError(f"a frame cannot have {size - SIZE_PREFIX} bytes")
-        start, end = self._start, self._start + size
+        (size,) = _read_size(self._buffer, self._start)
+        if not 0 < size <= self._frame_size_max:
+            raise ProtocolError(f"a frame cannot have {size} bytes")
+        end = start + size
         if end > self._end:
             return None
         self._start = end
-        return self._buffer[start + SIZE_PREFIX : end]
+        return self._buffer[start:end]
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether everything that arrived has been handed out."""
+        return self._start == self._end
 
     @property
     def is_full(self) -> bool:
@@ -76,18 +90,21 @@ class FrameBuffer:
 
     def make_room(self) -> None:
         """Make sure of space for the next read. Views of frames handed out are void now."""
-        kept = self._buffer
-        if self._start == 0 and self._end < len(kept):
+        kept, start, end = self._buffer, self._start, self._end
+        if start == end:
+            if len(kept) > _SIZE_KEPT:
+                self._buffer = memoryview(bytearray(_SIZE_MIN))
+            self._start = self._end = 0
             return
-        waiting = kept[self._start : self._end]
+        if start == 0 and end < len(kept):
+            return
+        waiting = kept[start:end]
         frame_size = self._frame_size() or 0
         if frame_size > len(kept) and len(waiting) == len(kept):
             # Doubling: half of the frame has really arrived when the other half gets its place.
-            self._buffer = memoryview(bytearray(min(frame_size, 2 * len(kept))))
+            self._buffer = memoryview(bytearray(min(frame_size + _SLACK, 2 * len(kept))))
             self._buffer[: len(waiting)] = waiting
-        elif not waiting and len(kept) > _SIZE_KEPT:
-            self._buffer = memoryview(bytearray(_SIZE_MIN))
-        elif waiting and self._start:
+        elif start:
             kept[: len(waiting)] = waiting
         self._start, self._end = 0, len(waiting)
 
@@ -101,4 +118,5 @@ class FrameBuffer:
         start = self._start
         if self._end - start < SIZE_PREFIX:
             return None
-        return SIZE_PREFIX + int.from_bytes(self._buffer[start : start + SIZE_PREFIX], "big")
+        (size,) = _read_size(self._buffer, start)
+        return SIZE_PREFIX + int(size)

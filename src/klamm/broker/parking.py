@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from klamm.broker.connection import Reply
+from klamm.broker.connection import Peer, Reply
 from klamm.broker.partition import Partition, Watch
+from klamm.broker.promises import Promise
 
 # Gives the reply; None when there is still too little and it was not the last time.
 Look = Callable[[bool], Reply | None]
@@ -18,17 +19,17 @@ Look = Callable[[bool], Reply | None]
 class Parked:
     """One waiting fetch; a `Watch`."""
 
-    __slots__ = ("_look", "_loop", "_places", "_timer", "_woken", "future")
+    __slots__ = ("_alarm", "_is_over", "_look", "_loop", "_places", "_woken", "promise")
 
-    def __init__(self, look: Look, timeout_ms: int) -> None:
+    def __init__(self, look: Look, timeout_ms: int, peer: Peer) -> None:
         self._look = look
         self._loop = asyncio.get_running_loop()
         self._places: list[set[Watch]] = []
         self._woken = False
-        self._timer = self._loop.call_later(timeout_ms / 1000, self.finish)
-        # Cancelled when the client has gone.
-        self.future: asyncio.Future[Reply] = self._loop.create_future()
-        self.future.add_done_callback(self._leave)
+        self._is_over = False
+        self._alarm = peer.alarm
+        self._alarm.set(timeout_ms / 1000, self._time_is_over)
+        self.promise = Promise(self._leave)
 
     def watch(self, place: set[Watch]) -> None:
         """Be woken by what happens here."""
@@ -42,25 +43,39 @@ class Parked:
         """Look again soon."""
         if not self._woken:
             self._woken = True
-            self._loop.call_soon(self._look_again, False)
+            self._loop.call_soon(self._look_again)
 
     def finish(self) -> None:
-        """Answer with what there is."""
-        self._look_again(True)
+        """Answer with what there is now; whoever says so need not be the loop."""
+        outcome = self._outcome(True)
+        if outcome is not None:
+            self._loop.call_soon(self.promise.keep, outcome)
 
-    def _look_again(self, is_last: bool) -> None:
+    def _look_again(self) -> None:
         self._woken = False
-        if self.future.done():
-            return
-        try:
-            answer = self._look(is_last)
-        except Exception as fault:  # noqa: BLE001 - the connection hears of it
-            self.future.set_exception(fault)
-            return
-        if answer is not None:
-            self.future.set_result(answer)
+        outcome = self._outcome(False)
+        if outcome is not None:
+            self.promise.keep(outcome)
 
-    def _leave(self, _: asyncio.Future[Reply]) -> None:
-        self._timer.cancel()
+    def _time_is_over(self) -> None:
+        outcome = self._outcome(True)
+        if outcome is not None:
+            self.promise.keep(outcome)
+
+    def _outcome(self, is_last: bool) -> Reply | Exception | None:
+        if self._is_over:
+            return None
+        outcome: Reply | Exception | None
+        try:
+            outcome = self._look(is_last)
+        except Exception as fault:  # noqa: BLE001 - the connection hears of it
+            outcome = fault
+        if outcome is not None:
+            self._leave()
+        return outcome
+
+    def _leave(self) -> None:
+        self._is_over = True
+        self._alarm.stop()
         for place in self._places:
             place.discard(self)

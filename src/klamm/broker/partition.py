@@ -242,12 +242,15 @@ class Partition:
         return min(self.in_sync_min, len(self.replicas))
 
     def _grown(self, end_before: int) -> None:
-        now_ms = self._host.now_ms()
-        for broker, state in self.followers.items():
-            if state.log_end == end_before:
-                self.followers[broker] = core.left_behind(state, now_ms)
-        if len(self.isr.committed) <= 1:
-            self.advance(now_ms)
+        if self.followers:
+            now_ms = self._host.now_ms()
+            for broker, state in self.followers.items():
+                if state.log_end == end_before:
+                    self.followers[broker] = core.left_behind(state, now_ms)
+            if len(self.isr.committed) <= 1:
+                self.advance(now_ms)
+        else:
+            self._commit_alone()
         for follower in self.follower_watches:
             follower.touched(self)
         if self.append_watches:
@@ -258,10 +261,17 @@ class Partition:
         """Raise the high watermark as far as the replicas allow, and wake who waited for that."""
         local = self.log
         assert local is not None, f"{self} has no log"
-        if self.followers:
-            now = core.high_watermark(self._view(local, now_ms), self._host.eligible())
-        else:
-            now = local.log_end_offset  # nobody to wait for
+        if not self.followers:
+            return self._commit_alone()
+        now = core.high_watermark(self._view(local, now_ms), self._host.eligible())
+        return self._commit_to(local, now)
+
+    def _commit_alone(self) -> bool:
+        """There is nobody to wait for."""
+        assert self.log is not None, f"{self} has no log"
+        return self._commit_to(self.log, self.log.log_end_offset)
+
+    def _commit_to(self, local: PartitionLog, now: int) -> bool:
         if now <= local.high_watermark:
             return False
         local.advance_high_watermark(now)

@@ -100,7 +100,8 @@ def _fault(
     local = partition.log
     if local is None or partition.role is Role.OFFLINE:
         return partition.not_leading()
-    if topic_id != ZERO_ID and local.topic_id not in (None, ZERO_ID, topic_id):
+    known = local.topic_id
+    if topic_id is not known and topic_id != ZERO_ID and known not in (None, ZERO_ID, topic_id):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     serves = partition.role is Role.LEADER or (
         partition.role is Role.FOLLOWER
@@ -137,7 +138,7 @@ def _read(
         if end.epoch < 0:
             return _refused(broker, reader, topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
         if end.epoch < wanted.last_fetched_epoch or end.end_offset < offset:
-            return _data(reader, partition, local)._replace(diverging_epoch=end)
+            return _data(reader, partition)._replace(diverging_epoch=end)
     if not local.log_start_offset <= offset <= local.log_end_offset:
         return _refused(broker, reader, topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
     if reader.follower is not None:
@@ -151,28 +152,34 @@ def _read(
         if reader.selector is not None and partition.role is Role.LEADER:
             nearer = _preferred(broker, reader, partition, local, offset)
             if nearer is not None:
-                return _data(reader, partition, local)._replace(preferred_read_replica=nearer)
-    data = _data(reader, partition, local)
+                return _data(reader, partition)._replace(preferred_read_replica=nearer)
     if offset >= upto:
-        return data
+        return _data(reader, partition)
     found = local.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
     if isinstance(found, ErrorCode):
         return _refused(broker, reader, topic_partition, found)
     if found.size == 0:
-        return data
+        return _data(reader, partition)
+    aborted = None
     if reader.committed_only:
         bound = min(local.bound_of(found), upto)
         aborted = [
             AbortedTransaction(entry.producer_id, entry.first_offset)
             for entry in local.aborted_transactions(offset, bound)
         ]
-        return data._replace(records=found, aborted=aborted)
-    return data._replace(records=found)
+    return PartitionData(*_offsets(partition), aborted, records=found)
 
 
-def nothing_but_offsets(partition: Partition, local: PartitionLog) -> PartitionData:
+def nothing_but_offsets(partition: Partition) -> PartitionData:
     """What is told of a partition that has no records for its reader."""
-    return PartitionData(
+    return PartitionData(*_offsets(partition))
+
+
+def _offsets(partition: Partition) -> tuple[int, int, int, int, int]:
+    """What the data of every partition begins with."""
+    local = partition.log
+    assert local is not None, partition
+    return (
         partition.topic_partition.partition,
         0,
         local.high_watermark,
@@ -181,8 +188,8 @@ def nothing_but_offsets(partition: Partition, local: PartitionLog) -> PartitionD
     )
 
 
-def _data(reader: Reader, partition: Partition, local: PartitionLog) -> PartitionData:
-    data = nothing_but_offsets(partition, local)
+def _data(reader: Reader, partition: Partition) -> PartitionData:
+    data = nothing_but_offsets(partition)
     return data._replace(aborted=[]) if reader.committed_only else data
 
 

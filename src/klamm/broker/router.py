@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker import api as registry
-from klamm.broker.connection import Peer, Reply
+from klamm.broker.connection import Answer, Peer, Reply
 from klamm.broker.context import RequestContext
+from klamm.broker.promises import Promise
 from klamm.broker.quotas import EXEMPT, charge_time
 from klamm.broker.stopwatch import Stopwatch, Timed
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
@@ -28,6 +29,7 @@ from klamm.protocol.frames import (
     RequestHeader,
     encode_response_frame,
     is_private,
+    is_served,
     parse_request_header,
 )
 from klamm.protocol.messages import api_versions
@@ -44,18 +46,21 @@ class Router:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def route(self, peer: Peer, frame: memoryview) -> Reply | Awaitable[Reply]:
+    def route(self, peer: Peer, frame: memoryview) -> Answer:
         context = RequestContext(parse_request_header(frame), peer)
         if self._broker.metrics.is_timing or self._broker.quotas.is_timing:
             return self._route_timed(context, frame)
         return self._route(context, frame)
 
-    def _route_timed(self, context: RequestContext, frame: memoryview) -> Reply | Awaitable[Reply]:
+    def _route_timed(self, context: RequestContext, frame: memoryview) -> Answer:
         watch = context.stopwatch = Stopwatch()
         answer = self._route(context, frame)
         watch.stop()
         if isinstance(answer, Reply):
             self._served(context)
+            return answer
+        if isinstance(answer, Promise):
+            answer.when_over(lambda: self._served(context))
             return answer
         if isinstance(answer, Coroutine):
             answer = asyncio.ensure_future(Timed(answer, watch))
@@ -69,15 +74,14 @@ class Router:
         if self._broker.metrics.is_timing:
             self._broker.metrics.served(context.header.api_key, watch.total_s, watch.busy_s)
 
-    def _route(self, context: RequestContext, frame: memoryview) -> Reply | Awaitable[Reply]:
+    def _route(self, context: RequestContext, frame: memoryview) -> Answer:
         header = context.header
-        handler = registry.handler(header.api_key)
+        key, version, _, _, body_offset = header
+        handler = registry.handler(key)
         if handler is None:
-            raise ProtocolError(f"nobody serves api {header.api_key}")
-        body = frame[header.body_offset :]
-        if is_private(header.api_key):
-            return self._answer_private(handler, context, body)
-        if header.api_version not in APIS[header.api_key].served:
+            raise ProtocolError(f"nobody serves api {key}")
+        body = frame[body_offset:]
+        if not is_served(key, version):
             return _unsupported(header)
         if handler.serve is not None:
             try:
@@ -89,6 +93,8 @@ class Router:
                 # around that has no place in their responses.
                 log.exception("a request failed", extra={"header": header})
                 raise ProtocolError("the broker failed to serve this") from fault
+        if is_private(key):
+            return self._answer_private(handler, context, body)
         return self._answer(handler, context, body)
 
     async def _answer(
@@ -146,8 +152,10 @@ def encoded(header: RequestHeader, response: Any) -> Reply:
 
 
 def _unsupported(header: RequestHeader) -> Reply:
-    if header.api_key != ApiKey.API_VERSIONS:
-        raise ProtocolError(f"{APIS[header.api_key].title} has no version {header.api_version}")
+    key = header.api_key
+    if key != ApiKey.API_VERSIONS:
+        title = APIS[key].title if key in APIS else f"api {key}"
+        raise ProtocolError(f"{title} has no version {header.api_version}")
     served = APIS[ApiKey.API_VERSIONS].served
     response = api_versions.Response(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

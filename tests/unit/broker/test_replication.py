@@ -22,6 +22,7 @@ from klamm.protocol.messages import (
     stop_replica,
     update_metadata,
 )
+from klamm.protocol.produce import PartitionRecords, ProduceRequest, TopicRecords
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession
 from klamm.store.port import Create
@@ -73,6 +74,31 @@ def test_a_follower_that_hangs_leaves_the_set_and_comes_back(tmp_path: Path) -> 
                 w.brokers[late].fetchers.apply()
             await until(lambda: len(w.leader().isr.committed) == 3, "both come back")
             assert replica_ends(w) == [3, 3, 3]
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_partition_that_a_request_names_twice_is_acknowledged_twice(tmp_path: Path) -> None:
+    def twice(value: bytes) -> TopicRecords:
+        batches = (encode_batch([Record(0, 1_000, None, value + end)]) for end in (b"1", b"2"))
+        return TopicRecords("t", [PartitionRecords(0, memoryview(batch)) for batch in batches])
+
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 1, 2))
+            connection = await w.connect(0)
+            response = await connection.produce(11, ProduceRequest(None, -1, 5_000, [twice(b"x")]))
+            assert response is not None
+            found = [(r.error_code, r.base_offset) for r in response.topics[0].partitions]
+            assert found == [(0, 0), (0, 1)]
+            assert replica_ends(w) == [2, 2, 2]
+            for follower in (1, 2):
+                await w.brokers[follower].fetchers.stop()
+            response = await connection.produce(11, ProduceRequest(None, -1, 100, [twice(b"y")]))
+            assert response is not None
+            codes = [result.error_code for result in response.topics[0].partitions]
+            assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 2, "neither is on all replicas"
             await connection.close()
 
     asyncio.run(run())

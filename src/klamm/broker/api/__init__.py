@@ -3,7 +3,7 @@
 A file has one of
 
 - `async def handle(broker, context, request) -> Response`, with messages of `protocol.messages`;
-- `def serve(broker, context, body) -> Reply | Awaitable[Reply]`, for those that read their bytes
+- `def serve(broker, context, body) -> Answer`, for those that read their bytes
   themselves (Produce and Fetch),
 
 and may have `def failure(request, code, message) -> Response`: the API's answer to a request that
@@ -25,12 +25,12 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.private import PrivateKey
 
 if TYPE_CHECKING:
-    from klamm.broker.connection import Reply
+    from klamm.broker.connection import Answer
     from klamm.broker.context import RequestContext
     from klamm.broker.server import Broker
 
 Handle = Callable[["Broker", "RequestContext", Any], Awaitable[Any]]
-Serve = Callable[["Broker", "RequestContext", memoryview], "Reply | Awaitable[Reply]"]
+Serve = Callable[["Broker", "RequestContext", memoryview], "Answer"]
 Failure = Callable[[Any, ErrorCode, str | None], Any]
 
 

@@ -11,12 +11,11 @@ nothing. Consumers are always answered in full and without a session.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker import reading
-from klamm.broker.connection import Reply
+from klamm.broker.connection import Answer, Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.fetch_replies import reply, size_of
 from klamm.broker.parking import Parked
@@ -40,7 +39,7 @@ _FULL: Final = -1
 _BY_ID_SINCE: Final = 13
 
 
-def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
     request = parse_request(context.version, body)
     if request.replica_id >= 0 and (request.session_id, request.session_epoch) != (0, _FULL):
         return broker.sessions.serve(context, request)
@@ -79,12 +78,12 @@ class _Fetch:
             broker.replica_selector,
         )
 
-    def begin(self) -> Reply | Awaitable[Reply]:
+    def begin(self) -> Answer:
         """The reply, or the promise of one."""
         answer = self._read(acknowledge=True)
         if self._is_enough(answer) or self._request.max_wait_ms <= 0 or not self._request.topics:
             return self._reply(answer)
-        parked = Parked(self._retry, self._request.max_wait_ms)
+        parked = Parked(self._retry, self._request.max_wait_ms, self._context.peer)
         for partition in self._partitions():
             watches = (
                 partition.committed_watches
@@ -92,7 +91,7 @@ class _Fetch:
                 else partition.append_watches
             )
             parked.watch(watches)
-        return parked.future
+        return parked.promise
 
     def _retry(self, is_last: bool) -> Reply | None:
         answer = self._read(acknowledge=False)

@@ -9,11 +9,11 @@ Left out: everybody is authorized for everything.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker import authorization
-from klamm.broker.connection import Reply
+from klamm.broker.connection import Answer, Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
 from klamm.broker.quotas import Client, charge_time
@@ -38,7 +38,7 @@ _KEPT_MAX: Final = 64  # encoded answers a snapshot
 _BY_ID_FROM: Final = 12
 
 
-def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
     snapshot = broker.metadata.snapshot
     question = (context.version, context.listener, bytes(body))
     wait_ms = charge_time(broker, context)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm.broker.connection import Reply
+from klamm.broker.connection import Answer, Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.partition import Partition
+from klamm.broker.promises import Promise
 from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge, charge_time
 from klamm.broker.transaction_openings import (
     NOT_VERIFIED,
@@ -52,7 +53,7 @@ _ACKS: Final = frozenset({-1, 0, 1})
 _ADMIN_CLIENT: Final = "__admin_client"
 
 
-def serve(broker: Broker, context: RequestContext, body: memoryview) -> Reply | Awaitable[Reply]:
+def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
     request = parse_request(context.version, body)
     if request.transactional_id is not None:
         opening = openings(broker, request)
@@ -73,7 +74,7 @@ async def _append_verified(
     await ask_coordinator(broker, transactional_id, opening)
     request = parse_request(context.version, body)
     reply = _append_all(broker, context, request, len(body), opening)
-    return reply if isinstance(reply, Reply) else await reply
+    return reply if isinstance(reply, Reply) else await reply.outcome()
 
 
 def _append_all(
@@ -82,7 +83,7 @@ def _append_all(
     request: ProduceRequest,
     size: int,
     opening: Mapping[TopicPartition, Opening],
-) -> Reply | Awaitable[Reply]:
+) -> Reply | Promise:
     acks = request.acks
     refusal = _refusal(request)
     find = broker.replicas.find_leader
@@ -169,24 +170,34 @@ def _not_here(broker: Broker, topic: str, index: int, code: ErrorCode) -> Partit
 def _reply(
     broker: Broker, context: RequestContext, acks: int, topics: list[TopicResult], size: int
 ) -> Reply:
-    wait_ms = charge(broker, context, PRODUCER_BYTE_RATE, size)
+    wait_ms = 0
+    if broker.quotas.is_active:
+        wait_ms = charge(broker, context, PRODUCER_BYTE_RATE, size)
     failed = [result for topic in topics for result in topic[1] if result[1]]
     if acks == 0:
         return Reply(mute_ms=wait_ms, then_close=bool(failed))
     wait_ms = max(wait_ms, charge_time(broker, context))
     response = ProduceResponse(topics, wait_ms)
-    leaders = [result.current_leader for result in failed if result.current_leader is not None]
-    if leaders:
+    if failed:
+        leaders = [result.current_leader for result in failed if result.current_leader is not None]
         response.node_endpoints = endpoints_of(broker, context.listener, leaders)
     header = context.header
     frame = encode_response_frame(header, encode_response(header[1], response))
     return Reply((frame,), wait_ms)
 
 
+class _Unsettled(NamedTuple):
+    """One append whose result holds only once all replicas in sync have its records."""
+
+    results: list[PartitionResult]
+    at: int  # which of the results
+    offset_end: int
+
+
 class _Waiting:
     """One request with acks=all: what became of its partitions, and what is still open."""
 
-    __slots__ = ("_broker", "_context", "_future", "_open", "_size", "_timer", "_topics")
+    __slots__ = ("_broker", "_context", "_open", "_promise", "_size", "_topics")
 
     def __init__(
         self, broker: Broker, context: RequestContext, topics: list[TopicResult], size: int
@@ -195,53 +206,59 @@ class _Waiting:
         self._context = context
         self._topics = topics
         self._size = size
-        self._open: dict[Partition, tuple[list[PartitionResult], int, int]] = {}
-        self._future: asyncio.Future[Reply] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        # Of each partition the results in the order of their appends: a request may name one twice.
+        self._open: dict[Partition, list[_Unsettled]] = {}
+        self._promise: Promise | None = None
 
     def expect(self, partition: Partition, results: list[PartitionResult]) -> None:
         """The last of these results holds only once all replicas in sync have its records."""
         assert partition.log is not None, partition
         # A retry of a batch waits as the batch itself did, so the log's end will do for both.
-        self._open[partition] = (results, len(results) - 1, partition.log.log_end_offset)
+        unsettled = _Unsettled(results, len(results) - 1, partition.log.log_end_offset)
+        self._open.setdefault(partition, []).append(unsettled)
 
-    def begin(self, timeout_ms: int) -> Reply | Awaitable[Reply]:
+    def begin(self, timeout_ms: int) -> Reply | Promise:
         """The reply, or the promise of one."""
-        for partition, (_, _, offset_end) in list(self._open.items()):
-            partition.await_acks(offset_end, self)
+        for partition, appends in list(self._open.items()):
+            for _, _, offset_end in list(appends):
+                partition.await_acks(offset_end, self)
         if not self._open:
             return self._answer()
-        loop = asyncio.get_running_loop()
-        self._future = loop.create_future()
-        self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._expire)
-        self._future.add_done_callback(self._ended)
-        return self._future
+        self._promise = Promise(self._drop)
+        self._context.peer.alarm.set(max(timeout_ms, 0) / 1000, self._expire)
+        return self._promise
 
     @property
     def is_over(self) -> bool:
-        return not self._open or (self._future is not None and self._future.done())
+        return not self._open
 
     def settled(self, partition: Partition, code: ErrorCode) -> None:
-        opened = self._open.pop(partition, None)
-        if opened is None:
+        appends = self._open.get(partition)
+        if appends is None:
             return
+        results, at, _ = appends.pop(0)
+        if not appends:
+            del self._open[partition]
         if code is not ErrorCode.NONE:
-            results, at, _ = opened
             results[at] = results[at]._replace(error_code=code)
-        if not self._open and self._future is not None and not self._future.done():
-            self._future.set_result(self._answer())
+        if not self._open and self._promise is not None:
+            self._context.peer.alarm.stop()
+            # Not from here, where a partition is in the middle of telling all who wait for it.
+            asyncio.get_running_loop().call_soon(self._promise.keep, self._answer())
 
     def _expire(self) -> None:
         """The records stay in the log; that all replicas have them was not seen in time."""
-        late = list(self._open)
-        for partition in late:
-            self.settled(partition, ErrorCode.REQUEST_TIMED_OUT)
-        for partition in late:
+        late = list(self._open.items())
+        for partition, appends in late:
+            for _ in range(len(appends)):
+                self.settled(partition, ErrorCode.REQUEST_TIMED_OUT)
+        for partition, _ in late:
             partition.forget_over()
 
-    def _ended(self, _: asyncio.Future[Reply]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    def _drop(self) -> None:
+        """The client has gone; nothing is left to tell."""
+        self._context.peer.alarm.stop()
+        self._open.clear()
 
     def _answer(self) -> Reply:
         return _reply(self._broker, self._context, -1, self._topics, self._size)
