@@ -14,7 +14,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from operator import itemgetter
 from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
@@ -24,6 +23,7 @@ from klamm.log.filesystem import Bulk, FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.moving import take_place
+from klamm.log.opening import Remembered, claim, look_into, nothing_to_collect
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import UsageError
@@ -97,7 +97,7 @@ class LogDirectory:
             os.makedirs(directory.path, exist_ok=True)
             directory._lock.take()
             directory._file_system = FileSystem(directory.path)
-            directory._claim(broker_id, cluster_id)
+            directory.directory_id = claim(directory.path, broker_id, cluster_id)
             directory._load(now_ms, progress)
         except OSError as error:
             directory._let_go()
@@ -396,61 +396,16 @@ class LogDirectory:
     # Opening
 
     def _load(self, now_ms: int, progress: Callable[[int, int], None] | None) -> None:
-        clean = checkpoints.take_clean_shutdown(os.path.join(self.path, names.CLEAN_SHUTDOWN))
-        recovery_points = self._read(names.RECOVERY_POINTS)
-        starts = self._read(names.LOG_STARTS)
-        watermarks = self._read(names.HIGH_WATERMARKS)
-        cleaned = self._read(names.CLEANER_OFFSETS)
-        found = self._find(now_ms)
-        for count, (partition, path, logs) in enumerate(found, 1):
-            known = Known(
-                clean=clean,
-                recovery_point=recovery_points.get(partition),
-                log_start=starts.get(partition, 0),
-                high_watermark=watermarks.get(partition, 0),
-            )
-            settings = self._settings_for(partition.topic)
-            log = load_log(partition, path, settings, self.pool, known, health=self.health)
-            log.cleaned_to = min(cleaned.get(partition, 0), log.log_end_offset)
-            logs[partition] = log
-            if progress is not None:
-                progress(count, len(found))
-
-    def _find(
-        self, now_ms: int
-    ) -> list[tuple[TopicPartition, str, dict[TopicPartition, PartitionLog]]]:
-        """The logs here and among what; what was to be deleted when we stopped still is."""
-        found = []
-        with os.scandir(self.path) as entries:
-            for entry in entries:
-                if entry.name.endswith(names.DOOMED):
-                    self._doomed.append((now_ms + self.delete_delay_ms, entry.path))
-                elif (partition := names.parse_partition(entry.name)) and entry.is_dir():
-                    found.append((partition, entry.path, self._logs))
-                elif (partition := names.parse_future(entry.name)) and entry.is_dir():
-                    found.append((partition, entry.path, self.futures))
-        return sorted(found, key=itemgetter(0, 1))
-
-    def _read(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoints.read_offsets(os.path.join(self.path, name))
-        except checkpoints.CheckpointCorrupt:
-            return {}
-
-    def _claim(self, broker_id: int, cluster_id: str) -> None:
-        path = os.path.join(self.path, names.META_PROPERTIES)
-        identity = checkpoints.read_identity(path)
-        if identity is None:
-            identity = checkpoints.DirectoryIdentity(
-                broker_id, cluster_id, checkpoints.new_directory_id()
-            )
-            checkpoints.write_identity(path, identity)
-        if identity.broker_id != broker_id:
-            raise UsageError(
-                f"{self.path} belongs to broker {identity.broker_id}, not to broker {broker_id}"
-            )
-        if identity.cluster_id != cluster_id:
-            raise UsageError(
-                f"{self.path} belongs to cluster {identity.cluster_id}, not to {cluster_id}"
-            )
-        self.directory_id = identity.directory_id
+        remembered = Remembered.read(self.path)
+        found, doomed = look_into(self.path)
+        # What was to be deleted when we stopped still is.
+        self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
+        with nothing_to_collect():
+            for count, (partition, path, is_future) in enumerate(found, 1):
+                settings = self._settings_for(partition.topic)
+                known = remembered.of(partition)
+                log = load_log(partition, path, settings, self.pool, known, health=self.health)
+                log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
+                (self.futures if is_future else self._logs)[partition] = log
+                if progress is not None:
+                    progress(count, len(found))

@@ -146,7 +146,10 @@ def read_file(path: str) -> bytes | None:
     except FileNotFoundError:
         return None
     try:
-        return b"".join(iter(lambda: os.read(fd, _READ_SIZE), b""))
+        content = os.read(fd, _READ_SIZE)
+        if len(content) < _READ_SIZE:
+            return content
+        return content + b"".join(iter(lambda: os.read(fd, _READ_SIZE), b""))
     finally:
         os.close(fd)
 

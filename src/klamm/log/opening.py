@@ -1,0 +1,107 @@
+"""What is found in a log directory by a broker that opens it.
+
+Every name is looked at once, every checkpoint read once; the logs themselves are left to `loading`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from klamm.log import checkpoints, names
+from klamm.log.loading import Known
+from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition
+
+
+class Found(NamedTuple):
+    """The directory of a log, or of a copy that is to become one."""
+
+    partition: TopicPartition
+    path: str
+    is_future: bool
+
+
+def look_into(path: str) -> tuple[list[Found], list[str]]:
+    """The logs in a directory in their order, and what was to be deleted."""
+    logs: list[Found] = []
+    doomed: list[str] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.endswith(names.DOOMED):
+                doomed.append(entry.path)
+            elif (partition := names.parse_partition(entry.name)) and entry.is_dir():
+                logs.append(Found(partition, entry.path, is_future=False))
+            elif (partition := names.parse_future(entry.name)) and entry.is_dir():
+                logs.append(Found(partition, entry.path, is_future=True))
+    return sorted(logs), doomed
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a directory's checkpoints say; one that makes no sense says nothing."""
+
+    is_clean: bool  # whether the last stop was a clean one; asking makes it so no longer
+    recovery_points: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int]
+    cleaned: Mapping[TopicPartition, int]
+
+    @classmethod
+    def read(cls, path: str) -> Remembered:
+        return cls(
+            checkpoints.take_clean_shutdown(os.path.join(path, names.CLEAN_SHUTDOWN)),
+            _offsets(path, names.RECOVERY_POINTS),
+            _offsets(path, names.LOG_STARTS),
+            _offsets(path, names.HIGH_WATERMARKS),
+            _offsets(path, names.CLEANER_OFFSETS),
+        )
+
+    def of(self, partition: TopicPartition) -> Known:
+        return Known(
+            clean=self.is_clean,
+            recovery_point=self.recovery_points.get(partition),
+            log_start=self.starts.get(partition, 0),
+            high_watermark=self.high_watermarks.get(partition, 0),
+        )
+
+
+def _offsets(path: str, name: str) -> Mapping[TopicPartition, int]:
+    try:
+        return checkpoints.read_offsets(os.path.join(path, name))
+    except checkpoints.CheckpointCorrupt:
+        return {}
+
+
+def claim(path: str, broker_id: int, cluster_id: str) -> str:
+    """Make sure that a directory is this broker's; the directory's own id."""
+    file = os.path.join(path, names.META_PROPERTIES)
+    identity = checkpoints.read_identity(file)
+    if identity is None:
+        identity = checkpoints.DirectoryIdentity(
+            broker_id, cluster_id, checkpoints.new_directory_id()
+        )
+        checkpoints.write_identity(file, identity)
+    if identity.broker_id != broker_id:
+        raise UsageError(
+            f"{path} belongs to broker {identity.broker_id}, not to broker {broker_id}"
+        )
+    if identity.cluster_id != cluster_id:
+        raise UsageError(f"{path} belongs to cluster {identity.cluster_id}, not to {cluster_id}")
+    return identity.directory_id
+
+
+@contextlib.contextmanager
+def nothing_to_collect() -> Iterator[None]:
+    """While ten thousand logs are loaded, nothing of it is garbage: looking costs a quarter."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
