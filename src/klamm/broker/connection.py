@@ -241,10 +241,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if isinstance(outcome, Reply):
             self._write(outcome)
-            if self._frames.is_drained and not self._is_busy:
-                self._make_room()
-            else:
-                self._serve()
+            self._serve()
         elif isinstance(outcome, ProtocolError):
             self._refuse(str(outcome))
         else:
@@ -259,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         """Before the next read: space for it, or no read at all while a request is served."""
         if self._transport.is_closing():
             return
-        if self._serving is None and not self._is_busy:
+        if not self._is_busy:
             self._frames.make_room()
             if self._paused:
                 self._paused = False

@@ -170,13 +170,13 @@ def _not_here(broker: Broker, topic: str, index: int, code: ErrorCode) -> Partit
 def _reply(
     broker: Broker, context: RequestContext, acks: int, topics: list[TopicResult], size: int
 ) -> Reply:
-    wait_ms = 0
-    if broker.quotas.is_active:
-        wait_ms = charge(broker, context, PRODUCER_BYTE_RATE, size)
+    quotas = broker.quotas
+    wait_ms = charge(broker, context, PRODUCER_BYTE_RATE, size) if quotas.is_active else 0
     failed = [result for topic in topics for result in topic[1] if result[1]]
     if acks == 0:
         return Reply(mute_ms=wait_ms, then_close=bool(failed))
-    wait_ms = max(wait_ms, charge_time(broker, context))
+    if quotas.is_timing:
+        wait_ms = max(wait_ms, charge_time(broker, context))
     response = ProduceResponse(topics, wait_ms)
     if failed:
         leaders = [result.current_leader for result in failed if result.current_leader is not None]

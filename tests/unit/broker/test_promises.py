@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from klamm.broker.connection import Reply
+from klamm.broker.promises import Alarm, Promise
+
+
+class Rings:
+    """Notes which alarms rang."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._rang = asyncio.Event()
+
+    def __call__(self, name: str) -> Callable[[], None]:
+        def ring() -> None:
+            self.heard.append(name)
+            self._rang.set()
+
+        return ring
+
+    async def wait(self) -> None:
+        async with asyncio.timeout(10):
+            await self._rang.wait()
+
+
+def test_an_alarm_rings_as_it_was_set_last() -> None:
+    async def run() -> None:
+        alarm, rings = Alarm(asyncio.get_running_loop()), Rings()
+        alarm.set(0.001, rings("first"))
+        alarm.set(0.01, rings("later"))
+        await rings.wait()
+        assert rings.heard == ["later"]
+        alarm.set(60, rings("much later"))
+        rings = Rings()
+        alarm.set(0.001, rings("earlier"))
+        await rings.wait()
+        assert rings.heard == ["earlier"]
+
+    asyncio.run(run())
+
+
+def test_an_alarm_that_was_stopped_does_not_ring_and_can_be_set_again() -> None:
+    async def run() -> None:
+        loop, rings = asyncio.get_running_loop(), Rings()
+        alarm, other = Alarm(loop), Alarm(loop)
+        alarm.set(0.001, rings("stopped"))
+        alarm.stop()
+        other.set(0.01, rings("other"))
+        await rings.wait()
+        assert rings.heard == ["other"]
+        rings = Rings()
+        alarm.set(0.001, rings("again"))
+        await rings.wait()
+        assert rings.heard == ["again"]
+        alarm.set(0.001, rings("closed"))
+        alarm.close()
+        rings = Rings()
+        other.set(0.01, rings("other"))
+        await rings.wait()
+        assert rings.heard == ["other"]
+
+    asyncio.run(run())
+
+
+def test_a_promise_is_kept_once_or_dropped() -> None:
+    heard: list[object] = []
+    kept = Promise(lambda: heard.append("dropped"))
+    kept.then(heard.append)
+    kept.when_over(lambda: heard.append("over"))
+    reply = Reply((b"x",))
+    kept.keep(reply)
+    kept.keep(reply)
+    kept.cancel()
+    assert heard == ["over", reply]
+    dropped = Promise(lambda: heard.append("dropped"))
+    dropped.then(heard.append)
+    dropped.cancel()
+    dropped.keep(reply)
+    assert heard == ["over", reply, "dropped"]
+
+
+def test_a_task_may_wait_for_a_promise() -> None:
+    async def run() -> None:
+        dropped: list[bool] = []
+        promise = Promise(lambda: dropped.append(True))
+        waiting = asyncio.create_task(promise.outcome())
+        await asyncio.sleep(0)
+        promise.keep(Reply((b"x",)))
+        assert (await waiting).parts == (b"x",)
+        failing = Promise(lambda: dropped.append(True))
+        waiting = asyncio.create_task(failing.outcome())
+        await asyncio.sleep(0)
+        failing.keep(OSError("gone"))
+        with pytest.raises(OSError, match="gone"):
+            await waiting
+        assert not dropped
+        waiting = asyncio.create_task(Promise(lambda: dropped.append(True)).outcome())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert dropped == [True]
+
+    asyncio.run(run())
