@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import Future
-from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
-from measure import Measure, Running, cluster, until
+from measure import Case, Figures, Measure, Meter, Running, cluster, resident_mb, until
 
 WIDE = 1_000
 
 
 def start_to_ready() -> float:
+    with cluster():
+        pass  # the first start after an installation compiles what it imports
     with cluster() as running:
         return running.ready_s
 
@@ -22,16 +23,22 @@ def start_to_ready() -> float:
 def idle_memory() -> float:
     with cluster() as running:
         time.sleep(3)  # what was only needed to start has been let go by then
-        return _resident_mb(running.pid)
+        return resident_mb(running.pid)
 
 
-def wide_creation() -> float:
+def wide_creation() -> Figures:
+    """The system's part is the making of two files a replica, and depends on the file system."""
     with cluster() as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
         admin.list_topics(timeout=10)
-        started = time.perf_counter()
-        _create_wide(admin)
-        return time.perf_counter() - started
+        with Meter(running.pid) as meter:
+            _create_wide(admin)
+        return {
+            "wall_s": meter.wall,
+            "broker_user_s": meter.user,
+            "broker_system_s": meter.system,
+            "client_cpu_s": meter.own_cpu,
+        }
 
 
 def wide_deletion() -> float:
@@ -65,15 +72,16 @@ def _replicas_on_disk(running: Running) -> int:
     return sum(name.startswith("wide-") for broker in brokers for name in os.listdir(broker))
 
 
-def _resident_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1]) / 1024
-
-
 MEASURES = (
     Measure("start", "process start to the ready line, 3 brokers", "s", start_to_ready, 1.0),
     Measure("idle-memory", "resident memory of 3 idle brokers", "MB", idle_memory, 150),
-    Measure("create-1000", "1,000 partitions RF 3 until each leads", "s", wide_creation, 1.5),
-    Measure("delete-1000", "delete them until the disk is clean", "s", wide_deletion),
+    Measure("delete-1000", "delete 1,000 partitions until the disk is clean", "s", wide_deletion),
+)
+CASES = (
+    Case(
+        "create-1000",
+        "1,000 partitions RF 3 until each leads",
+        wide_creation,
+        limits={"wall_s": 1.5},
+    ),
 )

@@ -1,15 +1,14 @@
-"""What one Produce and one Fetch cost the broker's Python, in microseconds of processor time.
+"""What one Produce costs the broker's Python, in microseconds of processor time.
 
 A real broker on real files, and a real connection whose socket swallows what it is given: all that
-a request meets between the system's `recv` and its `send`. The two calls, the loop's turn around
-them and the other end's work come on top; `bench/bytes.py` has those in it.
+a request meets between the system's `recv` and its `send`, the `pwrite` to the log among it. The
+two calls, the loop's turn around them and the other end's work come on top; `bytes.py` has those.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -18,14 +17,13 @@ from measure import Measure
 from klamm.app import ClusterApp, Plan
 from klamm.broker.connection import Connection
 from klamm.broker.router import Router
-from klamm.broker.server import Broker
 from klamm.protocol import produce
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import Record, encode_batch
 from klamm.protocol.frames import encode_request_frame
+from klamm.view import ClusterView
 
 PRODUCE_VERSION = 10
-FETCH_VERSION = 11
 COUNT = 200
 BEST_OF = 60
 NOW = 1_700_000_000_000
@@ -64,7 +62,7 @@ class _Nobody:
         pass
 
 
-async def _serve(frame: bytes, prepare: Callable[[Broker], Awaitable[None]] | None = None) -> float:
+async def _serve(frame: bytes) -> float:
     app = ClusterApp(Plan(brokers=1))
     await app.start()
     try:
@@ -72,14 +70,11 @@ async def _serve(frame: bytes, prepare: Callable[[Broker], Awaitable[None]] | No
         await app.wait_until(
             lambda view: all("load" in b.topics for b in view.brokers.values()), 10
         )
-        broker = app.brokers[0]
         connection = Connection(
-            Router(broker).route, _Nobody(), frame_size_max=100 << 20, listener="PLAINTEXT"
+            Router(app.brokers[0]).route, _Nobody(), frame_size_max=100 << 20, listener="PLAINTEXT"
         )
         drain = _Drain()
         connection.connection_made(drain)
-        if prepare is not None:
-            await prepare(broker)
         best = float("inf")
         for _ in range(BEST_OF):
             started = time.process_time()
@@ -98,6 +93,10 @@ async def _serve(frame: bytes, prepare: Callable[[Broker], Awaitable[None]] | No
         await app.kill()
 
 
+def _has_load(view: ClusterView) -> bool:
+    return all("load" in broker.topics for broker in view.brokers.values())
+
+
 def _produce_frame(size: int) -> bytes:
     batch = encode_batch([Record(0, NOW, None, b"x" * size)])
     request = produce.ProduceRequest(
@@ -114,15 +113,10 @@ def produce_request(size: int) -> float:
     return asyncio.run(_serve(_produce_frame(size)))
 
 
-MEASURES = (
-    Measure(
-        "serve-produce-100", "Produce of 100 B, acks=1", "us", partial(produce_request, 100), 25
-    ),
-    Measure(
-        "serve-produce-16k", "Produce of 16 KB, acks=1", "us", partial(produce_request, 16_000)
-    ),
+MEASURES = tuple(
+    Measure(f"serve-produce-{name}", f"a Produce of {name} B, acks=1", "us", run, goal)
+    for name, run, goal in (
+        ("100", partial(produce_request, 100), 25.0),
+        ("16k", partial(produce_request, 16_000), None),
+    )
 )
-
-if __name__ == "__main__":
-    for measure in MEASURES:
-        print(f"{measure.name:24}{measure.what:32}{measure.run():8.1f} {measure.unit}")

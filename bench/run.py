@@ -2,8 +2,10 @@
 
     python bench/run.py [NAME ...] [--list] [--repeat N]
 
-Prints a table with the goals and writes `bench/results/<time>.json`. Every measurement starts a
+Prints a table with the goals and writes `bench/results/<time>.json`, with the machine's load before
+each number: on a busy machine wall time says little. Every measurement of a cluster starts a
 `klamm up` of its own on free ports and temporary data, so nothing is warm but the page cache.
+A case, which has several numbers, runs once. How to read them: `bench/README.md`.
 """
 
 from __future__ import annotations
@@ -11,43 +13,60 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 import time
 from pathlib import Path
 
+import bytes as data_plane
 import cluster_life
 import codec
+import connections
 import failover
+import hot_paths
 import log
-import throughput
-from measure import Measure
+import null_sink
+from measure import Case, Measure, machine
 
 MEASURES: tuple[Measure, ...] = (
     *cluster_life.MEASURES,
     *failover.MEASURES,
-    *throughput.MEASURES,
+    *hot_paths.MEASURES,
     *codec.MEASURES,
     *log.MEASURES,
+)
+CASES: tuple[Case, ...] = (
+    *cluster_life.CASES,
+    *data_plane.CASES,
+    *null_sink.CASES,
+    *connections.CASES,
 )
 RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> int:
     options = _options()
-    chosen = [m for m in MEASURES if not options.names or m.name in options.names]
-    unknown = set(options.names) - {m.name for m in MEASURES}
+    known = {entry.name for entry in (*MEASURES, *CASES)}
+    unknown = set(options.names) - known
     if options.list or unknown:
-        for measure in MEASURES:
-            print(f"{measure.name:28} {measure.what}")
+        for entry in (*MEASURES, *CASES):
+            print(f"{entry.name:28} {entry.what}")
         return 2 if unknown else 0
-    lines = []
-    for measure in chosen:
-        values = [measure.run() for _ in range(options.repeat)]
-        lines.append(_line(measure, values))
-        print(_text(lines[-1]), flush=True)
-    path = _write(lines)
+    before = machine()
+    measures, cases = [], []
+    for measure in MEASURES:
+        if not options.names or measure.name in options.names:
+            load = os.getloadavg()[0]
+            values = [measure.run() for _ in range(options.repeat)]
+            measures.append({**_line(measure, values), "load": round(load, 2)})
+            print(_text(measures[-1]), flush=True)
+    for case in CASES:
+        if not options.names or case.name in options.names:
+            load = os.getloadavg()[0]
+            figures = {name: round(value, 3) for name, value in case.run().items()}
+            cases.append(_case(case, figures) | {"load": round(load, 2)})
+            print(_case_text(case, figures), flush=True)
+    path = _write({"machine": before, "measures": measures, "cases": cases})
     print(f"\nwritten to {path}")
     return 0
 
@@ -82,16 +101,29 @@ def _text(line: dict[str, object]) -> str:
     return f"{mark}  {line['name']:<18}{line['what']:<44}{value}{goal}"
 
 
-def _write(lines: list[dict[str, object]]) -> Path:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
-    machine = {
-        "cpus": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "system": platform.system(),
+def _case(case: Case, figures: dict[str, float]) -> dict[str, object]:
+    return {
+        "name": case.name,
+        "what": case.what,
+        "figures": figures,
+        "goals": dict(case.goals),
+        "limits": dict(case.limits),
+        "met": case.is_met(figures),
     }
-    path.write_text(json.dumps({"machine": machine, "measures": lines}, indent=2) + "\n")
+
+
+def _case_text(case: Case, figures: dict[str, float]) -> str:
+    mark = "ok  " if case.is_met(figures) else "MISS"
+    shown = "  ".join(f"{name} {value:g}" for name, value in figures.items())
+    wanted = {**case.goals, **case.limits}
+    goals = "".join(f"  goal {name} {goal:g}" for name, goal in wanted.items())
+    return f"{mark}  {case.name:<26}{case.what:<44}{shown}{goals}"
+
+
+def _write(result: dict[str, object]) -> Path:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / time.strftime("%Y%m%d-%H%M%S.json", time.gmtime())
+    path.write_text(json.dumps(result, indent=2) + "\n")
     return path
 
 
