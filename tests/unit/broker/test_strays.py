@@ -15,6 +15,8 @@ from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.assignment import Assignment
 from klamm.model.names import BrokerId, TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages import alter_partition_reassignments
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Create, Delete, Session
@@ -58,6 +60,60 @@ async def test_what_is_a_stray(
     assert await find_strays(session, ME, [log]) == ([T0] if expected else [])
     log.close(clean=False)
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("assigned", "expected"),
+    [
+        ({0: Assignment((BrokerId(1),))}, [T0]),
+        ({0: Assignment((BrokerId(1), ME), adding=(ME,))}, []),
+        ({0: Assignment((BrokerId(1), ME), removing=(ME,))}, []),
+        ({1: Assignment((ME,))}, [T0]),
+    ],
+)
+async def test_a_replica_that_is_kept_elsewhere_is_a_stray(
+    tmp_path: Path, assigned: dict[int, Assignment], expected: list[TopicPartition]
+) -> None:
+    store = EmbeddedStore.open(None)
+    session = await store.connect()
+    node = layout.encode_topic(layout.TopicNode(OLD, assigned))
+    paths = ("/brokers", "/brokers/topics", "/klamm", layout.FORGOTTEN)
+    await session.multi([*map(Create, paths), Create(layout.topic_path("t"), node)])
+    log = PartitionLog.create(T0, str(tmp_path / "t-0"), LogSettings(), FilePool(), topic_id=OLD)
+    assert await find_strays(session, ME, [log]) == expected
+    log.close(clean=False)
+    await store.close()
+
+
+def test_a_replica_moved_while_its_broker_was_away_is_removed_and_no_stray(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as w:
+            await w.create("t", (0, 2))
+            await w.kill(2)
+            await until(lambda: w.leader("t").isr.committed == (0,), "the set without broker 2")
+            request = alter_partition_reassignments.Request(
+                10_000,
+                [
+                    alter_partition_reassignments.ReassignableTopic(
+                        "t", [alter_partition_reassignments.ReassignablePartition(0, [0, 1])]
+                    )
+                ],
+            )
+            controller = next(b for b in w.brokers.values() if b.is_controller)
+            connection = await w.connect(controller.id)
+            answer = await connection.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
+            assert answer.responses[0].partitions[0].error_code == 0
+            await connection.close()
+            for broker in w.brokers.values():
+                assert await broker.metadata.wait_for(
+                    lambda s: set(s.topics["t"][0].replicas) == {0, 1}, 10_000
+                )
+            await w.start(2)
+            home = tmp_path / "broker-2"
+            await until(lambda: any(home.glob("t-0.*-delete")), "the controller has it removed")
+            assert not list(home.glob("t-0.*-stray"))
+
+    asyncio.run(run())
 
 
 async def remove_by_hand(session: Session, w: World) -> None:
