@@ -12,7 +12,10 @@ from typing import Final
 from klamm.model.errors import ProtocolError
 
 SIZE_PREFIX: Final = 4
-_SIZE_MIN: Final = 16 * 1024
+# Most connections of a large number are quiet: they ask a few small things and wait.
+_SIZE_MIN: Final = 4 * 1024
+# A client that fills the smallest buffer in one go has more to say.
+_SIZE_BUSY: Final = 16 * 1024
 # While the next frame's size is unknown this much is read at most: it holds many small frames, and
 # is little to move when it ends in the first bytes of a large one.
 _READ_AHEAD: Final = 64 * 1024
@@ -92,8 +95,8 @@ class FrameBuffer:
         """Make sure of space for the next read. Views of frames handed out are void now."""
         kept, start, end = self._buffer, self._start, self._end
         if start == end:
-            if len(kept) > _SIZE_KEPT:
-                self._buffer = memoryview(bytearray(_SIZE_MIN))
+            if len(kept) > _SIZE_KEPT or end == len(kept) < _SIZE_BUSY:
+                self._buffer = memoryview(bytearray(_SIZE_BUSY))
             self._start = self._end = 0
             return
         if start == 0 and end < len(kept):

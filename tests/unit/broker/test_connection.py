@@ -82,7 +82,9 @@ def echo(peer: Peer, frame: memoryview) -> Reply:
     return Reply((framed(bytes(frame)),))
 
 
-@pytest.mark.parametrize("size", [1, 4, 16 * 1024 - 4, 16 * 1024 - 3, 70_000, 3_000_000])
+@pytest.mark.parametrize(
+    "size", [1, 4, 4 * 1024 - 4, 4 * 1024 - 3, 16 * 1024 - 4, 70_000, 3_000_000]
+)
 def test_frames_of_any_size_come_back(size: int) -> None:
     async def run() -> None:
         async with serving(echo) as wire:
