@@ -12,9 +12,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from klamm.broker.coordinators import records
+from klamm.broker.coordinators.alarms import Clock
 from klamm.broker.coordinators.journal import Journal, partition_for, told_to_clients
 from klamm.groups.transactions import (
     Answer,
@@ -33,12 +34,6 @@ from klamm.protocol.batch import decode_records, parse_header
 log = logging.getLogger("klamm.transactions")
 
 _PREPARED: Final = (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
-
-
-class Clock(Protocol):
-    """Where the time comes from."""
-
-    def now_ms(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
