@@ -21,6 +21,7 @@ from klamm.model.errors import Refused
 _LENGTH_MAX: Final = 1_000
 _STEPS_MAX: Final = 2_000
 _REPEAT_MAX: Final = 1_000
+_ANSWERS_MAX: Final = 100_000
 _CLASSES: Final = "dDwWsS"
 
 
@@ -41,17 +42,29 @@ class PatternFault(ValueError):
 class TopicPattern:
     """A pattern, ready to be asked."""
 
-    __slots__ = ("_end", "_start", "_steps")
+    __slots__ = ("_answers", "_end", "_start", "_steps")
 
     def __init__(self, text: str) -> None:
         parser = _Parser(text)
         self._start, self._end = parser.whole()
         self._steps = parser.steps
+        self._answers: dict[str, bool] = {}
 
     def matches(self, name: str) -> bool:
         """Whether the pattern stands for the whole name."""
+        answer = self._answers.get(name)
+        if answer is None:
+            if len(self._answers) >= _ANSWERS_MAX:
+                self._answers.clear()
+            # The same names are asked about whenever anything in the cluster changes.
+            answer = self._answers[name] = self._walk(name)
+        return answer
+
+    def _walk(self, name: str) -> bool:
         now = self._reach({self._start}, first=True, last=not name)
         for place, character in enumerate(name):
+            if not now:
+                return False
             passed = set()
             for number in now:
                 step = self._steps[number]
