@@ -71,6 +71,28 @@ def test_another_broker_takes_over_when_the_controller_dies(zookeeper: ZooKeeper
         assert first not in state["isr"]
 
 
+def test_no_broker_leads_while_zookeeper_is_away_and_one_does_when_it_is_back(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    settings = {"zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS}
+    with Cluster(2, settings=settings, zookeeper=f"{zookeeper.connect_string}/away") as cluster:
+        zookeeper.kill()
+        # Nobody asks for anything meanwhile: the controller has to notice by itself.
+        _until(lambda: cluster.controller_id is None)
+        zookeeper.start()
+        cluster.wait_for_controller(timeout_s=60)
+        cluster.create_topic("t", partitions=2, replication_factor=2, timeout_s=60)
+        cluster.wait_for_isr("t", size=2, timeout_s=60)
+
+
+def _until(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    """Look again until it holds: of the end of a term nobody is told."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to hold in time"
+        time.sleep(0.02)
+
+
 CHANGES = 60  # of a topic's settings, while the ensemble loses its leader
 
 
