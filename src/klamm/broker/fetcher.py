@@ -304,6 +304,8 @@ class Fetcher:
         except LogDirectoryFailed as failure:
             self._broker.directory_failed(failure)
         except ProtocolError as fault:
+            # What came is not what a leader wrote: its disk, or the way, has spoilt it.
+            log.error("a fetch is refused", extra={"leader": self.leader, "why": str(fault)})
             self._pause(following, str(fault))
 
     def _store(self, following: Following, data: PartitionData) -> bool:

@@ -7,12 +7,12 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from klamm.log.directory import LogDirectory
+from klamm.log.directory import DirectoryUnusable, LogDirectory
 from klamm.log.files import FilePool
 from klamm.log.moving import holds_more
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
-from klamm.model.errors import InvariantBroken, UsageError
+from klamm.model.errors import InvariantBroken
 from klamm.model.names import BrokerId, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -41,30 +41,39 @@ class Logs:
         progress: Progress | None,
         on_offline: Callable[[LogDirectory], None],
     ) -> Logs:
-        """Claim and load every directory. Blocking: recovery reads what a crash left behind."""
+        """Claim and load every directory. Blocking: recovery reads what a crash left behind.
+
+        A directory whose disk fails is offline from the start, unless there is no other.
+        """
         pool = FilePool()
         opened: list[LogDirectory] = []
+
+        def open_one(path: str) -> LogDirectory:
+            return LogDirectory.open(
+                path,
+                broker_id,
+                cluster_id,
+                settings_for=settings_for,
+                pool=pool,
+                delete_delay_ms=delete_delay_ms,
+                now_ms=now_ms,
+                progress=progress,
+                on_offline=on_offline,
+            )
+
+        faults: list[DirectoryUnusable] = []
         try:
             for path in paths:
-                opened.append(
-                    LogDirectory.open(
-                        path,
-                        broker_id,
-                        cluster_id,
-                        settings_for=settings_for,
-                        pool=pool,
-                        delete_delay_ms=delete_delay_ms,
-                        now_ms=now_ms,
-                        progress=progress,
-                        on_offline=on_offline,
-                    )
-                )
-        except OSError as fault:
-            _close(opened)
-            raise UsageError(f"cannot use log directory {path}: {fault.strerror}") from fault
+                try:
+                    opened.append(open_one(path))
+                except DirectoryUnusable as fault:
+                    faults.append(fault)
+                    opened.append(LogDirectory.offline(fault))
         except BaseException:
             _close(opened)
             raise
+        if len(faults) == len(opened):
+            raise faults[0]
         logs = cls(opened)
         logs._settle_moves(now_ms)
         return logs
@@ -148,7 +157,10 @@ class Logs:
         for directory in self.directories:
             for partition in list(directory.futures):
                 homes = [d for d in self.directories if d.get(partition) is not None]
-                if not homes:
+                if not homes and self.any_failed:
+                    # Its log may be on the disk that cannot be read: both wait for a better day.
+                    directory.drop_future(partition)
+                elif not homes:
                     # A part of a log whose whole is not here: no log, but not ours to destroy.
                     log.warning("a copy without its log", extra={"partition": str(partition)})
                     directory.set_aside(partition)

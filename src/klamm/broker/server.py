@@ -217,6 +217,7 @@ class Broker:
         self.logs = await self._open_logs()
         await self._set_strays_aside()
         self.fetchers = Fetchers(self)
+        self._tell_of_damage()
         self.endpoint = await self.listener.start(self._host, self._port)
         await self._register()
         self.dynamic_config.follow()
@@ -253,6 +254,19 @@ class Broker:
             )
 
         return await self.in_worker(opened)
+
+    def _tell_of_damage(self) -> None:
+        """What a crash or a bad disk did to the logs; replicas elsewhere may make up for it."""
+        for directory in self.logs.directories:
+            if directory.failure is not None:
+                self.directory_failed(directory.failure)
+        for local in self.logs:
+            if local.damage is not None:
+                log.log(
+                    logging.ERROR if local.damage.missing else logging.WARNING,
+                    "recovery cut a log",
+                    extra={"partition": str(local.topic_partition), **local.damage._asdict()},
+                )
 
     async def _set_strays_aside(self) -> None:
         found = await find_strays(self.session, self.id, self.logs)
@@ -429,8 +443,9 @@ class Broker:
             return  # several who met the failure tell of it
         self._failed_paths.add(failure.path)
         log.critical("a log directory failed", extra={"path": failure.path}, exc_info=failure)
-        self.replicas.fail_directory(failure.path)
-        self.moves.directory_failed(failure.path)
+        if hasattr(self, "fetchers"):
+            self.replicas.fail_directory(failure.path)
+            self.moves.directory_failed(failure.path)
         if not self._is_up:
             return
         if not self.logs.online:

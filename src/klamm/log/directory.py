@@ -34,6 +34,15 @@ _CLOSING_THREADS: Final = 16
 _MANY: Final = 8  # from so many logs on, one sync of all is quicker than one of each file
 
 
+class DirectoryUnusable(UsageError):
+    """The disk below a log directory fails before anything is known of the directory."""
+
+    def __init__(self, path: str, cause: OSError) -> None:
+        super().__init__(f"log directory {path} cannot be used: {cause}")
+        self.path = path
+        self.cause = cause
+
+
 def _default_settings(topic: str) -> LogSettings:
     return LogSettings()
 
@@ -84,7 +93,8 @@ class LogDirectory:
 
         `settings_for` gives the settings of a topic; `progress` is told (logs loaded, all logs);
         `on_offline` is told once, when the disk fails, in the thread that met the failure. Raises
-        UsageError when the directory is another broker's, in use, or not usable at all.
+        UsageError when the directory is another broker's, in use, or not usable at all, which is
+        then a DirectoryUnusable.
         """
         directory = cls(
             os.path.abspath(os.fspath(path)),
@@ -101,10 +111,26 @@ class LogDirectory:
             directory._load(now_ms, progress)
         except OSError as error:
             directory._let_go()
-            raise UsageError(f"log directory {directory.path} cannot be used: {error}") from error
+            raise DirectoryUnusable(directory.path, error) from error
+        except LogDirectoryFailed as failure:
+            directory._let_go()
+            raise DirectoryUnusable(directory.path, failure.cause) from failure
         except BaseException:
             directory._let_go()
             raise
+        return directory
+
+    @classmethod
+    def offline(cls, fault: DirectoryUnusable) -> LogDirectory:
+        """What stands for a directory that cannot be used: nothing is in it, or can be made."""
+        directory = cls(
+            fault.path,
+            pool=FilePool(),
+            settings_for=_default_settings,
+            delete_delay_ms=DELETE_DELAY_MS,
+            on_offline=None,
+        )
+        directory.health.failed(fault.cause)
         return directory
 
     # The logs

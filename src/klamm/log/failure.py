@@ -9,6 +9,7 @@ Recovery at the next start reads what is really there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from klamm.model.errors import KlammError
 
@@ -20,6 +21,14 @@ class LogDirectoryFailed(KlammError):
         super().__init__(f"log directory {path} failed: {cause}")
         self.path = path
         self.cause = cause
+
+
+class Damage(NamedTuple):
+    """What recovery found wrong with a log, for somebody to be told."""
+
+    cut: int  # bytes at the end that were no whole, undamaged batches, or came after such
+    log_end: int  # where the log ends now
+    missing: int  # records that are known to have been there, on the disk or in consumers' sight
 
 
 class Health:

@@ -20,7 +20,7 @@ from klamm.log import names
 from klamm.log.batches import is_intact, whole_batches
 from klamm.log.checkpoints import CheckpointCorrupt, read_epochs, read_topic_id
 from klamm.log.epochs import EpochCache
-from klamm.log.failure import Health
+from klamm.log.failure import Damage, Health
 from klamm.log.files import FilePool, remove_files
 from klamm.log.partition import PartitionLog
 from klamm.log.producers import ProducerStates, follow
@@ -122,16 +122,24 @@ def _recover(log: PartitionLog, known: Known) -> None:
     log.log_end_offset = start
     log.history.cut(start)
     producers = log.history.states
+    cut = 0
     for segment in list(log.segments.from_offset(start)):
         if segment.base_offset != start:
             log.history.snapshots.take(segment.base_offset, producers)
+        size = segment.size
         whole = _recover_segment(log, segment, producers, recorded)
+        cut += size - segment.size
         if segment is not log.segments.active:
             segment.seal()
         if not whole:
-            log.segments.retire(log.segments.after(segment), 0)
+            later = log.segments.after(segment)
+            cut += sum(segment.size for segment in later)
+            log.segments.retire(later, 0)
             break
     log.recovery_point = min(recovery_point, log.log_end_offset)
+    missing = max(known.high_watermark, recovery_point) - log.log_end_offset
+    if cut or missing > 0:
+        log.damage = Damage(cut, log.log_end_offset, max(missing, 0))
 
 
 def _recover_segment(

@@ -36,7 +36,7 @@ from klamm.log.append import (
 from klamm.log.checkpoints import write_topic_id
 from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
-from klamm.log.failure import Health, LogDirectoryFailed
+from klamm.log.failure import Damage, Health, LogDirectoryFailed
 from klamm.log.files import FilePool
 from klamm.log.filesystem import Bulk
 from klamm.log.following import append_run_by_run
@@ -91,6 +91,7 @@ class PartitionLog:
         self.is_moving = False  # to another directory: compacting it would be lost work
         self.truncations = 0  # how often records were taken back, which others may have to know
         self.health = health or Health(directory)
+        self.damage: Damage | None = None  # that recovery has found
         self.durability = Durability()
 
     @classmethod
