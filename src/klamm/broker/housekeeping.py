@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from klamm.broker.pace import Pace
 from klamm.log import cleaner
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.settings import BrokerSettings
@@ -36,6 +38,8 @@ class Housekeeping:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._stopping = threading.Event()
+        self._pace = Pace(self._cleaner_rate, self._stopping)
         self._changed = asyncio.Event()  # replaced by the next one when it is set
 
     def settings_changed(self) -> None:
@@ -44,6 +48,15 @@ class Housekeeping:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
+        try:
+            await self._run_all()
+        finally:
+            self._stopping.set()
+
+    def _cleaner_rate(self) -> float:
+        return self._broker.settings.float("log.cleaner.io.max.bytes.per.second")
+
+    async def _run_all(self) -> None:
         async with asyncio.TaskGroup() as chores:
             for interval_ms, chore in (
                 (lambda s: max(s.int("replica.lag.time.max.ms") // 2, 1), self._drop_laggards),
@@ -117,7 +130,8 @@ class Housekeeping:
             plan = directory.plan_cleaning(self._broker.clock.now_ms())
             if plan is None:
                 continue
-            cleaned = await self._broker.in_worker(partial(cleaner.build, plan, keys_max))
+            building = partial(cleaner.build, plan, keys_max, self._pace)
+            cleaned = await self._broker.in_worker(building)
             if cleaned is not None and cleaner.install(plan, cleaned):
                 await self._broker.in_worker(directory.checkpoint_cleaned)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,8 @@ from klamm.log.reading import find_aborted
 from klamm.log.segment import Segment
 from klamm.log.transactions import Aborted
 from klamm.protocol.batch import BatchHeader, decode_records, parse_header
+
+Pace = Callable[[int], None]
 
 KEYS_MAX: Final = 1_000_000  # of one cleaning; what does not fit waits for the next
 
@@ -100,11 +102,14 @@ def _cleanable_end(log: PartitionLog, now_ms: int) -> int:
     return end
 
 
-def build(what: Plan, keys_max: int = KEYS_MAX) -> Cleaned | None:
-    """Write the new segments. For a worker thread; None when the log changed underneath."""
+def build(what: Plan, keys_max: int = KEYS_MAX, pace: Pace = lambda _: None) -> Cleaned | None:
+    """Write the new segments. For a worker thread; None when the log changed underneath.
+
+    `pace` is told of all that is read and written, and takes the time that it should take.
+    """
     log = what.log
     try:
-        return _build(what, keys_max)
+        return _build(what, keys_max, pace)
     except FileNotFoundError:
         discard(log)
         return None
@@ -112,9 +117,9 @@ def build(what: Plan, keys_max: int = KEYS_MAX) -> Cleaned | None:
         raise log.health.failed(error) from error
 
 
-def _build(what: Plan, keys_max: int) -> Cleaned:
+def _build(what: Plan, keys_max: int, pace: Pace) -> Cleaned:
     aborted = AbortedRanges(what.aborted)
-    last_offsets = _survey(what, aborted, keys_max)
+    last_offsets = _survey(what, aborted, keys_max, pace)
     sieve = Sieve(
         last_offsets,
         aborted,
@@ -126,20 +131,20 @@ def _build(what: Plan, keys_max: int) -> Cleaned:
     pool = FilePool(limit=8)
     replacements = []
     for group in _groups(what, last_offsets.end):
-        fresh = _sift_group(group, sieve, what, pool)
+        fresh = _sift_group(group, sieve, what, pool, pace)
         replacements.append((group, fresh))
     sync_directory(what.segments[0].directory)
     pool.clear()
     return Cleaned(tuple(replacements), last_offsets.end)
 
 
-def _survey(what: Plan, aborted: AbortedRanges, keys_max: int) -> LastOffsets:
+def _survey(what: Plan, aborted: AbortedRanges, keys_max: int, pace: Pace) -> LastOffsets:
     """First pass: where the last record of each key is, in the part that was never cleaned."""
     last_offsets = LastOffsets(what.first_dirty, keys_max)
     for segment, after in _with_ends(what.segments, what.end):
         if after <= what.first_dirty:
             continue
-        for header, batch in _batches(segment):
+        for header, batch in _batches(segment, pace):
             if header.base_offset >= what.end or last_offsets.is_full:
                 return last_offsets
             if header.last_offset < what.first_dirty:
@@ -171,7 +176,9 @@ def _groups(what: Plan, end: int) -> Iterator[tuple[Segment, ...]]:
         yield tuple(group)
 
 
-def _sift_group(group: tuple[Segment, ...], sieve: Sieve, what: Plan, pool: FilePool) -> Segment:
+def _sift_group(
+    group: tuple[Segment, ...], sieve: Sieve, what: Plan, pool: FilePool, pace: Pace
+) -> Segment:
     """Second pass: write what is left of some segments into one new one."""
     first = group[0]
     fresh = Segment(first.directory, first.base_offset, pool, suffix=names.CLEANED)
@@ -180,10 +187,11 @@ def _sift_group(group: tuple[Segment, ...], sieve: Sieve, what: Plan, pool: File
     interval = what.log.settings.index_interval_bytes
     aborts = {entry.last_offset: entry for entry in what.aborted}
     for segment in group:
-        for header, batch in _batches(segment):
+        for header, batch in _batches(segment, pace):
             left = sieve.sift(header, batch)
             if left is None:
                 continue
+            pace(len(left))
             kept = header if left is batch else parse_header(left)
             fresh.append(left, header.base_offset, header.last_offset, kept.max_timestamp, interval)
             if header.is_control and header.base_offset in aborts:
@@ -195,9 +203,10 @@ def _sift_group(group: tuple[Segment, ...], sieve: Sieve, what: Plan, pool: File
     return fresh
 
 
-def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _batches(segment: Segment, pace: Pace) -> Iterator[tuple[BatchHeader, memoryview]]:
     handle = segment.handle()
     for _, header, batch in whole_batches(handle.fileno(), 0, segment.size):
+        pace(len(batch))
         yield header, batch
 
 

@@ -423,3 +423,20 @@ def _copy(source: Path, target: Path) -> None:
     target.mkdir(exist_ok=True)
     for path in source.iterdir():
         (target / path.name).write_bytes(path.read_bytes())
+
+
+def test_all_that_is_read_and_written_is_told_to_the_pace(log: PartitionLog) -> None:
+    for value in ("1", "2", "3"):
+        put(log, ("a", value))
+    log.roll()
+    plan = cleaner.plan(log, T0)
+    assert plan is not None
+    told: list[int] = []
+    cleaned = cleaner.build(plan, pace=told.append)
+    assert cleaned is not None
+    read = sum(segment.size for segment in plan.segments)
+    written = sum(segment.size for _, segment in cleaned.replacements)
+    # Once to see where each key is last, once to sift.
+    assert sum(told) == 2 * read + written
+    assert 0 < written < read
+    assert cleaner.install(plan, cleaned)

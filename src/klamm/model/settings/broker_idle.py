@@ -33,7 +33,6 @@ _IDLE: Final[Mapping[str, str]] = {
         log.cleaner.threads int 1
         log.cleaner.io.buffer.size int 524288
         log.cleaner.io.buffer.load.factor double 0.9
-        log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308
         log.initial.task.delay.ms long 30000
         log.flush.start.offset.checkpoint.interval.ms int 60000
         num.replica.alter.log.dirs.threads int -
@@ -279,7 +278,6 @@ _LIVE: Final = frozenset(
         "background.threads",
         "log.cleaner.io.buffer.load.factor",
         "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.threads",
         "metric.reporters",
         "num.io.threads",

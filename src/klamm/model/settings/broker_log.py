@@ -121,6 +121,14 @@ LOG_SETTINGS: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "log.cleaner.io.max.bytes.per.second",
+        Kind.DOUBLE,
+        "1.7976931348623157E308",
+        "Bytes a second that the cleaner reads and writes.",
+        AtLeast(1),
+        _WIDE,
+    ),
+    setting(
         "producer.id.expiration.ms",
         Kind.INT,
         "86400000",
