@@ -186,6 +186,7 @@ class _Channel:
         self._outbox = outbox
         self._backlog = Backlog()
         self._filled = asyncio.Event()
+        self.told = asyncio.Event()  # nothing waits, and nothing waits for an answer
         self._link: Link | None = None
         self._is_fenced = False
         self._is_waiting = False  # for the answer to a request
@@ -193,6 +194,7 @@ class _Channel:
     def put(self, request: Request) -> None:
         self._backlog.add(request)
         self._filled.set()
+        self.told.clear()
         if self._is_waiting and self._backlog.stops > self._outbox.stops_max and not self._is_own:
             self._give_up()
 
@@ -225,6 +227,7 @@ class _Channel:
     async def _idle(self) -> None:
         """Until there is something to send; meanwhile see now and then that the broker answers."""
         self._filled.clear()
+        self.told.set()
         # Looked at now and then even where nobody is fenced: the setting changes while we wait.
         pause_s = self._fence_s / 2 or _FENCE_LOOK_S
         try:
@@ -330,6 +333,10 @@ class Outbox:
         """Wait for the fault that ends a channel, and raise it: whoever sends on would wait for
         answers that never come."""
         raise await self._failure.get()
+
+    async def delivered(self) -> None:
+        """Until every broker has answered all that it was sent."""
+        await asyncio.gather(*(channel.told.wait() for channel, _ in self._channels.values()))
 
     @contextmanager
     def held_back(self) -> Iterator[None]:

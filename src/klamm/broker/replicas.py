@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klamm.broker import collector
 from klamm.broker.partition import Partition, Role
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
@@ -126,13 +127,14 @@ class ReplicaManager:
             settings = await self._settings_for(orders)
             log_settings = {topic: LogSettings.of(own) for topic, own in settings.items()}
             results: list[tuple[Order, ErrorCode]] = []
-            for at, order in enumerate(orders, 1):
-                topic = order.topic_partition.topic
-                code = self._obey_one(order, settings[topic], log_settings[topic], leaders)
-                results.append((order, code))
-                if at % _YIELD_EVERY == 0:
-                    await asyncio.sleep(0)
-            self._broker.fetchers.apply()
+            with collector.paused():
+                for at, order in enumerate(orders, 1):
+                    topic = order.topic_partition.topic
+                    code = self._obey_one(order, settings[topic], log_settings[topic], leaders)
+                    results.append((order, code))
+                    if at % _YIELD_EVERY == 0:
+                        await asyncio.sleep(0)
+                self._broker.fetchers.apply()
             await self._sync_new_logs()
         return ErrorCode.NONE, [
             (order, ErrorCode.KAFKA_STORAGE_ERROR if self._is_offline(order) else code)

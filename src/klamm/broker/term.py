@@ -12,10 +12,11 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 
-from klamm.broker import observing
+from klamm.broker import collector, observing
 from klamm.broker.committing import Committer
 from klamm.broker.controller_states import state_of
 from klamm.broker.inbox import Inbox, Letter
@@ -44,6 +45,7 @@ _ABOUT_DELETIONS: Final = (
     events.DeletionCancelled,
 )
 _LEDGER_SYNC_S: Final = 1.0
+_TAKEOVER_S: Final = 10.0
 
 
 class Term:
@@ -81,9 +83,7 @@ class Term:
             async with asyncio.TaskGroup() as tasks:
                 self._watch_everything()
                 await self._make_features()
-                began = await self._observer.everything()
-                with self._outbox.held_back(), self._metrics.working(state_of(began)):
-                    await self._work_on(began)
+                await self._take_over(tasks)
                 tasks.create_task(self._rebalance(), name="leader-rebalance")
                 tasks.create_task(self._retry(), name="retry")
                 tasks.create_task(self._reconcile(), name="reconciliation")
@@ -97,6 +97,22 @@ class Term:
             await self._outbox.close()
             self._refuse_waiting()
             self._ledger.sync()
+
+    async def _take_over(self, tasks: asyncio.TaskGroup) -> None:
+        with ExitStack() as stack:
+            stack.enter_context(collector.paused())
+            began = await self._observer.everything()
+            with self._outbox.held_back(), self._metrics.working(state_of(began)):
+                await self._work_on(began)
+            # What brokers do with what they are told is as much again.
+            telling = tasks.create_task(self._until_told(), name="takeover")
+            rest = stack.pop_all()
+            telling.add_done_callback(lambda _: rest.close())
+
+    async def _until_told(self) -> None:
+        with suppress(TimeoutError):  # a broker that is silent must not keep others waiting
+            async with asyncio.timeout(_TAKEOVER_S):
+                await self._outbox.delivered()
 
     async def _make_features(self) -> None:
         """Brokers of Kafka look for this node; klamm has no features to finalize."""
@@ -144,6 +160,10 @@ class Term:
         if isinstance(event, events.TopicsChanged):
             self._unwatch(layout.topic_path(topic) for topic in event.vanished)
         self.core.settings = _core_settings(self._settings())
+        with collector.paused():
+            return await self._carry_out(event)
+
+    async def _carry_out(self, event: events.Event) -> object:
         decision = self.core.decide(event, now_ms=self._now_ms())
         while decision.writes:
             self._announce(decision)

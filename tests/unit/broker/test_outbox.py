@@ -344,3 +344,21 @@ def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
             await outbox.close()
 
     asyncio.run(run())
+
+
+def test_what_was_sent_is_delivered_when_it_is_answered() -> None:
+    async def run() -> None:
+        mute, heard = _Mute(), asyncio.Queue[events.Event]()
+        outbox = await _outbox_to(mute, heard, 0, fence_s=lambda: 0.0)
+        try:
+            outbox.send([metadata((T0, 1)), metadata((T1, 1))])
+            delivered = asyncio.ensure_future(outbox.delivered())
+            await until(lambda: bool(mute.received), "the request is on its way")
+            assert not delivered.done()
+            mute.may_answer.set()
+            async with asyncio.timeout(10):
+                await delivered
+        finally:
+            await outbox.close()
+
+    asyncio.run(run())
