@@ -41,17 +41,20 @@ _BY_ID_FROM: Final = 12
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
     snapshot = broker.metadata.snapshot
     question = (context.version, context.listener, bytes(body))
+    encoded = snapshot.encoded.get(question)
+    if encoded is None:
+        request = codec.decode_request(ApiKey.METADATA, context.version, body)
+        unknown = _to_create(broker, context, request)
+        if unknown:
+            return _create_and_answer(broker, context, request, unknown)
+        encoded = _encode(broker, context, request, {})
+        if len(snapshot.encoded) < _KEPT_MAX:
+            snapshot.encoded[question] = encoded
+    # Known only now that the work is done. It is in the bytes, so those who wait cost it twice.
     wait_ms = charge_time(broker, context)
-    kept = None if wait_ms else snapshot.encoded.get(question)
-    if kept is not None:
-        return Reply((encode_response_frame(context.header, kept),))
-    request = codec.decode_request(ApiKey.METADATA, context.version, body)
-    unknown = _to_create(broker, context, request)
-    if unknown:
-        return _create_and_answer(broker, context, request, unknown)
-    encoded = _encode(broker, context, request, {}, wait_ms)
-    if not wait_ms and len(snapshot.encoded) < _KEPT_MAX:
-        snapshot.encoded[question] = encoded
+    if wait_ms:
+        request = codec.decode_request(ApiKey.METADATA, context.version, body)
+        encoded = _encode(broker, context, request, {}, wait_ms)
     return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
 
 
@@ -87,7 +90,7 @@ def _encode(
     context: RequestContext,
     request: Request,
     faults: Mapping[str, ErrorCode],
-    wait_ms: int,
+    wait_ms: int = 0,
 ) -> bytes:
     snapshot = broker.metadata.snapshot
     response = Response(
