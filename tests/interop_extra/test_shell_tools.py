@@ -139,3 +139,40 @@ def _elect(tools: Shell, cluster: Cluster) -> None:
     cluster.wait_until(
         lambda view: (at := view.partition(TOPIC, 1)) is not None and at.leader == preferred
     )
+
+
+@pytest.mark.klamm(brokers=2, settings={**SETTINGS, "log.dirs": "one,two"})
+def test_logs_are_moved_to_the_directories_of_a_plan(
+    klamm_cluster: Cluster, tmp_path: Path
+) -> None:
+    tools = Shell(VERSIONS[0], klamm_cluster)
+    klamm_cluster.create_topic("placed", partitions=1, replication_factor=2)
+    homes = {
+        broker: next(Path(klamm_cluster.data, f"broker-{broker}").glob("*/placed-0")).parent
+        for broker in (0, 1)
+    }
+    others = {
+        b: home.with_name({"one": "two", "two": "one"}[home.name]) for b, home in homes.items()
+    }
+    partition = {
+        "topic": "placed",
+        "partition": 0,
+        "replicas": [0, 1],
+        "log_dirs": [str(others[0]), str(others[1])],
+    }
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    words = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
+    said = tools(*words, "--execute", "--replica-alter-log-dirs-throttle", "10000000")
+    assert said.count("Successfully started moving log directory") == 2, said
+    assert "is complete" in tools(*words, "--verify")
+    assert all((other / "placed-0").exists() for other in others.values())
+    told = tools("kafka-log-dirs", "--describe", "--topic-list", "placed")
+    (line,) = [line for line in told.splitlines() if line.startswith("{")]
+    held = {
+        (broker["broker"], directory["logDir"]): [p["partition"] for p in directory["partitions"]]
+        for broker in json.loads(line)["brokers"]
+        for directory in broker["logDirs"]
+    }
+    assert all(held[broker, str(other)] == ["placed-0"] for broker, other in others.items())
+    assert all(held[broker, str(home)] == [] for broker, home in homes.items())
