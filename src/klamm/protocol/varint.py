@@ -33,16 +33,20 @@ def varint(value: int) -> bytes:
 
 def read_uvarint(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """An unsigned number of at most five bytes, and where it ends."""
-    value = shift = 0
-    while True:
-        byte = buf[at]
-        at += 1
-        value |= (byte & 127) << shift
+    # The first two by hand: this is the length of every string and the size of every batch.
+    value = buf[at]
+    if value < 128:
+        return value, at + 1
+    byte = buf[at + 1]
+    value += (byte - 1) << 7  # the byte before counted its top bit as 128
+    if byte < 128:
+        return value, at + 2
+    for place in (2, 3, 4):
+        byte = buf[at + place]
+        value += (byte - 1) << 7 * place
         if byte < 128:
-            return value, at
-        shift += 7
-        if shift > 28:
-            raise ProtocolError("a number of variable length has more than five bytes")
+            return value, at + place + 1
+    raise ProtocolError("a number of variable length has more than five bytes")
 
 
 def read_varint(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
