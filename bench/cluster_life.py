@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from concurrent.futures import Future
 
@@ -13,11 +14,16 @@ from measure import Case, Figures, Measure, Meter, Running, cluster, resident_mb
 WIDE = 1_000
 
 
-def start_to_ready() -> float:
+def start_to_ready(count: int = 5) -> Figures:
+    """The median of some starts: wall time, and the processor time in it."""
     with cluster():
         pass  # the first start after an installation compiles what it imports
-    with cluster() as running:
-        return running.ready_s
+    taken = []
+    for _ in range(count):
+        with cluster() as running:
+            taken.append((running.ready_s, running.ready_cpu_s))
+    wall, cpu = (statistics.median(values) for values in zip(*taken, strict=True))
+    return {"wall_s": wall, "cpu_s": cpu}
 
 
 def idle_memory() -> float:
@@ -73,11 +79,16 @@ def _replicas_on_disk(running: Running) -> int:
 
 
 MEASURES = (
-    Measure("start", "process start to the ready line, 3 brokers", "s", start_to_ready, 1.0),
     Measure("idle-memory", "resident memory of 3 idle brokers", "MB", idle_memory, 150),
     Measure("delete-1000", "delete 1,000 partitions until the disk is clean", "s", wide_deletion),
 )
 CASES = (
+    Case(
+        "start",
+        "process start to the ready line, 3 brokers",
+        start_to_ready,
+        limits={"wall_s": 1.0},
+    ),
     Case(
         "create-1000",
         "1,000 partitions RF 3 until each leads",

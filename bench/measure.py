@@ -74,6 +74,7 @@ class Running:
     pid: int
     data: Path
     ready_s: float  # from the start of the process to its ready line
+    ready_cpu_s: float
 
 
 _MB = 1_000_000
@@ -151,7 +152,9 @@ def cluster(*args: str, brokers: int = 3) -> Iterator[Running]:
             ready_s = time.perf_counter() - started
             if not line.startswith("ready bootstrap="):
                 raise SystemExit("the cluster did not start")
-            yield Running(line.strip().split("=", 1)[1], process.pid, Path(data), ready_s)
+            ready_cpu_s = sum(cpu_s(process.pid))
+            bootstrap = line.strip().split("=", 1)[1]
+            yield Running(bootstrap, process.pid, Path(data), ready_s, ready_cpu_s)
         finally:
             process.kill()
             process.wait()
