@@ -27,6 +27,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SETTINGS = {
     "log.segment.bytes": 8_000,
     "log.index.interval.bytes": 256,
+    "log.preallocate": True,  # of which nothing must be left when the other kind opens it
     "offsets.topic.replication.factor": 1,
     "offsets.topic.num.partitions": 2,
     "transaction.state.log.replication.factor": 1,
