@@ -20,7 +20,8 @@ TOPICS = 10
 def failover(partitions: int) -> float:
     settings = {"auto.leader.rebalance.enable": "false"}
     with Cluster(3, settings=settings) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}
+        admin = AdminClient(config)
         for number in range(TOPICS):
             topic = NewTopic(f"t{number}", partitions // TOPICS, 3)
             admin.create_topics([topic])[topic.topic].result(300)

@@ -71,7 +71,14 @@ def _free_port() -> int:
 class ZooKeeperServer:
     """One server with a folder and a port of its own; it can be killed and come back."""
 
-    def __init__(self, *, heap_mb: int = 256, more_config: str = "", my_id: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        heap_mb: int = 256,
+        tick_ms: int = TICK_MS,
+        more_config: str = "",
+        my_id: int = 0,
+    ) -> None:
         self._heap_mb = heap_mb  # big multis need some: the last transactions stay in memory
         self._folder = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
         self.port = _free_port()
@@ -80,7 +87,7 @@ class ZooKeeperServer:
             f"dataDir={self._folder / 'data'}\n"
             f"clientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\n"
-            f"tickTime={TICK_MS}\n"
+            f"tickTime={tick_ms}\n"
             "maxClientCnxns=0\n"
             "admin.enableServer=false\n"
             "4lw.commands.whitelist=*\n"
@@ -171,7 +178,9 @@ class ZooKeeperEnsemble:
         )
         config = f"initLimit=20\nsyncLimit=10\n{peers}"
         self.servers = [
-            ZooKeeperServer(heap_mb=128, more_config=config, my_id=id) for id in (1, 2, 3)
+            # Sessions last at most twenty ticks: long enough for an election on a busy machine.
+            ZooKeeperServer(heap_mb=128, tick_ms=1000, more_config=config, my_id=id)
+            for id in (1, 2, 3)
         ]
 
     @property
