@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from klamm.broker.coordinators import consumer_records
+from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ClusterTopics, ConsumerGroups
-from klamm.broker.coordinators.journal import Written
 from klamm.broker.coordinators.shards import Shard, Shards
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
 from klamm.groups.classic.requests import Limits
@@ -34,6 +34,7 @@ from klamm.groups.consumer.state import (
 from klamm.model.errors import ErrorCode, ProtocolError, Refused
 from klamm.model.names import CONSUMER_OFFSETS, BrokerId, TopicPartition
 from klamm.protocol import internal_consumer
+from unit.broker.journals import Clock, MemoryJournal
 
 T = uuid.UUID(int=7)
 AT = TopicPartition(CONSUMER_OFFSETS, 0)
@@ -100,42 +101,12 @@ def test_the_bytes_are_those_of_kafkas_schemas() -> None:
     assert internal_consumer.decode_key(b"\0\x02\0\x01g") is None
 
 
-class Clock:
-    """A time that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.time_ms = 0
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-
-class MemoryJournal:
-    """A partition in memory. Appends end as they are told to, the next ones well."""
-
-    def __init__(self) -> None:
-        self.batches_: list[bytes] = []
-        self.next_ends: list[tuple[ErrorCode, bool]] = []  # the error, and whether it was appended
-        self.tried = asyncio.Semaphore(0)
-
-    async def append(self, partition: TopicPartition, batch: bytes) -> Written:
-        await asyncio.sleep(0)
-        error, appended = self.next_ends.pop(0) if self.next_ends else (ErrorCode.NONE, True)
-        if appended:
-            self.batches_.append(batch)
-        self.tried.release()
-        return Written(error, len(self.batches_) if appended else -1)
-
-    async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
-        for batch in self.batches_:
-            yield memoryview(batch)
-
-
 class Setting:
     """Consumer groups on one shard, a topic with four partitions, and a hand on everything."""
 
     def __init__(self) -> None:
         self.journal, self.clock = MemoryJournal(), Clock()
+        self.to_the_end = ToTheEnd()
         self.shards = Shards(lambda: 1)
         self.shard = self.shards.by_number[0] = Shard(AT, 0, is_loading=False)
         info = PartitionInfo(B0, 0, (B0,), (B0,), (), 0)
@@ -148,6 +119,7 @@ class Setting:
             limits=ConsumerLimits(session_timeout_ms=1_000),
             cluster_topics=lambda: self.cluster,
             ends_classic=lambda _: None,
+            to_the_end=self.to_the_end,
         )
 
     async def join(self, member: str = "a") -> Answer | Refused:
@@ -228,6 +200,20 @@ def test_what_may_be_lost_is_told_only_when_it_is_safe() -> None:
         assert len(setting.journal.batches_) == written + 1
         assert await setting.beat(1) == Answer(member_id="a", epoch=1)
         assert len(setting.journal.batches_) == written + 1
+
+    run(work())
+
+
+def test_memory_follows_the_log_when_the_client_has_gone() -> None:
+    async def work() -> None:
+        setting = Setting()
+        async with asyncio.TaskGroup() as tasks:
+            setting.to_the_end.tasks = tasks
+            joining = tasks.create_task(setting.join())
+            await setting.journal.began.wait()
+            joining.cancel()
+        assert setting.read_back().consumer("g") == setting.shard.consumer("g")
+        assert setting.shard.consumers["g"].group.members.keys() == {"a"}
 
     run(work())
 

@@ -2,7 +2,8 @@
 
 A group takes one event at a time: decide, append what was decided, wait until all in-sync replicas
 have it, then let it be so and answer. An ordinary heartbeat decides nothing and is answered at
-once.
+once. An event that has begun goes on to its end even if the client has gone meanwhile, so that
+memory never falls behind the log.
 
 An append that was made but not seen on all replicas in time is a state in between: the group goes
 on from it, for that is what this broker would read back, but nobody hears of it until a later
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TypeVar
 
 from klamm.broker.coordinators import consumer_records, records
 from klamm.broker.coordinators.alarms import Alarms, Clock
+from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.journal import Journal, told_to_clients
 from klamm.broker.coordinators.records import KeyValue
 from klamm.broker.coordinators.shards import Kept, Shard, Shards
@@ -34,6 +37,7 @@ from klamm.groups.consumer.state import ConsumerGroup, EpochSet, TopicShape
 from klamm.model.errors import ErrorCode, Refused
 
 log = logging.getLogger("klamm.groups")
+_T = TypeVar("_T")
 
 
 class ClusterTopics(Mapping[str, TopicShape]):
@@ -67,12 +71,14 @@ class ConsumerGroups:
         limits: ConsumerLimits,
         cluster_topics: Callable[[], ClusterTopics | None],
         ends_classic: Callable[[str], None],
+        to_the_end: ToTheEnd,
     ) -> None:
         self._shards = shards
         self._journal = journal
         self._clock = clock
         self._cluster_topics = cluster_topics
         self._ends_classic = ends_classic
+        self._to_the_end = to_the_end
         self._alarms = Alarms(clock)
         self._overdue: asyncio.Queue[tuple[Shard, Kept]] = asyncio.Queue()
         self.limits = limits
@@ -106,22 +112,19 @@ class ConsumerGroups:
         fault = request_fault(beat, self.limits)
         if fault is not None:
             return fault
-        cluster = self._cluster_topics()
-        if cluster is None:
-            # To a broker that has just come up all topics would seem to be gone.
-            return Refused("", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         kept = shard.consumers.get(group_id)
         if kept is None:
             if beat.epoch != 0:
                 return _not_found(group_id)
             kept = shard.consumers[group_id] = Kept(ConsumerGroup(group_id))
-        async with kept.turn:
-            return await self._heartbeat(shard, kept, beat, cluster)
+        return await self._in_turn(kept, lambda: self._heartbeat(shard, kept, beat))
 
-    async def _heartbeat(
-        self, shard: Shard, kept: Kept, beat: Heartbeat, cluster: ClusterTopics
-    ) -> Answer | Refused:
+    async def _heartbeat(self, shard: Shard, kept: Kept, beat: Heartbeat) -> Answer | Refused:
         group_id = kept.group.id
+        cluster = self._cluster_topics()
+        if cluster is None:
+            # To a broker that has just come up all topics would seem to be gone.
+            return Refused("", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if shard.consumers.get(group_id) is not kept:
             return Refused("the group has just ended", ErrorCode.COORDINATOR_NOT_AVAILABLE)
         classic = shard.groups.get(group_id)
@@ -136,7 +139,8 @@ class ConsumerGroups:
             self.limits,
             topics_changed=kept.looked_at is not cluster.moment,
         )
-        instead = [records.group_tombstone(group_id)] if classic is not None else []
+        replaces = classic is not None and decision.changes
+        instead = [records.group_tombstone(group_id)] if replaces else []
         error = await self._write(shard, kept, decision, instead)
         if kept.group.epoch > 0 and shard.groups.pop(group_id, None) is not None:
             self._ends_classic(group_id)
@@ -175,21 +179,22 @@ class ConsumerGroups:
         kept = shard.consumers.get(group_id)
         if kept is None:
             return None
-        async with kept.turn:
-            if kept.group.members:
-                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            return await self._end(shard, kept, [])
+        refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return await self._in_turn(kept, lambda: self._end(shard, kept, refused, []))
 
     async def delete(self, shard: Shard, group_id: str, also: list[KeyValue]) -> ErrorCode | None:
         """End a group without members, and write `also` with it."""
         kept = shard.consumers[group_id]
-        async with kept.turn:
-            if kept.group.members:
-                return ErrorCode.NON_EMPTY_GROUP
-            return await self._end(shard, kept, also)
+        return await self._in_turn(
+            kept, lambda: self._end(shard, kept, ErrorCode.NON_EMPTY_GROUP, also)
+        )
 
-    async def _end(self, shard: Shard, kept: Kept, also: list[KeyValue]) -> ErrorCode | None:
+    async def _end(
+        self, shard: Shard, kept: Kept, not_empty: ErrorCode, also: list[KeyValue]
+    ) -> ErrorCode | None:
         group_id = kept.group.id
+        if kept.group.members:
+            return not_empty
         if shard.consumers.get(group_id) is not kept:
             return None
         ended = Decision(None, kept.group.ending(), ConsumerGroup(group_id))
@@ -202,6 +207,15 @@ class ConsumerGroups:
 
     # --- what is common to all events
     # ---------------------------------------------------------------
+
+    async def _in_turn(self, kept: Kept, event: Callable[[], Awaitable[_T]]) -> _T:
+        """Work on an event when it is its turn, whoever still waits for the outcome."""
+
+        async def work() -> _T:
+            async with kept.turn:
+                return await event()
+
+        return await self._to_the_end(work)
 
     async def _write(
         self, shard: Shard, kept: Kept, decision: Decision, also: list[KeyValue] | None = None

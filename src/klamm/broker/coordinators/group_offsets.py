@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from klamm.broker.coordinators import records
 from klamm.broker.coordinators.alarms import Clock
+from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ConsumerGroups
 from klamm.broker.coordinators.journal import Journal, told_to_clients
 from klamm.broker.coordinators.shards import Shard, Shards
@@ -41,6 +42,7 @@ class OffsetKeeper:
         limits: Limits,
         retention_ms: int,
         empty_for_ms: int,
+        to_the_end: ToTheEnd,
     ) -> None:
         self._shards = shards
         self._consumers = consumers
@@ -49,6 +51,7 @@ class OffsetKeeper:
         self._limits = limits
         self._retention_ms = retention_ms
         self._empty_for_ms = empty_for_ms
+        self._to_the_end = to_the_end
 
     async def commit(
         self,
@@ -63,6 +66,15 @@ class OffsetKeeper:
             return shard
         if not offsets:
             return ErrorCode.NONE
+        return await self._to_the_end(lambda: self._commit(shard, group_id, offsets, producer))
+
+    async def _commit(
+        self,
+        shard: Shard,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        producer: tuple[int, int] | None,
+    ) -> ErrorCode:
         producer_id, producer_epoch = producer or (-1, -1)
         batch = records.batch_of(
             records.offset_pairs(group_id, offsets),
@@ -109,6 +121,14 @@ class OffsetKeeper:
         tombstones: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
         if not tombstones:
             return ErrorCode.NONE
+        return await self._to_the_end(lambda: self._forget(shard, group_id, tombstones))
+
+    async def _forget(
+        self,
+        shard: Shard,
+        group_id: str,
+        tombstones: Mapping[TopicPartition, CommittedOffset | None],
+    ) -> ErrorCode:
         batch = records.batch_of(
             records.offset_pairs(group_id, tombstones), now_ms=self._clock.now_ms()
         )
@@ -119,6 +139,9 @@ class OffsetKeeper:
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Remove a group that has no members, with all its offsets."""
+        return await self._to_the_end(lambda: self._delete_group(group_id))
+
+    async def _delete_group(self, group_id: str) -> ErrorCode:
         shard = self._shards.of(group_id)
         if isinstance(shard, ErrorCode):
             return shard

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 
 from klamm.broker.coordinators import records
 from klamm.broker.coordinators.alarms import Alarms, Clock
+from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ClusterTopics, ConsumerGroups
 from klamm.broker.coordinators.group_offsets import OffsetKeeper
 from klamm.broker.coordinators.journal import Journal, told_to_clients
@@ -54,6 +55,7 @@ class GroupCoordinator:
         self._tokens = itertools.count(1)
         self._alarms = Alarms(clock)
         self._tasks: asyncio.TaskGroup | None = None
+        self._to_the_end = ToTheEnd()
         self.consumers = ConsumerGroups(
             self._shards,
             journal,
@@ -61,6 +63,7 @@ class GroupCoordinator:
             limits=consumer_limits,
             cluster_topics=cluster_topics,
             ends_classic=self._alarms.cancel,
+            to_the_end=self._to_the_end,
         )
         self.offsets = OffsetKeeper(
             self._shards,
@@ -70,19 +73,20 @@ class GroupCoordinator:
             limits=limits,
             retention_ms=retention_ms,
             empty_for_ms=retention_check_ms,
+            to_the_end=self._to_the_end,
         )
 
     async def run(self) -> None:
         """Own the coordinator's tasks until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
+                self._tasks = self._to_the_end.tasks = tasks
                 tasks.create_task(self.consumers.run())
                 while True:
                     await asyncio.sleep(self._retention_check_ms / 1000)
                     await self.offsets.expire()
         finally:
-            self._tasks = None
+            self._tasks = self._to_the_end.tasks = None
             self._alarms.cancel_all()
             for number in list(self._shards.by_number):
                 self.unload(TopicPartition(CONSUMER_OFFSETS, number))
