@@ -101,17 +101,9 @@ class Logs:
         chosen = wished if wished is not None and wished.is_online else fewest
         return chosen.create(partition, topic_id, settings)
 
-    @property
-    def has_new(self) -> bool:
-        return any(directory.has_new for directory in self.directories)
-
-    def sync_new(self) -> None:
-        """Bring new logs to the disk, as far as it has to be known that they are there.
-
-        Blocking: for a worker thread.
-        """
-        for directory in self.online:
-            directory.sync_new()
+    def take_new(self) -> dict[LogDirectory, list[PartitionLog]]:
+        """The logs made since this was last asked, where there are any."""
+        return {directory: new for directory in self.online if (new := directory.take_new())}
 
     def schedule_delete(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Put logs aside; they are removed when their delay has passed."""

@@ -12,6 +12,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.broker import collector
@@ -143,13 +144,11 @@ class ReplicaManager:
 
     async def _sync_new_logs(self) -> None:
         """The controller hears that a replica is here when a loss of power cannot undo that."""
-        logs = self._broker.logs
-        if not logs.has_new:
-            return
-        try:
-            await self._broker.in_worker(logs.sync_new)
-        except LogDirectoryFailed as failure:
-            self._broker.directory_failed(failure)
+        for directory, born in self._broker.logs.take_new().items():
+            try:
+                await self._broker.in_worker(partial(directory.sync_new, born))
+            except LogDirectoryFailed as failure:
+                self._broker.directory_failed(failure)
 
     def _is_offline(self, order: Order) -> bool:
         partition = self.partitions.get(order.topic_partition)

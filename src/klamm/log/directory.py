@@ -7,31 +7,28 @@ once, the directory is offline for good, and every log in it refuses to work (`f
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
 from klamm.log.failure import Health, LogDirectoryFailed
-from klamm.log.files import FilePool, sync_directory
-from klamm.log.filesystem import Bulk, FileSystem
+from klamm.log.files import FilePool
+from klamm.log.filesystem import FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.moving import take_place
 from klamm.log.opening import Remembered, claim, look_into, nothing_to_collect
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
+from klamm.log.settling import settle_all, sync_births
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 
 DELETE_DELAY_MS: Final = 60_000
-_CLOSING_THREADS: Final = 16
-_MANY: Final = 8  # from so many logs on, one sync of all is quicker than one of each file
 
 
 class DirectoryUnusable(UsageError):
@@ -72,7 +69,7 @@ class LogDirectory:
         # Checkpoints are written by worker threads, of which there may be several.
         self._writing = threading.Lock()
         self._file_system: FileSystem | None = None  # while the directory is ours
-        self._born: list[PartitionLog] = []  # made since the last `sync_new`
+        self._born: list[PartitionLog] = []  # made since the last `take_new`
         self._is_stale = False  # whether checkpoints still name logs that were put aside
 
     @classmethod
@@ -263,33 +260,19 @@ class LogDirectory:
 
     # What the broker does from time to time
 
-    @property
-    def has_new(self) -> bool:
-        """Whether there are logs of which the disk may not know yet."""
-        return bool(self._born)
-
-    def sync_new(self) -> None:
-        """Bring the new logs' directories, and whose they are, to the disk. For a worker thread."""
+    def take_new(self) -> list[PartitionLog]:
+        """The logs that were made since this was last asked, for `sync_new`."""
         born, self._born = [log for log in self._born if log.is_open], []
-        if not born:
-            return
+        return born
+
+    def sync_new(self, born: list[PartitionLog]) -> None:
+        """Bring new logs' directories, and whose they are, to the disk. For a worker thread."""
         self.health.check()
+        assert self._file_system is not None, f"{self.path} is not open"
         try:
-            self._sync_births(born)
+            sync_births(born, self.path, self._file_system)
         except OSError as error:
             raise self.health.failed(error) from error
-
-    def _sync_births(self, born: list[PartitionLog]) -> None:
-        for log in born:
-            # Said first: a file that is made meanwhile takes it back.
-            log.durability.names_synced = log.durability.home_synced = True
-        if len(born) >= _MANY and self._file_system is not None and self._file_system.can_sync:
-            self._file_system.sync()
-            return
-        for log in born:
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                log.durability.sync_birth(log)
-        sync_directory(self.path)
 
     def purge_due(self, now_ms: int) -> int:
         """Remove directories and files whose delay has passed; how many directories it was.
@@ -392,32 +375,15 @@ class LogDirectory:
 
     def _settle(self, broker_epoch: int) -> None:
         """Bring all logs to the disk, and then say so."""
-        logs = [*self, *self.futures.values()]
-        whole = self._file_system
-        if len(logs) >= _MANY and whole is not None and whole.can_sync:
-            self._settle_together(logs, Bulk(whole))
-        else:
-            # Several at a time, for most of it is waiting.
-            with ThreadPoolExecutor(_CLOSING_THREADS, "klamm-close") as threads:
-                for _ in threads.map(lambda log: log.settle(), logs):
-                    pass
-        self.checkpoint()
-        self.checkpoint_high_watermarks()
-        path = os.path.join(self.path, names.CLEAN_SHUTDOWN)
+        assert self._file_system is not None, f"{self.path} is not open"
         try:
+            settle_all([*self, *self.futures.values()], self._file_system)
+            self.checkpoint()
+            self.checkpoint_high_watermarks()
+            path = os.path.join(self.path, names.CLEAN_SHUTDOWN)
             checkpoints.write_clean_shutdown(path, broker_epoch)
         except OSError as error:
             raise self.health.failed(error) from error
-
-    def _settle_together(self, logs: list[PartitionLog], bulk: Bulk) -> None:
-        for log in logs:
-            log.settle(bulk)
-        try:
-            bulk.finish()
-        except OSError as error:
-            raise self.health.failed(error) from error
-        for log in logs:
-            log.recovery_point = log.log_end_offset
 
     # Opening
 

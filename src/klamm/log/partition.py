@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from klamm.log import names
+from klamm.log import cutting, names
 from klamm.log.append import (
     NO_TIME,
     Appended,
@@ -119,7 +119,7 @@ class PartitionLog:
             write_topic_id(log.metadata_path, topic_id)
         log.history.know(ProducerStates())
         log.durability.home_synced = False
-        log._start_segment(0)
+        log.start_segment(0)
         return log
 
     def __repr__(self) -> str:
@@ -261,11 +261,12 @@ class PartitionLog:
         try:
             active.seal()
             self.history.snapshot(offset, self.segments.bases)
-            self._start_segment(offset, now_ms)
+            self.start_segment(offset, now_ms)
         except OSError as error:
             raise self.health.failed(error) from error
 
-    def _start_segment(self, base_offset: int, now_ms: int = 0) -> None:
+    def start_segment(self, base_offset: int, now_ms: int = 0) -> None:
+        """Let a new segment take the appends from here on."""
         reserve = self.settings.segment_bytes if self.settings.preallocate else 0
         segment = Segment(
             self.directory, base_offset, self.pool, created_ms=now_ms, reserve=reserve
@@ -373,7 +374,7 @@ class PartitionLog:
             self.epochs.truncate_start(first)
         return len(found)
 
-    # Going back
+    # Going back, and on
 
     def truncate_to(self, offset: int) -> int:
         """Drop everything from an offset on; where the log ends now.
@@ -381,51 +382,15 @@ class PartitionLog:
         A batch is dropped as a whole: the log then ends where the batch began.
         """
         self.health.check()
-        if offset >= self.log_end_offset:
-            return self.log_end_offset
-        if offset < self.segments[0].base_offset:
-            self.restart_at(offset)
-            return offset
-        self.truncations += 1
-        try:
-            kept = self.segments[self.segments.place_of(offset)]
-            self.segments.retire(self.segments.after(kept), 0)
-            end = kept.truncate(offset)
-            self.history.cut(end)
-        except OSError as error:
-            raise self.health.failed(error) from error
-        self.log_end_offset = end
-        self.epochs.truncate_end(end)
-        self.high_watermark = min(self.high_watermark, end)
-        self.log_start_offset = min(self.log_start_offset, end)
-        self.recovery_point = min(self.recovery_point, end)
-        self.cleaned_to = min(self.cleaned_to, end)
-        return end
+        return cutting.truncate(self, offset)
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at an offset, as an empty log."""
-        self.truncations += 1
-        try:
-            self.segments.retire(list(self.segments), 0)
-            self.history.clear()
-            self._start_segment(offset)
-        except OSError as error:
-            raise self.health.failed(error) from error
-        self.log_end_offset = self.log_start_offset = self.high_watermark = offset
-        self.recovery_point = self.cleaned_to = offset
-        self.epochs.clear()
+        cutting.restart(self, offset)
 
     def skip_to(self, offset: int) -> None:
         """Go on at a later offset: between there and the end compaction has left no records."""
-        try:
-            if self.segments.active.size:
-                self.roll(offset)
-            else:
-                self.segments.retire([self.segments.active], 0)
-                self._start_segment(offset)
-        except OSError as error:
-            raise self.health.failed(error) from error
-        self.log_end_offset = offset
+        cutting.skip(self, offset)
 
     def relocate(self, directory: str) -> None:
         """Rename the log's directory and go on under the new name."""

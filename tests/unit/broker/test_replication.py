@@ -7,6 +7,8 @@ import shutil
 import uuid
 from pathlib import Path
 
+import pytest
+
 from klamm.broker.partition import Partition, Role
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -301,6 +303,20 @@ def test_a_failed_disk_moves_its_partitions_and_leaves_the_others(tmp_path: Path
                     lambda s: 0 in s.topics["t"][victim.partition].offline, 10_000
                 )
                 assert found, f"broker {at} tells its clients"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_new_replica_is_on_the_disk_when_the_cluster_knows_of_it(
+    tmp_path: Path, count: int
+) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", *[(0,)] * count)
+            made = list(w.brokers[0].logs)
+            assert len(made) == count
+            assert all(local.durability.home_synced for local in made)
 
     asyncio.run(run())
 

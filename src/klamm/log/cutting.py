@@ -1,0 +1,63 @@
+"""Taking records back: cutting a log at an offset, beginning anew, skipping what is not there.
+
+What was cut leaves the log at once. Whoever works on a log in several steps compares `truncations`
+to see whether records may have been replaced by others meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from klamm.log.partition import PartitionLog
+
+
+def truncate(log: PartitionLog, offset: int) -> int:
+    """Drop everything from an offset on; where the log ends now."""
+    if offset >= log.log_end_offset:
+        return log.log_end_offset
+    if offset < log.segments[0].base_offset:
+        restart(log, offset)
+        return offset
+    log.truncations += 1
+    try:
+        kept = log.segments[log.segments.place_of(offset)]
+        log.segments.retire(log.segments.after(kept), 0)
+        end = kept.truncate(offset)
+        log.history.cut(end)
+    except OSError as error:
+        raise log.health.failed(error) from error
+    log.log_end_offset = end
+    log.epochs.truncate_end(end)
+    log.high_watermark = min(log.high_watermark, end)
+    log.log_start_offset = min(log.log_start_offset, end)
+    log.recovery_point = min(log.recovery_point, end)
+    log.cleaned_to = min(log.cleaned_to, end)
+    return end
+
+
+def restart(log: PartitionLog, offset: int) -> None:
+    """Drop everything and go on at an offset, as an empty log."""
+    log.truncations += 1
+    try:
+        log.segments.retire(list(log.segments), 0)
+        log.history.clear()
+        log.start_segment(offset)
+    except OSError as error:
+        raise log.health.failed(error) from error
+    log.log_end_offset = log.log_start_offset = log.high_watermark = offset
+    log.recovery_point = log.cleaned_to = offset
+    log.epochs.clear()
+
+
+def skip(log: PartitionLog, offset: int) -> None:
+    """Go on at a later offset, with nothing in between."""
+    try:
+        if log.segments.active.size:
+            log.roll(offset)
+        else:
+            log.segments.retire([log.segments.active], 0)
+            log.start_segment(offset)
+    except OSError as error:
+        raise log.health.failed(error) from error
+    log.log_end_offset = offset
