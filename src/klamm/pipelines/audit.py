@@ -136,12 +136,12 @@ def run(
     if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)
     total, first, last = _extent(found)
-    bar.begin("judging events", total * (len(transforms) + 1))
+    bar.begin("judging events", total)
     try:
         counts, rows = {}, {}
         for done, (name, transform) in enumerate(transforms.items(), 1):
             counts[name], rows[name] = _table(transform(found), name, aside)
-            bar.reached(total * done, 0)
+            bar.reached(total * done // (len(transforms) + 1), 0)
         by_time = tables.by_time(found, first, last, SPANS).orderBy("span", "entity").collect()
         if aside is not None and to is not None:
             day = F.to_date(F.timestamp_millis("time_ms"))
@@ -149,7 +149,7 @@ def run(
             whole.write.partitionBy("day").parquet(str(aside / "events"))
             shutil.rmtree(to, ignore_errors=True)
             aside.replace(to)
-        bar.reached(total * (len(transforms) + 1), 0)
+        bar.reached(total, 0)
     finally:
         bar.end()
         found.unpersist()
