@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,12 +110,37 @@ def job(master: str, name: str) -> Iterator[SparkSession]:
 
     running = SparkSession.getActiveSession()
     spark = start(master, name=name)
+    with _interruptible():
+        try:
+            with plainly():
+                yield spark
+        finally:
+            if running is None:
+                spark.stop()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lets Ctrl-C end the job without a word.
+
+    Spark's own handler asks the JVM to cancel in the middle of another question to it, which fails
+    with pages of text; stopping Spark, which follows anyway, cancels just as well.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    root = logging.getLogger()
+    root.addFilter(_is_not_about_the_interruption)
     try:
-        with plainly():
-            yield spark
+        yield
     finally:
-        if running is None:
-            spark.stop()
+        signal.signal(signal.SIGINT, before)
+        root.removeFilter(_is_not_about_the_interruption)
+
+
+def _is_not_about_the_interruption(record: logging.LogRecord) -> bool:
+    return "while sending command" not in record.getMessage()
 
 
 def make_directory(directory: Path) -> None:
