@@ -54,6 +54,7 @@ PARTITION: Final = TopicPartition(KLAMM_LEDGER, 0)
 _CLIENT_ID: Final = "__admin_client"
 _CHUNK_BYTES: Final = 256 * 1024
 _PATIENCE_MS: Final = 10_000
+_GATHER_S: Final = 0.2
 _PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 30.0
 _BEGINNING: Final = Place()
@@ -132,9 +133,12 @@ class LedgerTopic:
         await self._host.metadata.wait_for(lambda snapshot: self._host.id in snapshot.brokers)
         while True:
             await self._news.wait()
-            self._news.clear()
             if not self._host.settings.bool("klamm.ledger.topic.enable"):
+                self._news.clear()
                 continue
+            # Decisions come in bursts: all of one share the way.
+            await asyncio.sleep(_GATHER_S)
+            self._news.clear()
             try:
                 await self._bring()
                 pause_s = _PAUSE_S
@@ -165,8 +169,10 @@ class LedgerTopic:
             return
         here = self._host.endpoint
         async with Client([(here.host, here.port)], client_id=_CLIENT_ID) as client:
+            before = self._cursor
             await self._find_out(client)
-            lines, place = await self._next(self._cursor)
+            if self._cursor is not before:
+                lines, place = await self._next(self._cursor)
             while lines:
                 await self._send(client, lines, place)
                 lines, place = await self._next(self._cursor)
