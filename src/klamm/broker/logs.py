@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from klamm.broker import collector
 from klamm.log.directory import DirectoryUnusable, LogDirectory
 from klamm.log.files import FilePool
 from klamm.log.moving import holds_more
@@ -63,12 +64,13 @@ class Logs:
 
         faults: list[DirectoryUnusable] = []
         try:
-            for path in paths:
-                try:
-                    opened.append(open_one(path))
-                except DirectoryUnusable as fault:
-                    faults.append(fault)
-                    opened.append(LogDirectory.offline(fault))
+            with collector.paused():
+                for path in paths:
+                    try:
+                        opened.append(open_one(path))
+                    except DirectoryUnusable as fault:
+                        faults.append(fault)
+                        opened.append(LogDirectory.offline(fault))
         except BaseException:
             _close(opened)
             raise

@@ -21,7 +21,7 @@ from klamm.log.filesystem import FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.moving import take_place
-from klamm.log.opening import Remembered, claim, look_into, nothing_to_collect
+from klamm.log.opening import Remembered, claim, look_into
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.log.settling import settle_all, sync_births
@@ -392,12 +392,11 @@ class LogDirectory:
         found, doomed = look_into(self.path)
         # What was to be deleted when we stopped still is.
         self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
-        with nothing_to_collect():
-            for count, (partition, path, is_future) in enumerate(found, 1):
-                settings = self._settings_for(partition.topic)
-                known = remembered.of(partition)
-                log = load_log(partition, path, settings, self.pool, known, health=self.health)
-                log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
-                (self.futures if is_future else self._logs)[partition] = log
-                if progress is not None:
-                    progress(count, len(found))
+        for count, (partition, path, is_future) in enumerate(found, 1):
+            settings = self._settings_for(partition.topic)
+            known = remembered.of(partition)
+            log = load_log(partition, path, settings, self.pool, known, health=self.health)
+            log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
+            (self.futures if is_future else self._logs)[partition] = log
+            if progress is not None:
+                progress(count, len(found))

@@ -5,10 +5,8 @@ Every name is looked at once, every checkpoint read once; the logs themselves ar
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,15 +91,3 @@ def claim(path: str, broker_id: int, cluster_id: str) -> str:
     if identity.cluster_id != cluster_id:
         raise UsageError(f"{path} belongs to cluster {identity.cluster_id}, not to {cluster_id}")
     return identity.directory_id
-
-
-@contextlib.contextmanager
-def nothing_to_collect() -> Iterator[None]:
-    """While ten thousand logs are loaded, nothing of it is garbage: looking costs a quarter."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
