@@ -33,7 +33,7 @@ class Partition:
     leadership: Leadership | None = None
     replica_states: dict[BrokerId, ReplicaState] = field(default_factory=dict)
     original: tuple[BrokerId, ...] | None = None  # the order before a running move
-    behind: dict[BrokerId, int] | None = None  # replicas that are not in sync, and since when
+    behind: tuple[tuple[BrokerId, int], ...] = ()  # replicas that are not in sync, since when
 
 
 @dataclass(slots=True)
@@ -200,12 +200,12 @@ class Context:
         self._file_astray(partition)
         replicas = partition.assignment.replicas
         if len(leadership.isr) < len(replicas):
-            before = partition.behind or {}
-            partition.behind = {
-                b: before.get(b, self.now_ms) for b in replicas if b not in leadership.isr
-            }
+            before = dict(partition.behind)
+            partition.behind = tuple(
+                (b, before.get(b, self.now_ms)) for b in replicas if b not in leadership.isr
+            )
         else:
-            partition.behind = None
+            partition.behind = ()
 
     def forget_leadership(self, partition: Partition) -> None:
         """The store has none for it any more."""

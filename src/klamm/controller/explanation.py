@@ -97,7 +97,7 @@ def _lag(context: Context, partition: Partition, broker: BrokerId) -> Waiting:
     else:
         why = Obstacle.CATCHING_UP if moving else Obstacle.LAGGING
         until = f"broker {broker} has caught up"
-    since_ms = (partition.behind or {}).get(broker, context.began_ms)
+    since_ms = dict(partition.behind).get(broker, context.began_ms)
     if moving:
         since_ms = max(since_ms, context.moving[id])
     what = "move" if moving else "replication"

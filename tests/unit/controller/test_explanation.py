@@ -154,5 +154,5 @@ def test_a_replica_that_caught_up_is_not_waited_for(world: World) -> None:
     asked = events.IsrChangesAsked(broker=ONE, broker_epoch=epoch, changes=(change,))
     assert world.ask(asked).code is ErrorCode.NONE
     assert explain(world).waiting == ()
-    assert all(p.behind is None for p in world.core.context.partitions())
+    assert all(p.behind == () for p in world.core.context.partitions())
     assert not any(isinstance(r, LeaderAndIsr) for r in world.take_mail())
