@@ -22,6 +22,7 @@ from pyspark.testing import assertDataFrameEqual
 from klamm.cli.__main__ import main
 from klamm.cli.spark import last_committed
 from klamm.pipelines.cluster import Lookup
+from klamm.pipelines.session import say_plainly
 
 from .conftest import FOREIGN, numbered
 
@@ -290,6 +291,54 @@ def test_doctor_knows_what_is_there(klamm: Run) -> None:
     code, out, _ = klamm("spark", "doctor", "-o", "json")
     assert code == 0
     assert json.loads(out)["kernels"] in ("numba", "numpy")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"subscribe": "no-such-topic"}, "there is no topic no-such-topic"),
+        (
+            {"subscribe": "x", "startingOfsets": "earliest"},
+            "unknown option startingofsets; did you mean startingOffsets?",
+        ),
+        (
+            {"subscribe": "x", "startingOffsets": "{0"},
+            """option startingOffsets: '{0' is no JSON such as {"orders":{"0":23}}""",
+        ),
+        (
+            {"subscribe": "x", "kafka.bootstrap.servers": "127.0.0.1:1"},
+            "no broker answers at 127.0.0.1:1: connection refused",
+        ),
+    ],
+)
+def test_mistakes_at_the_prompt_are_one_sentence(
+    read: Read,
+    options: dict[str, str],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What the hook of `klamm spark shell` makes of Spark's pages."""
+    from pyspark.errors import PySparkException
+
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    say_plainly()
+    with pytest.raises(PySparkException) as fault:
+        read(**options).count()
+    capsys.readouterr()
+    sys.excepthook(fault.type, fault.value, fault.tb)
+    assert capsys.readouterr().err == f"klamm: {says}\n"
+
+
+def test_other_faults_at_the_prompt_keep_their_story(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    say_plainly()
+    with pytest.raises(ZeroDivisionError) as fault:
+        _ = 1 / 0
+    sys.excepthook(fault.type, fault.value, fault.tb)
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_refused_write_names_the_reason(topic: Make, spark: SparkSession, bootstrap: str) -> None:

@@ -16,11 +16,13 @@ from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, Output
 from klamm.cli.output import print_json
 from klamm.cli.spark_jobs import DEFAULT_MASTER, MasterOption
 from klamm.model.errors import UsageError
+from klamm.pipelines.java import find_java
 
 app = new_app("PySpark with klamm's data source.")
 
 _SHELL = """
-from klamm.pipelines.session import start
+from klamm.pipelines.session import say_plainly, start
+say_plainly()
 spark = start({master!r}, name="klamm shell")
 bootstrap = {bootstrap!r}
 def topic(name, **options):
@@ -38,6 +40,7 @@ def shell(
 ) -> None:
     """Python with a Spark session, the source registered and the address set."""
     _require_pyspark()
+    find_java()  # says what is missing before a shell is there
     code = _SHELL.format(master=master, bootstrap=bootstrap_server)
     ran = subprocess.run([sys.executable, "-i", "-c", code], check=False, env=dict(os.environ))
     raise typer.Exit(ran.returncode)
@@ -73,8 +76,6 @@ def _findings() -> list[tuple[str, str]]:
 
 
 def _java() -> str:
-    from klamm.pipelines.java import find_java
-
     try:
         java = find_java()
     except UsageError as fault:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from klamm.model.errors import KlammError, UsageError
@@ -65,12 +66,29 @@ def plainly() -> Iterator[None]:
 
 def plain_fault(text: str) -> str:
     """The sentence in a failure of Spark: that of our own error, or its first line."""
-    own: list[str] = re.findall(r"^\s*klamm\.[\w.]+: (.+)$", text, re.MULTILINE)
-    if own:
-        return own[-1].strip()
+    if own := _own_sentence(text):
+        return own
     if "No space left on device" in text:
         return "the disk is full: free some room and run again"
     return text.strip().splitlines()[0]
+
+
+def _own_sentence(text: str) -> str | None:
+    own = re.findall(r"^\s*klamm\.[\w.]+: (.+)$", text, re.MULTILINE)
+    return own[-1].strip() if own else None
+
+
+def say_plainly() -> None:
+    """For somebody at a prompt: klamm's errors are a sentence, all others what they were."""
+
+    def hook(kind: type[BaseException], fault: BaseException, trace: TracebackType | None) -> None:
+        own = str(fault) if isinstance(fault, KlammError) else _own_sentence(str(fault))
+        if own is None:
+            sys.__excepthook__(kind, fault, trace)
+        else:
+            sys.stderr.write(f"klamm: {own}\n")
+
+    sys.excepthook = hook
 
 
 def refuse_speculation(spark: SparkSession) -> None:
