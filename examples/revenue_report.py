@@ -44,7 +44,6 @@ def main(bootstrap: str, topic: str, target: str, master: str = "local[*]") -> N
     found = orders(records)
     revenue(found).write.mode("overwrite").parquet(target)
     print(f"{found.filter('customer IS NULL').count()} records are no orders")
-    spark.stop()
 
 
 if __name__ == "__main__":

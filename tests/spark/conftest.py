@@ -20,6 +20,10 @@ from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
 from klamm.pipelines.session import start
 
+# These JVMs live for seconds: no second compiler, no threads for collecting garbage. It halves
+# their CPU time, and the programs that tests start inherit it.
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF_JVM)
 FOREIGN = os.environ.get("KLAMM_TEST_BOOTSTRAP")
 CONNECTOR = os.environ.get("KLAMM_CONNECTOR_JARS") or None  # a directory of jars
 

@@ -161,7 +161,8 @@ def _again(lookup: Lookup, name: str, partitions: int) -> None:
     from klamm.pipelines.wire import Answered
 
     lookup.delete(name)
-    for _ in range(100):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         try:
             lookup.create(name, partitions, configs={})
         except Answered as fault:
@@ -253,7 +254,7 @@ def test_available_now_reads_in_several_micro_batches(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(200)
     assert sum(seen) == 100
     assert len(seen) == 3
     progress = query.lastProgress
@@ -288,7 +289,7 @@ def test_restarted_stream_gives_exact_counts(
     for part in range(3):
         fill(source, [(i % 2, b"k%d" % (i % 5), b"v") for i in range(100)])
         query = _counted(spark, bootstrap, source, target, tmp_path)
-        assert query.awaitTermination(100), part
+        assert query.awaitTermination(200), part
     newest = read(target).selectExpr(
         "string(key) AS key", "max_by(string(value), offset) OVER (PARTITION BY key) AS n"
     )
@@ -313,15 +314,14 @@ def test_failed_first_micro_batch_loses_nothing(
         return frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path))
 
     query = run(fails=True).trigger(processingTime="100 milliseconds").start()
-    deadline = 200
-    while not (tmp_path / "klamm-initial.json").exists() and deadline:
-        time.sleep(0.1)  # the query may end meanwhile; its end is looked at below
-        deadline -= 1
+    deadline = time.monotonic() + 200
+    while not (tmp_path / "klamm-initial.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)  # the query may end meanwhile; its end is looked at below
     fill(name, numbered(20, 1))
     with pytest.raises(PySparkException, match="the sink is down"):
-        query.awaitTermination(100)
+        query.awaitTermination(200)
     fill(name, numbered(30, 1))
-    assert run(fails=False).trigger(availableNow=True).start().awaitTermination(100)
+    assert run(fails=False).trigger(availableNow=True).start().awaitTermination(200)
     assert sorted(seen) == list(range(10, 60))
 
 
@@ -348,7 +348,7 @@ def test_group_commits_and_lag(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(200)
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     finally:
         spark.streams.removeListener(listener)

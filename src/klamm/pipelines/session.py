@@ -17,11 +17,10 @@ from klamm.pipelines.java import use_java
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# What jobs on a laptop want: no web pages, few shuffle tasks, no second copy of a running task.
+# What jobs on a laptop want: no web pages, no second copy of a running task.
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "8",
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
@@ -45,11 +44,21 @@ def start(
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**_SETTINGS, **(settings or {})}.items():
+    shuffle = {"spark.sql.shuffle.partitions": str(_shuffle_tasks(master))}
+    for key, value in {**_SETTINGS, **shuffle, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _shuffle_tasks(master: str) -> int:
+    """As many as can run at once: more would only wait, and a stream starts them all each time."""
+    local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,.*)?\])?", master)
+    if local is None:
+        return 8
+    cores = os.cpu_count() or 1
+    return max(2, cores if local[1] == "*" else int(local[1] or 1))
 
 
 @contextlib.contextmanager
