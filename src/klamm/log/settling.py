@@ -1,13 +1,13 @@
 """Bringing several logs of one directory to the disk: new ones, and all of them at a clean stop.
 
-From a handful on, one sync of the whole file system is quicker than one of each file, where the
-file system can be trusted with that.
+Where the file system can be trusted with it, one sync of everything on it is quicker than one of
+each file. It also waits for whatever others have written there, so it takes many logs to pay.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -16,7 +16,7 @@ from klamm.log.filesystem import Bulk, FileSystem
 from klamm.log.partition import PartitionLog
 
 _THREADS: Final = 16
-_MANY: Final = 8
+_MANY: Final = 64
 
 
 def sync_births(born: Sequence[PartitionLog], home: str, file_system: FileSystem) -> None:
@@ -27,19 +27,29 @@ def sync_births(born: Sequence[PartitionLog], home: str, file_system: FileSystem
     if len(born) >= _MANY and file_system.can_sync:
         file_system.sync()
         return
-    for log in born:
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-            log.durability.sync_birth(log)
+    _each(_sync_birth, born)
     sync_directory(home)
+
+
+def _sync_birth(log: PartitionLog) -> None:
+    with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+        log.durability.sync_birth(log)
+
+
+def _each(work: Callable[[PartitionLog], None], logs: Sequence[PartitionLog]) -> None:
+    """Several at a time, for most of it is waiting."""
+    if len(logs) == 1:
+        work(logs[0])
+        return
+    with ThreadPoolExecutor(_THREADS, "klamm-sync") as threads:
+        for _ in threads.map(work, logs):
+            pass
 
 
 def settle_all(logs: Sequence[PartitionLog], file_system: FileSystem) -> None:
     """Leave nothing of these logs for a later start to find out."""
     if len(logs) < _MANY or not file_system.can_sync:
-        # Several at a time, for most of it is waiting.
-        with ThreadPoolExecutor(_THREADS, "klamm-close") as threads:
-            for _ in threads.map(lambda log: log.settle(), logs):
-                pass
+        _each(PartitionLog.settle, logs)
         return
     bulk = Bulk(file_system)
     for log in logs:

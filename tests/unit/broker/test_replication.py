@@ -307,7 +307,7 @@ def test_a_failed_disk_moves_its_partitions_and_leaves_the_others(tmp_path: Path
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize("count", [1, 64])
 def test_a_new_replica_is_on_the_disk_when_the_cluster_knows_of_it(
     tmp_path: Path, count: int
 ) -> None:

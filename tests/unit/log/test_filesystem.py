@@ -19,7 +19,7 @@ from klamm.model.names import TopicPartition
 from unit.log.writing import append, values
 
 CLUSTER = "c" * 22
-MANY = 9  # enough to be synced as one
+MANY = 64  # enough to be synced as one
 IDS = uuid.UUID(int=0x1234)
 
 
@@ -101,7 +101,7 @@ def crash_in_close(path: Path, fatal: int) -> int:
 def test_a_crash_while_many_logs_are_closed_costs_a_recovery(tmp_path: Path) -> None:
     died, fatal = 9, 0
     while died == 9:
-        fatal += 5
+        fatal += 97
         path = tmp_path / "data"
         died = crash_in_close(path, fatal)
         directory = open_directory(path)
@@ -109,7 +109,7 @@ def test_a_crash_while_many_logs_are_closed_costs_a_recovery(tmp_path: Path) -> 
         directory.close(clean=False)
         shutil.rmtree(path)
     assert died == 0
-    assert fatal > 50, "there were crash points"
+    assert fatal > 200, "there were crash points"
 
 
 def test_a_disk_that_fails_when_many_logs_are_closed_leaves_no_marker(tmp_path: Path) -> None:
