@@ -19,6 +19,7 @@ from klamm.protocol.messages import alter_replica_log_dirs, describe_log_dirs
 from unit.broker.brokers import World, fetch, log_values, produce, until, values, world
 
 TP = TopicPartition("t", 0)
+WRITTEN = 20  # records, of which a slow move copies one a second
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 # A copy of a few hundred bytes then takes as long as a test wants it to take.
 SLOW = {
@@ -131,7 +132,7 @@ def test_where_a_replica_is_to_be_made_is_remembered(tmp_path: Path, wanted: int
 
 async def slow_move(w: World, connection: Connection) -> tuple[LogDirectory, LogDirectory]:
     """Begin a move that copies a record a second."""
-    for at in range(5):
+    for at in range(WRITTEN):
         assert (await produce(connection, b"%d" % at * 100)).error_code == 0
     source, target = homes(w.brokers[0])
     assert await alter(connection, target.path) == [0]
@@ -149,7 +150,7 @@ def test_a_move_is_seen_and_can_be_called_off(tmp_path: Path) -> None:
             assert seen[Path(source.path).name] == [(0, False)]
             ((lag, is_future),) = seen[Path(target.path).name]
             assert is_future
-            assert 0 < lag < 5
+            assert 0 < lag < WRITTEN
             assert await alter(connection, target.path) == [0], "asking again changes nothing"
             assert target.futures[TP].log_end_offset > 0
             assert await alter(connection, source.path) == [0]
@@ -176,7 +177,7 @@ def test_a_move_goes_on_after_a_crash(tmp_path: Path) -> None:
             assert target is not None
             hurry(broker)
             await until(lambda: target.get(TP) is w.replica(0).log, "the move goes on")
-            assert len(log_values(w.leader())) == 5
+            assert len(log_values(w.leader())) == WRITTEN
 
     asyncio.run(run())
 
@@ -206,7 +207,7 @@ def test_a_disk_that_fails_below_a_log_that_moves(tmp_path: Path) -> None:
             await until(lambda: w.leader().leader == 1, "the other replica leads")
             assert not target.futures
             assert await alter(connection, target.path) == [ErrorCode.KAFKA_STORAGE_ERROR]
-            assert len(log_values(w.leader())) == 5
+            assert len(log_values(w.leader())) == WRITTEN
             await connection.close()
 
     asyncio.run(run())
