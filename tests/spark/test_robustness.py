@@ -19,8 +19,9 @@ from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive_files import Job, archive_window
 from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.fetcher import DataLost, read_range
+from klamm.pipelines.fetcher import read_range
 from klamm.pipelines.options import ConnectionOptions, parse_bootstrap, parse_read, parse_write
+from klamm.pipelines.ranges import DataLost
 from klamm.pipelines.sink import write_frames
 from klamm.pipelines.source import plan_batch
 from klamm.pipelines.stream import Stream

@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.fetcher import DataLost
 from klamm.pipelines.options import parse_read
-from klamm.pipelines.ranges import StreamOffsets
+from klamm.pipelines.ranges import DataLost, StreamOffsets
 from klamm.pipelines.source import KlammStreamReader
 from klamm.pipelines.stream import Stream
 from klamm.spark import KlammProgressListener, read_stream

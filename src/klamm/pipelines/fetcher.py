@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from klamm.model.errors import ErrorCode, KlammError
+from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, TopicPartition, id_from_text, id_text
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.columns import Source
 from klamm.pipelines.frames import Decoder, raw_frame
 from klamm.pipelines.options import ReadOptions
-from klamm.pipelines.ranges import Range
+from klamm.pipelines.ranges import DataLost, Range
 from klamm.pipelines.scanning import Batches, walk
 from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check, lease
 from klamm.protocol.apis import ApiKey
@@ -53,10 +53,6 @@ _MOVED: Final = frozenset(
 _BACKOFF_SECONDS: Final = 0.1
 _FETCH_BY_NAME: Final = 12  # the last version that names topics; later ones need an id
 _NO_ID: Final = id_text(ZERO_ID)
-
-
-class DataLost(KlammError):
-    """Records that a query was to read are gone."""
 
 
 @dataclass(kw_only=True)

@@ -14,12 +14,17 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
+from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 
 # Each further split of a micro-batch costs about as much as reading so many small records.
 SMALL_SPLIT_RECORDS: Final = 20_000
+
+
+class DataLost(KlammError):
+    """Records that a query was to read are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,9 @@ and no sockets; sinks are built anew for each micro-batch and again to commit, s
 nothing. Filters are not pushed down on purpose: Spark keeps a pushed-down plan with the DataFrame
 and uses it for later queries without the filter. One DataFrame is one snapshot of offsets: two
 actions on it see the same records, and a new `load()` takes a new snapshot.
+
+Spark starts a fresh Python for each step of planning: what only tasks need (Arrow, the kernels) is
+imported where a task begins.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -34,9 +37,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from klamm.model.errors import UsageError
-from klamm.pipelines.fetcher import DataLost, read_range
 from klamm.pipelines.options import ReadOptions, WriteOptions, parse_read, parse_write
-from klamm.pipelines.ranges import Split, StreamOffsets, cut_losses, losses, plan_splits
+from klamm.pipelines.ranges import DataLost, Split, StreamOffsets, cut_losses, losses, plan_splits
 from klamm.pipelines.selection import (
     bytes_per_offset,
     ids_of,
@@ -47,8 +49,10 @@ from klamm.pipelines.selection import (
     resolve,
     view_of,
 )
-from klamm.pipelines.sink import Written, write_frames
 from klamm.pipelines.stream import Stream
+
+if TYPE_CHECKING:
+    from klamm.pipelines.sink import Written
 
 log = logging.getLogger(__name__)
 
@@ -184,6 +188,8 @@ class SplitPartition(InputPartition):
 def _read(
     options: ReadOptions, columns: tuple[str, ...], partition: InputPartition | None
 ) -> Iterator[Any]:
+    from klamm.pipelines.fetcher import read_range
+
     # A query without splits is given one with nothing in it.
     split = partition.value if isinstance(partition, SplitPartition) else ()
     for piece in split:
@@ -302,6 +308,8 @@ class Message(WriterCommitMessage):
 
 
 def _write(options: WriteOptions, frames: Iterator[Any]) -> Message:
+    from klamm.pipelines.sink import write_frames
+
     context = TaskContext.get()
     # Tasks are told the session's settings as properties of their job.
     if context is not None and context.getLocalProperty("spark.speculation") == "true":

@@ -17,9 +17,9 @@ from typing import Final
 
 from klamm.model.names import TopicPartition
 from klamm.pipelines.cluster import Committed, Lookup, View
-from klamm.pipelines.fetcher import DataLost
 from klamm.pipelines.options import LATEST, ReadOptions
 from klamm.pipelines.ranges import (
+    DataLost,
     Offsets,
     Split,
     StreamOffsets,

@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
-import numpy as np
-
 import klamm
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.pipelines.options import ConnectionOptions
@@ -30,6 +28,7 @@ from klamm.protocol.messages import api_versions, sasl_authenticate, sasl_handsh
 Address = tuple[str, int]
 _IDLE_SECONDS: Final = 60.0
 _ANSWER_BYTES_MAX: Final = 512 << 20
+_LARGE_BYTES: Final = 1 << 16
 
 
 class Unreachable(KlammError):
@@ -157,7 +156,7 @@ class Wire:
         return body[5:] if tagged else body[4:]
 
     def _receive(self, size: int) -> memoryview:
-        view = np.empty(size, np.uint8).data
+        view = _room(size)
         at = 0
         while at < size:
             try:
@@ -198,6 +197,16 @@ class Wire:
             ApiKey.SASL_AUTHENTICATE, sasl_authenticate.Request(auth_bytes=secret), at_most=1
         )
         check(answer.error_code, f"signing in at {_text(self.address)}", answer.error_message)
+
+
+def _room(size: int) -> memoryview:
+    """Bytes to receive into; large ones are not filled with zeros first."""
+    if size < _LARGE_BYTES:
+        return memoryview(bytearray(size))
+    # Planning receives no large answers, and does without the time that this import takes.
+    import numpy as np
+
+    return np.empty(size, np.uint8).data
 
 
 def _text(address: Address) -> str:

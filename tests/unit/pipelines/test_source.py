@@ -144,3 +144,13 @@ def test_failures_of_spark_are_said_in_our_own_words() -> None:
     assert plain_fault("something else\nmore") == "something else"
     full = "An error occurred\n: java.io.IOException: No space left on device\n\tat java.base"
     assert plain_fault(full) == "the disk is full: free some room and run again"
+
+
+def test_planning_does_not_wait_for_arrow() -> None:
+    """Spark starts a Python for every step of planning, and each would load what only tasks use."""
+    code = (
+        "import sys, klamm.pipelines.source\n"
+        "print([m for m in ('numpy', 'pyarrow', 'numba', 'pandas') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
