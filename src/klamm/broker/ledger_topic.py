@@ -212,8 +212,11 @@ class LedgerTopic:
             raise RequestRefused(code_of(answer.error_code), f"{PARTITION} cannot be looked at")
         self._there.clear()
         async with Consumer(client, {PARTITION: self._cursor.offset}) as consumer:
-            while consumer.positions[PARTITION] < answer.offset:
-                for record in await consumer.poll(timeout_s=_PATIENCE_MS / 1000):
+            while (position := consumer.positions[PARTITION]) < answer.offset:
+                records = await consumer.poll(timeout_s=_PATIENCE_MS / 1000)
+                if consumer.positions[PARTITION] == position:
+                    raise TimeoutError(f"{PARTITION} cannot be read at {position}")
+                for record in records:
                     entry = json.loads(record.value) if record.value else {}
                     if entry.get("controller_id") == self._host.id:
                         self._there.add((entry["controller_epoch"], entry["sequence"]))

@@ -124,16 +124,27 @@ def _interruptible() -> Iterator[None]:
     """Lets Ctrl-C end the job without a word.
 
     Spark's own handler asks the JVM to cancel in the middle of another question to it, which fails
-    with pages of text; stopping Spark, which follows anyway, cancels just as well.
+    with pages of text; stopping Spark, which follows anyway, cancels just as well. Whatever else
+    fails after Ctrl-C is its consequence.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    heard: list[int] = []
+
+    def hear(number: int, _frame: object) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, hear)
     root = logging.getLogger()
     root.addFilter(_is_not_about_the_interruption)
     try:
         yield
+    except Exception:
+        if heard:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
         root.removeFilter(_is_not_about_the_interruption)
