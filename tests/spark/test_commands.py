@@ -230,10 +230,10 @@ def test_killed_jobs_end_like_undisturbed_ones(
             and any(lookup.latest(found.partitions).values())
         )
 
-    # This one by Ctrl-C, which is no failure worth a page of text.
+    # This one by Ctrl-C, which is no failure; what Java says while it goes down is its own affair.
     _end_when(restoring, half_filled, signal.SIGINT)
     assert restoring.returncode in (0, 130)
-    assert "Traceback" not in said.read_text()
+    assert "klamm:" not in said.read_text()
     code, out, err = klamm(*args)
     assert (code, err) == (0, ""), out
     columns = ("partition", "offset", "key", "value", "timestamp")

@@ -134,6 +134,7 @@ def _interruptible() -> Iterator[None]:
 
     def hear(number: int, _frame: object) -> None:
         heard.append(number)
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of each broken connection
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, hear)
@@ -147,7 +148,8 @@ def _interruptible() -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGINT, before)
-        root.removeFilter(_is_not_about_the_interruption)
+        if not heard:
+            root.removeFilter(_is_not_about_the_interruption)
 
 
 def _is_not_about_the_interruption(record: logging.LogRecord) -> bool:
