@@ -1,7 +1,7 @@
-"""How fast librdkafka can produce at all: to a server that reads the records and drops them.
+"""librdkafka producing to a server that reads the records and drops them.
 
-It says what the client and the loopback can do together on this machine. What a broker adds to
-that is its checksum, its checks and its file; how much of it can be seen beside `produce-1000-1-*`.
+Beside `produce-1000-1-*` it says how little a server can do. It is no upper bound: it reads so
+eagerly that the client sends in smaller pieces, which costs the client more.
 """
 
 from __future__ import annotations
