@@ -60,6 +60,7 @@ def consume(total: int, *, size: int) -> Figures:
     with cluster(brokers=1) as running:
         create(running, PARTITIONS, 1)
         fill(running.bootstrap, total, size, "1", DEFAULT)
+        librdkafka.destroyer()
         with Meter(running.pid) as meter:
             drain(running.bootstrap, total // size)
         return meter.rates(total)
@@ -168,7 +169,7 @@ def _latency(name: str, acks: str, copies: int, rate: int) -> Case:
 
 CASES = (
     *_produces(),
-    Case("consume-1000", "1000 B", partial(consume, 500 * _MB, size=1000), {"mb_per_s": 800.0}),
+    Case("consume-1000", "1000 B", partial(consume, 2000 * _MB, size=1000), {"mb_per_s": 800.0}),
     Case("consume-100", "100 B", partial(consume, 100 * _MB, size=100)),
     _latency("latency-1", "1", 1, 500),
     _latency("latency-all", "all", 3, 100),
