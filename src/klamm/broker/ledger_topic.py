@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
+from klamm.broker.authorization import INTERNAL_WRITER
 from klamm.broker.ledger import Ledger, Line, Place
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.waiting import is_led
@@ -37,6 +38,7 @@ from klamm.client.admin import LATEST, Admin
 from klamm.client.cluster import Client, code_of
 from klamm.client.consumer import Consumer
 from klamm.controller.states import PartitionState, ReplicaState
+from klamm.log.files import replace_unsynced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.model.names import KLAMM_LEDGER, BrokerId, TopicPartition, id_text
@@ -50,8 +52,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 CURSOR: Final = "ledger-forwarded.json"
 PARTITION: Final = TopicPartition(KLAMM_LEDGER, 0)
-# Only who calls himself so may write to an internal topic, as in Kafka.
-_CLIENT_ID: Final = "__admin_client"
 _CHUNK_BYTES: Final = 256 * 1024
 _PATIENCE_MS: Final = 10_000
 _GATHER_S: Final = 0.2
@@ -168,7 +168,7 @@ class LedgerTopic:
         if not lines or not await self._is_there(lines):
             return
         here = self._host.endpoint
-        async with Client([(here.host, here.port)], client_id=_CLIENT_ID) as client:
+        async with Client([(here.host, here.port)], client_id=INTERNAL_WRITER) as client:
             before = self._cursor
             await self._find_out(client)
             if self._cursor is not before:
@@ -302,6 +302,4 @@ def _save(path: Path, cursor: Cursor) -> None:
         "topic_id": cursor.topic_id,
         "offset": cursor.offset,
     }
-    fresh = path.with_suffix(".tmp")
-    fresh.write_text(json.dumps(saved))
-    fresh.replace(path)
+    replace_unsynced(str(path), json.dumps(saved).encode())

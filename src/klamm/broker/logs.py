@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from klamm.broker import collector
+from klamm import collector
 from klamm.log.directory import DirectoryUnusable, LogDirectory
 from klamm.log.files import FilePool
 from klamm.log.moving import holds_more

@@ -16,7 +16,8 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 
-from klamm.broker import collector, observing
+from klamm import collector
+from klamm.broker import observing
 from klamm.broker.committing import Committer
 from klamm.broker.controller_states import state_of
 from klamm.broker.inbox import Inbox, Letter

@@ -10,13 +10,13 @@ Use from one thread only.
 
 from __future__ import annotations
 
-import gc
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from klamm import collector
 from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.store.port import Stat
 from klamm.store.tree import Changes, Entry, Tree
@@ -90,7 +90,7 @@ class Database:
 
     def load(self) -> Tree:
         """All nodes."""
-        with _without_collector(), _refusing(self._path):
+        with collector.paused(), _refusing(self._path):
             (zxid,) = self._connection.execute("SELECT zxid FROM counter").fetchone()
             entries = {
                 path: Entry(data, Stat(version, czxid, mzxid, ctime_ms), children_made)
@@ -142,18 +142,6 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, fsync: bool) -> None
     # Takes the lock now instead of at the first write.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("COMMIT")
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Hundreds of thousands of tuples come to stay; looking for cycles in them costs a third."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager

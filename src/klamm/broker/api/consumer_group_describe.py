@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from klamm.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
 from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.consumer_records import grouped
 from klamm.groups.consumer.state import ConsumerGroup, Partitions
@@ -17,15 +18,13 @@ from klamm.protocol.messages import consumer_group_describe as messages
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
-_NOT_ASKED: Final = -(2**31)
-_ALL_OPERATIONS: Final = 0x148
 _CONSUMER_PROTOCOL: Final = 1
 
 
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    allowed = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     return messages.Response(
         groups=[_describe(broker, group_id, allowed) for group_id in request.group_ids]
     )

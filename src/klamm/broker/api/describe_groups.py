@@ -6,8 +6,9 @@ one is described by ConsumerGroupDescribe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from klamm.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
 from klamm.broker.context import RequestContext
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.requests import GroupState
@@ -17,14 +18,11 @@ from klamm.protocol.messages import describe_groups as messages
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
-_NOT_ASKED: Final = -(2**31)
-_ALL_OPERATIONS: Final = 0x148
-
 
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    allowed = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     return messages.Response(
         groups=[_describe(broker, group_id, allowed) for group_id in request.groups]
     )

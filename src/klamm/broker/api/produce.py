@@ -16,6 +16,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klamm.broker.authorization import INTERNAL_WRITER
 from klamm.broker.connection import Answer, Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ACKS: Final = frozenset({-1, 0, 1})
-_ADMIN_CLIENT: Final = "__admin_client"
 
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
@@ -93,7 +93,7 @@ def _append_all(
         results: list[PartitionResult] = []
         topics.append(TopicResult(name, results))
         fault = refusal
-        if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
+        if name in INTERNAL_TOPICS and context.client_id != INTERNAL_WRITER:
             fault = fault or ErrorCode.INVALID_TOPIC_EXCEPTION
         for index, records in partitions:
             partition = fault or find(TopicPartition(name, index))

@@ -6,6 +6,8 @@ instance has, and where nothing changed by that the group goes on as if nothing 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from klamm.groups.classic.members import JoinAnswer, Member, Notes, Persist, SyncAnswer
 from klamm.groups.classic.rebalance import Rebalance
 from klamm.groups.classic.requests import GroupState, Join
@@ -170,16 +172,7 @@ def _static_answer(
     former id as the leader's. A client of version 9 is told that it leads and need not assign.
     """
     if request.knows_skip_assignment:
-        full = group.join_answer(member)
-        return JoinAnswer(
-            generation=full.generation,
-            protocol_type=full.protocol_type,
-            protocol=full.protocol,
-            leader=full.leader,
-            member_id=full.member_id,
-            members=full.members,
-            skip_assignment=was_leader,
-        )
+        return replace(group.join_answer(member), skip_assignment=was_leader)
     return JoinAnswer(
         generation=group.generation,
         protocol_type=group.protocol_type,

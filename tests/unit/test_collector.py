@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.broker import collector
+from klamm import collector
 
 
 @pytest.fixture(autouse=True)

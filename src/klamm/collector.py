@@ -1,9 +1,9 @@
 """The garbage collector, kept out of large pieces of work.
 
-A failover makes hundreds of thousands of objects and drops few of them. Python's collector runs by
-the number of objects made, so it would look at everything this process holds again and again, just
-then, and find nothing: with ten thousand partitions a third of the time until all are led. It is
-switched off for as long as such work lasts, and makes up for it afterwards.
+Loading a store, or a failover, makes hundreds of thousands of objects and drops few. Python's
+collector runs by the number of objects made, so it would look at everything this process holds
+again and again, just then, and find nothing: with ten thousand partitions a third of the time until
+all are led. It is switched off for as long as such work lasts, and makes up for it afterwards.
 """
 
 from __future__ import annotations
