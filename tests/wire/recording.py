@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from klamm.broker.connection import Peer, Reply
+from klamm.broker.connection import Peer
+from klamm.broker.replies import Reply
 from klamm.broker.router import Router
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.codec import decode_request

@@ -5,58 +5,24 @@ back-pressure and throttling for free; what a client pipelines meanwhile waits i
 when that is full, in the client's own socket. A request that was routed may keep a view of its
 frame until it is answered: nothing is moved before that.
 
-Replies may name ranges of files. Small ones are copied into one write; larger ones go from the page
-cache to the socket by `sendfile`, first at once as far as the socket takes it, the rest as a task.
+All whole frames that a read has brought are served in one turn of the loop, and what can be said to
+them at once is sent at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from collections.abc import Awaitable, Callable
+from typing import Protocol, cast
 
 from klamm.broker.framing import FrameBuffer
 from klamm.broker.promises import Alarm, Promise
+from klamm.broker.replies import Reply, Sender
 from klamm.model.errors import ProtocolError
 
 log = logging.getLogger(__name__)
-
-# Below this a copy is cheaper than a second system call.
-_COPIED_SIZE_MAX: Final = 32 * 1024
-# More would keep the loop away from other connections for too long.
-_SENT_AT_ONCE_MAX: Final = 4 * 1024 * 1024
-
-
-class OpenFile(Protocol):
-    """A file that stays open for as long as it is referred to."""
-
-    def fileno(self) -> int: ...
-
-
-class FileRange(Protocol):
-    """Bytes of an open file that are part of a reply."""
-
-    @property
-    def file(self) -> OpenFile: ...
-
-    @property
-    def position(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-
-@dataclass(slots=True)
-class Reply:
-    """What goes back for one request: nothing at all for a Produce with acks=0."""
-
-    parts: Sequence[bytes | FileRange] = ()
-    mute_ms: int = 0  # how long to leave the connection alone afterwards (KIP-219)
-    then_close: bool = False
 
 
 class Peer(Protocol):
@@ -104,11 +70,11 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(frame_size_max)
         self.alarm = Alarm(self._loop)
         self._serving: asyncio.Future[Reply] | Promise | None = None
-        self._sending: asyncio.Task[None] | None = None
         self._unmute: asyncio.TimerHandle | None = None
         self._choked = False  # the client does not read its answers
         self._paused = False
         self._transport: asyncio.Transport
+        self._sender: Sender
 
     # The transport's side
 
@@ -119,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
             self.client_host = peer_name[0]
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._fd = sock.fileno()
+        self._sender = Sender(self._transport, on_sent=self._serve)
         self.active_at = self._loop.time()
         self._owner.joined(self)
 
@@ -144,9 +110,9 @@ class Connection(asyncio.BufferedProtocol):
         self.alarm.close()
         if self._unmute is not None:
             self._unmute.cancel()
-        for work in (self._serving, self._sending):
-            if work is not None:
-                work.cancel()
+        if self._serving is not None:
+            self._serving.cancel()
+        self._sender.cancel()
 
     def pause_writing(self) -> None:
         self._choked = True
@@ -198,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
     def _is_busy(self) -> bool:
         return (
             self._serving is not None
-            or self._sending is not None
+            or self._sender.is_busy
             or self._unmute is not None
             or self._choked
         )
@@ -217,14 +183,13 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if isinstance(answer, Reply):
                 self._write(answer)
-                if frames.is_drained:
-                    break
             elif isinstance(answer, Promise):
                 self._serving = answer
                 answer.then(self._answered)
             else:
                 self._serving = asyncio.ensure_future(answer)
                 self._serving.add_done_callback(self._done)
+        self._sender.flush()
         self._make_room()
 
     def _done(self, serving: asyncio.Future[Reply]) -> None:
@@ -250,6 +215,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, why: str) -> None:
         log.warning("closing a connection", extra={"client": self.client_host, "why": why})
+        self._sender.flush()
         self._transport.abort()
 
     def _make_room(self) -> None:
@@ -265,15 +231,11 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = True
             self._transport.pause_reading()
 
-    # Replies
-
     def _write(self, reply: Reply) -> None:
-        parts = reply.parts
-        if len(parts) == 1 and isinstance(parts[0], bytes):
-            self._transport.write(parts[0])
-        elif parts:
-            self._write_parts(parts)
+        """Say this; `_serve`, which comes next, sends it with what else there is to say."""
+        self._sender.add(reply.parts)
         if reply.then_close:
+            self._sender.flush()
             self._transport.close()
         elif reply.mute_ms > 0:
             self.mute(reply.mute_ms)
@@ -281,65 +243,3 @@ class Connection(asyncio.BufferedProtocol):
     def _unmuted(self) -> None:
         self._unmute = None
         self._serve()
-
-    def _write_parts(self, parts: Sequence[bytes | FileRange]) -> None:
-        pieces: list[bytes] = []
-        for at, part in enumerate(parts):
-            if isinstance(part, bytes):
-                pieces.append(part)
-            elif part.size <= _COPIED_SIZE_MAX:
-                pieces.append(_copied(part))
-            else:
-                self._transport.write(b"".join(pieces))
-                pieces.clear()
-                sent = self._send_now(part)
-                if sent < part.size:
-                    self._sending = self._loop.create_task(self._send_rest(parts[at:], sent))
-                    self._sending.add_done_callback(self._sent)
-                    return
-        if pieces:
-            self._transport.write(b"".join(pieces))
-
-    def _send_now(self, part: FileRange) -> int:
-        """Send as much of a range as the socket takes without waiting."""
-        sent, source = 0, part.file.fileno()
-        if self._transport.get_write_buffer_size() or self._transport.is_closing():
-            return sent
-        try:
-            while sent < min(part.size, _SENT_AT_ONCE_MAX):
-                count = os.sendfile(self._fd, source, part.position + sent, part.size - sent)
-                if count == 0:
-                    break
-                sent += count
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._transport.abort()
-        return sent
-
-    async def _send_rest(self, parts: Sequence[bytes | FileRange], sent: int) -> None:
-        for part in parts:
-            if isinstance(part, bytes):
-                self._transport.write(part)
-                continue
-            with os.fdopen(part.file.fileno(), "rb", buffering=0, closefd=False) as file:
-                count = await self._loop.sendfile(
-                    self._transport, file, part.position + sent, part.size - sent
-                )
-            if sent + count < part.size:
-                raise ProtocolError("a file ended before the reply it is part of")
-            sent = 0
-
-    def _sent(self, sending: asyncio.Task[None]) -> None:
-        self._sending = None
-        if sending.cancelled():
-            return
-        if sending.exception() is not None:
-            # Half a reply is out; nothing that could follow would make sense to the client.
-            self._transport.abort()
-        else:
-            self._serve()
-
-
-def _copied(part: FileRange) -> bytes:
-    return os.pread(part.file.fileno(), part.size, part.position)

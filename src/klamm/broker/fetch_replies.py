@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.connection import Reply
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import endpoints_of
 from klamm.broker.quotas import CONSUMER_BYTE_RATE, Client, charge_time
+from klamm.broker.replies import Reply
 from klamm.protocol.fetch import FetchResponse, PartitionData, encode_response
 from klamm.protocol.frames import response_head
 

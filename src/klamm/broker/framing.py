@@ -14,11 +14,16 @@ from klamm.model.errors import ProtocolError
 SIZE_PREFIX: Final = 4
 # Most connections of a large number are quiet: they ask a few small things and wait.
 _SIZE_MIN: Final = 4 * 1024
-# A client that fills the smallest buffer in one go has more to say.
-_SIZE_BUSY: Final = 16 * 1024
-# While the next frame's size is unknown this much is read at most: it holds many small frames, and
-# is little to move when it ends in the first bytes of a large one.
-_READ_AHEAD: Final = 64 * 1024
+# A client that fills the buffer in one go has more to say: it gets a larger one, up to this. A read
+# then takes many small frames, and one turn of the loop serves them all.
+_SIZE_BUSY: Final = 256 * 1024
+_GROWTH: Final = 4
+# While the next frame's size is unknown this much is read at most: it is little to move when it
+# ends in the first bytes of a large one.
+_READ_AHEAD: Final = _SIZE_BUSY
+# A frame of more than this is read up to its end and no further, so that nothing is moved behind
+# it; the end of a smaller one is moved for less than a read costs.
+_LARGE_FRAME: Final = 64 * 1024
 # A larger buffer is given back once its frame has been dealt with.
 _SIZE_KEPT: Final = 2 * 1024 * 1024
 # A buffer made for one frame is this much larger: were it full, reading would have to be paused
@@ -43,9 +48,9 @@ class FrameBuffer:
         """Where the next bytes go; there is some unless `is_full`."""
         start, end = self._start, self._end
         if end - start >= SIZE_PREFIX:
-            frame_end = start + SIZE_PREFIX + _read_size(self._buffer, start)[0]
-            if frame_end > end:
-                # Up to there and no further: a large frame leaves nothing to move behind it.
+            (size,) = _read_size(self._buffer, start)
+            frame_end = start + SIZE_PREFIX + size
+            if size > _LARGE_FRAME and frame_end > end:
                 return self._buffer[end:frame_end]
         return self._buffer[end : end + _READ_AHEAD]
 
@@ -65,11 +70,6 @@ class FrameBuffer:
             return None
         self._start = end
         return self._buffer[start:end]
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether everything that arrived has been handed out."""
-        return self._start == self._end
 
     @property
     def is_full(self) -> bool:
@@ -94,22 +94,22 @@ class FrameBuffer:
     def make_room(self) -> None:
         """Make sure of space for the next read. Views of frames handed out are void now."""
         kept, start, end = self._buffer, self._start, self._end
-        if start == end:
-            if len(kept) > _SIZE_KEPT or end == len(kept) < _SIZE_BUSY:
-                self._buffer = memoryview(bytearray(_SIZE_BUSY))
-            self._start = self._end = 0
-            return
-        if start == 0 and end < len(kept):
-            return
-        waiting = kept[start:end]
-        frame_size = self._frame_size() or 0
-        if frame_size > len(kept) and len(waiting) == len(kept):
+        capacity = len(kept)
+        if end == capacity < _SIZE_BUSY:
+            capacity = min(_GROWTH * capacity, _SIZE_BUSY)
+        elif start == end and capacity > _SIZE_KEPT:
+            capacity = _SIZE_BUSY
+        elif start == 0 and end == capacity:
             # Doubling: half of the frame has really arrived when the other half gets its place.
-            self._buffer = memoryview(bytearray(min(frame_size + _SLACK, 2 * len(kept))))
-            self._buffer[: len(waiting)] = waiting
-        elif start:
-            kept[: len(waiting)] = waiting
-        self._start, self._end = 0, len(waiting)
+            capacity = min((self._frame_size() or 0) + _SLACK, 2 * capacity)
+        if capacity != len(kept):
+            self._buffer = memoryview(bytearray(capacity))
+        elif start == 0:
+            return
+        waiting = end - start
+        if waiting:
+            self._buffer[:waiting] = kept[start:end]
+        self._start, self._end = 0, waiting
 
     def shrink(self) -> None:
         """Give back the memory of a connection that has gone quiet."""

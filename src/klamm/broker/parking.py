@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from klamm.broker.connection import Peer, Reply
+from klamm.broker.connection import Peer
 from klamm.broker.partition import Partition, Watch
 from klamm.broker.promises import Promise
+from klamm.broker.replies import Reply
 
 # Gives the reply; None when there is still too little and it was not the last time.
 Look = Callable[[bool], Reply | None]

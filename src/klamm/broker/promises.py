@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from klamm.broker.connection import Reply
+    from klamm.broker.replies import Reply
 
 
 class Promise:

@@ -17,10 +17,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker import api as registry
-from klamm.broker.connection import Answer, Peer, Reply
+from klamm.broker.connection import Answer, Peer
 from klamm.broker.context import RequestContext
 from klamm.broker.promises import Promise
 from klamm.broker.quotas import EXEMPT, charge_time
+from klamm.broker.replies import Reply
 from klamm.broker.stopwatch import Stopwatch, Timed
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 from klamm.protocol import codec, private

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,10 +14,11 @@ from typing import IO
 
 import pytest
 
-from klamm.broker.connection import Connection, Peer, Reply, Route
+from klamm.broker.connection import Connection, Peer, Route
 from klamm.broker.connection_limits import ConnectionLimits
 from klamm.broker.listener import Listener
 from klamm.broker.quotas import Quotas
+from klamm.broker.replies import Reply
 from klamm.model.errors import ProtocolError, UsageError
 from klamm.model.settings import BrokerSettings
 
@@ -293,5 +295,42 @@ def test_a_taken_port_is_said_in_one_sentence() -> None:
             other = Listener(echo, frame_size_max=10, idle_ms_max=10)
             with pytest.raises(UsageError, match=f"port {wire.port} on 127.0.0.1 is taken"):
                 await other.start("127.0.0.1", wire.port)
+
+    asyncio.run(run())
+
+
+class Written(asyncio.Transport):
+    """A socket that takes everything, and keeps in which pieces it came."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__({"socket": sock})
+        self.pieces: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.pieces.append(bytes(data))
+
+
+class Nobody:
+    def joined(self, connection: Connection) -> None:
+        pass
+
+    def left(self, connection: Connection) -> None:
+        pass
+
+
+def test_what_one_read_brings_is_answered_in_one_write() -> None:
+    async def run() -> None:
+        with socket.socket() as sock:
+            connection = Connection(echo, Nobody(), frame_size_max=1_000, listener="")
+            transport = Written(sock)
+            connection.connection_made(transport)
+            stream = framed(b"one") + framed(b"two") + framed(b"three")
+            whole = stream + framed(b"four")[:5]
+            connection.get_buffer(-1)[: len(whole)] = whole
+            connection.buffer_updated(len(whole))
+            assert transport.pieces == [stream]
 
     asyncio.run(run())

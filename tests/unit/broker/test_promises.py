@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.broker.connection import Reply
 from klamm.broker.promises import Alarm, Promise
+from klamm.broker.replies import Reply
 
 
 class Rings:

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker import reading
-from klamm.broker.connection import Answer, Reply
+from klamm.broker.connection import Answer
 from klamm.broker.context import RequestContext
 from klamm.broker.fetch_replies import reply, size_of
 from klamm.broker.parking import Parked
 from klamm.broker.partition import Partition
 from klamm.broker.quotas import CONSUMER_BYTE_RATE, Client
 from klamm.broker.reading import Reader
+from klamm.broker.replies import Reply
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, TopicPartition
 from klamm.protocol.fetch import (

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker import authorization
-from klamm.broker.connection import Answer, Reply
+from klamm.broker.connection import Answer
 from klamm.broker.context import RequestContext
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
 from klamm.broker.quotas import Client, charge_time
+from klamm.broker.replies import Reply
 from klamm.model.errors import ErrorCode
 from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
 from klamm.protocol import codec

@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.broker.authorization import INTERNAL_WRITER
-from klamm.broker.connection import Answer, Reply
+from klamm.broker.connection import Answer
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.partition import Partition
 from klamm.broker.promises import Promise
 from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge, charge_time
+from klamm.broker.replies import Reply
 from klamm.broker.transaction_openings import (
     NOT_VERIFIED,
     Opening,

@@ -1,0 +1,148 @@
+"""Replies, and how they get into a socket.
+
+A client that sends many requests at once is answered in one go: what one turn of the loop has to
+say is gathered and written with one system call. Replies may name ranges of files. Small ones are
+copied into that write; larger ones go from the page cache to the socket by `sendfile`, first at
+once as far as the socket takes it, the rest as a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from klamm.model.errors import ProtocolError
+
+# Below this a copy is cheaper than a second system call.
+_COPIED_SIZE_MAX: Final = 32 * 1024
+# More would keep the loop away from other connections for too long.
+_SENT_AT_ONCE_MAX: Final = 4 * 1024 * 1024
+# More is not held back: the transport has to see it to say that the client does not read.
+_GATHERED_SIZE_MAX: Final = 64 * 1024
+
+
+class OpenFile(Protocol):
+    """A file that stays open for as long as it is referred to."""
+
+    def fileno(self) -> int: ...
+
+
+class FileRange(Protocol):
+    """Bytes of an open file that are part of a reply."""
+
+    @property
+    def file(self) -> OpenFile: ...
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+Parts = Sequence[bytes | FileRange]
+
+
+@dataclass(slots=True)
+class Reply:
+    """What goes back for one request: nothing at all for a Produce with acks=0."""
+
+    parts: Parts = ()
+    mute_ms: int = 0  # how long to leave the connection alone afterwards (KIP-219)
+    then_close: bool = False
+
+
+class Sender:
+    """Gathers replies and sends them in order; what was added is on its way after `flush`."""
+
+    __slots__ = ("_fd", "_gathered", "_loop", "_on_sent", "_sending", "_size", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, on_sent: Callable[[], None]) -> None:
+        sock: socket.socket = transport.get_extra_info("socket")
+        self._fd = sock.fileno()
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._on_sent = on_sent
+        self._gathered: list[bytes] = []
+        self._size = 0
+        self._sending: asyncio.Task[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a file is being sent: nothing may be added until `on_sent` is called."""
+        return self._sending is not None
+
+    def add(self, parts: Parts) -> None:
+        for at, part in enumerate(parts):
+            if isinstance(part, bytes):
+                self._gather(part)
+            elif part.size <= _COPIED_SIZE_MAX:
+                self._gather(os.pread(part.file.fileno(), part.size, part.position))
+            else:
+                self.flush()
+                sent = self._send_now(part)
+                if sent < part.size:
+                    self._sending = self._loop.create_task(self._send_rest(parts[at:], sent))
+                    self._sending.add_done_callback(self._sent)
+                    return
+
+    def _gather(self, piece: bytes) -> None:
+        self._gathered.append(piece)
+        self._size += len(piece)
+        if self._size > _GATHERED_SIZE_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        gathered = self._gathered
+        if gathered:
+            self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+            gathered.clear()
+            self._size = 0
+
+    def cancel(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+
+    def _send_now(self, part: FileRange) -> int:
+        """Send as much of a range as the socket takes without waiting."""
+        sent, source = 0, part.file.fileno()
+        if self._transport.get_write_buffer_size() or self._transport.is_closing():
+            return sent
+        try:
+            while sent < min(part.size, _SENT_AT_ONCE_MAX):
+                count = os.sendfile(self._fd, source, part.position + sent, part.size - sent)
+                if count == 0:
+                    break
+                sent += count
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._transport.abort()
+        return sent
+
+    async def _send_rest(self, parts: Parts, sent: int) -> None:
+        for part in parts:
+            if isinstance(part, bytes):
+                self._transport.write(part)
+                continue
+            with os.fdopen(part.file.fileno(), "rb", buffering=0, closefd=False) as file:
+                count = await self._loop.sendfile(
+                    self._transport, file, part.position + sent, part.size - sent
+                )
+            if sent + count < part.size:
+                raise ProtocolError("a file ended before the reply it is part of")
+            sent = 0
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        self._sending = None
+        if sending.cancelled():
+            return
+        if sending.exception() is not None:
+            # Half a reply is out; nothing that could follow would make sense to the client.
+            self._transport.abort()
+        else:
+            self._on_sent()
