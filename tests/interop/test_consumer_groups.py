@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,10 +74,10 @@ class Hand:
         self.cluster = cluster
         self.group = group
 
-    def ask(self, key: ApiKey, request: Any) -> Any:
+    def ask(self, key: ApiKey, request: Any, at_most: int | None = None) -> Any:
         async def work() -> Any:
             async with Client(self.cluster.bootstrap_servers) as client:
-                return await client.at_coordinator(self.group, key, request)
+                return await client.at_coordinator(self.group, key, request, at_most=at_most)
 
         return asyncio.run(work())
 
@@ -93,32 +94,57 @@ class Hand:
         said = {"rebalance_timeout_ms": 10_000, "topic_partitions": [], **said}
         return self.beat(member, 0, subscribed_topic_names=[topic], **said)
 
-    def commit(self, member: str, epoch: int, topic: str, offset: int) -> int:
+    def commit(self, member: str, epoch: int, topic: str | uuid.UUID, offset: int) -> int:
+        """Commits for partition 0 of a topic, which is given by its name or by its id."""
         request = offset_commit.Request(
             group_id=self.group,
             member_id=member,
             generation_id_or_member_epoch=epoch,
             topics=[
                 offset_commit.OffsetCommitRequestTopic(
-                    topic, [offset_commit.OffsetCommitRequestPartition(0, offset)]
+                    **_called(topic),
+                    partitions=[offset_commit.OffsetCommitRequestPartition(0, offset)],
                 )
             ],
         )
-        code: int = self.ask(ApiKey.OFFSET_COMMIT, request).topics[0].partitions[0].error_code
+        answer = self.ask(ApiKey.OFFSET_COMMIT, request, _version_for(topic)).topics[0]
+        assert topic in (answer.name, answer.topic_id)
+        code: int = answer.partitions[0].error_code
         return code
 
     def committed(
-        self, member: str | None, epoch: int, topic: str, partition: int = 0
+        self, member: str | None, epoch: int, topic: str | uuid.UUID, partition: int = 0
     ) -> tuple[int, int]:
         """The error, and the offset of a partition."""
         group = offset_fetch.OffsetFetchRequestGroup(
             group_id=self.group,
             member_id=member,
             member_epoch=epoch,
-            topics=[offset_fetch.OffsetFetchRequestTopics(topic, [partition])],
+            topics=[
+                offset_fetch.OffsetFetchRequestTopics(
+                    **_called(topic), partition_indexes=[partition]
+                )
+            ],
         )
+        request = offset_fetch.Request(groups=[group])
+        answer = self.ask(ApiKey.OFFSET_FETCH, request, _version_for(topic)).groups[0]
+        (found,) = answer.topics
+        assert topic in (found.name, found.topic_id)
+        (one,) = found.partitions
+        return answer.error_code or one.error_code, one.committed_offset
+
+    def everything_by_id(self) -> dict[uuid.UUID, int]:
+        """All that the group has for partitions 0, by the ids of the topics."""
+        group = offset_fetch.OffsetFetchRequestGroup(group_id=self.group, topics=None)
         answer = self.ask(ApiKey.OFFSET_FETCH, offset_fetch.Request(groups=[group])).groups[0]
-        return answer.error_code, answer.topics[0].partitions[0].committed_offset
+        return {t.topic_id: t.partitions[0].committed_offset for t in answer.topics}
+
+    def topic_id(self, topic: str) -> uuid.UUID:
+        async def work() -> uuid.UUID:
+            async with Client(self.cluster.bootstrap_servers) as client:
+                return (await client.refresh([topic])).topics[topic].topic_id
+
+        return asyncio.run(work())
 
     def join_classic(self) -> int:
         request = join_group.Request(
@@ -145,6 +171,14 @@ class Hand:
                 return one.group_type, one.group_state
 
         return asyncio.run(work())
+
+
+def _called(topic: str | uuid.UUID) -> dict[str, Any]:
+    return {"name": topic} if isinstance(topic, str) else {"topic_id": topic}
+
+
+def _version_for(topic: str | uuid.UUID) -> int:
+    return 9 if isinstance(topic, str) else 10
 
 
 def until_shared(
@@ -294,6 +328,32 @@ def test_commits_are_held_to_the_member_epoch(cluster: Cluster, name: str) -> No
     assert hand.committed(None, -1, name) == (ErrorCode.NONE, 5)
     assert hand.beat("a", -1).error_code == ErrorCode.NONE
     assert hand.commit("", -1, name, 6) == ErrorCode.NONE, "an empty group may be set by hand"
+
+
+def test_commits_by_id_are_held_to_the_topic_they_were_meant_for(
+    cluster: Cluster, name: str
+) -> None:
+    cluster.create_topic(name, partitions=1, replication_factor=1)
+    hand = Hand(cluster, name)
+    old = hand.topic_id(name)
+    assert hand.commit("", -1, old, 5) == ErrorCode.NONE
+    assert hand.committed(None, -1, old) == hand.committed(None, -1, name) == (ErrorCode.NONE, 5)
+    assert hand.everything_by_id() == {old: 5}
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_topics([name], operation_timeout=30)[name].result()
+    cluster.wait_for_no_topic(name)
+    assert hand.commit("", -1, old, 6) == ErrorCode.UNKNOWN_TOPIC_ID
+    cluster.create_topic(name, partitions=1, replication_factor=1)
+    new = hand.topic_id(name)
+    # Whoever read the old topic knows its id, and changes nothing for the new one.
+    assert hand.commit("", -1, old, 7) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert hand.committed(None, -1, old) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
+    assert hand.committed(None, -1, new) == (ErrorCode.NONE, -1)
+    assert hand.commit("", -1, new, 8) == ErrorCode.NONE
+    assert hand.everything_by_id() == {new: 8}
+    unknown = uuid.uuid4()
+    assert hand.commit("", -1, unknown, 1) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert hand.committed(None, -1, unknown) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
 
 
 def test_a_group_changes_its_protocol_when_it_is_empty(cluster: Cluster, name: str) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from interop_extra.toolbox import HERE, cached, run, tool
 
-# The last line that knows ZooKeeper, and one of the line after it.
-VERSIONS = ("3.9.1", "4.1.1")
+# The last line that knows ZooKeeper, and the newest.
+VERSIONS = ("3.9.1", "4.3.1")
 POM = HERE / "java" / "pom.xml"
 LOGGING = HERE / "java" / "log4j.properties"
 # Programs that live for seconds: no second compiler, no threads for collecting garbage.
@@ -40,9 +40,16 @@ def shell(version: str, name: str, *words: str, stdin: str = "") -> str:
 
 def _main(version: str, name: str) -> str:
     """The class behind `bin/<name>.sh`."""
-    if name == "kafka-console-producer" and version.startswith("3"):
-        return "kafka.tools.ConsoleProducer"
+    if version.startswith("3"):
+        return _MAINS_OF_3.get(name, _MAINS[name])
     return _MAINS[name]
+
+
+# These were written in Scala then.
+_MAINS_OF_3 = {
+    "kafka-console-producer": "kafka.tools.ConsoleProducer",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+}
 
 
 _MAINS = {
@@ -52,7 +59,7 @@ _MAINS = {
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",

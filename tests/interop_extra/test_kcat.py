@@ -14,7 +14,8 @@ from klamm import Cluster
 @pytest.mark.klamm(brokers=3, settings=SETTINGS)
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_kcat_lists_writes_and_reads(klamm_cluster: Cluster, codec: str) -> None:
-    kcat = [tool("kcat"), "-b", klamm_cluster.bootstrap_servers]
+    # Its library gives the same name for every program, so the program gives its own.
+    kcat = [tool("kcat"), "-b", klamm_cluster.bootstrap_servers, "-X", "client.id=kcat"]
     klamm_cluster.create_topic("cats", 3, 3)
     listed = json.loads(run([*kcat, "-L", "-J"]))
     (topic,) = [topic for topic in listed["topics"] if topic["topic"] == "cats"]

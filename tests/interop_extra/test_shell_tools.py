@@ -67,7 +67,8 @@ def _records(tools: Shell) -> None:
         *("kafka-console-consumer", "--topic", TOPIC, "--from-beginning", "--group", "shell"),
         *("--property", "print.key=true", "--max-messages", "100", "--timeout-ms", "60000"),
     )
-    assert sorted(read.splitlines()) == sorted(written)
+    # A tool may say before that a flag is going to have another name.
+    assert sorted(line for line in read.splitlines() if "\t" in line) == sorted(written)
     ends = tools("kafka-get-offsets", "--topic", TOPIC).split()
     assert sum(int(line.rsplit(":", 1)[1]) for line in ends) == 100
 

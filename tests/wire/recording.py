@@ -32,8 +32,8 @@ _SOFTWARE = {
     "librdkafka": "librdkafka",
     "sarama": "sarama",
 }
-# These ask for an ApiVersions that has no room for a name.
-_BY_CLIENT_ID = ("aiokafka", "kafkajs")
+# These ask for an ApiVersions that has no room for a name, or give that of their library.
+_BY_CLIENT_ID = ("aiokafka", "kafkajs", "kcat")
 
 
 def _client(peer: Peer, header: RequestHeader, frame: memoryview) -> str | None:

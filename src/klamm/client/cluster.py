@@ -232,6 +232,7 @@ class Client:
         *,
         kind: int = GROUP_KEY,
         deadline: Deadline | None = None,
+        at_most: int | None = None,
     ) -> Any:
         """The answer of the broker that coordinates this group or transactional id."""
         deadline = deadline or self.deadline()
@@ -240,7 +241,7 @@ class Client:
             node_id = await self._coordinator(kind, name, deadline)
             try:
                 connection = await self.to_node(node_id, deadline)
-                response = await self._ask(connection, key, message, deadline)
+                response = await self._ask(connection, key, message, deadline, at_most)
             except ClientError:
                 self._coordinators.pop((kind, name), None)
                 raise
@@ -342,9 +343,14 @@ class Client:
         return "it has no leader now"
 
     async def _ask(
-        self, connection: Connection, key: ApiKey, message: Any, deadline: Deadline
+        self,
+        connection: Connection,
+        key: ApiKey,
+        message: Any,
+        deadline: Deadline,
+        at_most: int | None = None,
     ) -> Any:
-        version = connection.version_of(key)
+        version = connection.version_of(key, at_most)
         return await connection.request(key, version, message, timeout_s=deadline.left_s())
 
     async def _until(

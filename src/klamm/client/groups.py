@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from klamm.client.admin import by_topic
 from klamm.client.cluster import TRANSACTION_KEY, Client, code_of
@@ -29,6 +29,8 @@ from klamm.protocol.messages import (
     offset_fetch,
 )
 
+# From 10 on these requests have topic ids in place of names. An operator has names.
+_NAMED_MAX: Final = 9
 Committed = offset_fetch.OffsetFetchResponsePartitions | offset_fetch.OffsetFetchResponsePartition
 
 
@@ -75,7 +77,9 @@ class Groups:
         """What the group has committed for these partitions, or for all it has."""
         grouped = None if partitions is None else by_topic(partitions)
         request = _offset_fetch(group, grouped)
-        response = await self.client.at_coordinator(group, ApiKey.OFFSET_FETCH, request)
+        response = await self.client.at_coordinator(
+            group, ApiKey.OFFSET_FETCH, request, at_most=_NAMED_MAX
+        )
         answer = response.groups[0] if response.groups else response
         if answer.error_code:
             raise RequestRefused(code_of(answer.error_code))
@@ -99,9 +103,14 @@ class Groups:
             topics[topic].append(commit)
         request = offset_commit.Request(
             group_id=group,
-            topics=[offset_commit.OffsetCommitRequestTopic(*t) for t in topics.items()],
+            topics=[
+                offset_commit.OffsetCommitRequestTopic(name=name, partitions=commits)
+                for name, commits in topics.items()
+            ],
         )
-        response = await self.client.at_coordinator(group, ApiKey.OFFSET_COMMIT, request)
+        response = await self.client.at_coordinator(
+            group, ApiKey.OFFSET_COMMIT, request, at_most=_NAMED_MAX
+        )
         return _codes(response.topics)
 
     async def delete_offsets(
@@ -162,7 +171,10 @@ def _offset_fetch(group: str, grouped: Mapping[str, list[int]] | None) -> offset
     if grouped is None:
         of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=None)
         return offset_fetch.Request(groups=[of_group], group_id=group, topics=None)
-    new = [offset_fetch.OffsetFetchRequestTopics(*t) for t in grouped.items()]
+    new = [
+        offset_fetch.OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+        for name, numbers in grouped.items()
+    ]
     old = [offset_fetch.OffsetFetchRequestTopic(*t) for t in grouped.items()]
     of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=new)
     return offset_fetch.Request(groups=[of_group], group_id=group, topics=old)

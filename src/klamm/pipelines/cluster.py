@@ -40,6 +40,7 @@ _TOPIC: Final = 2  # the resource type of topics in config requests
 _SET: Final = 0
 _DYNAMIC_TOPIC_CONFIG: Final = 1
 _TIMEOUT_MS: Final = 30_000
+_NAMED_MAX: Final = 9  # from 10 on, commits and offsets have topic ids in place of names
 _COORDINATOR_COMING: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -334,7 +335,7 @@ class Lookup:
             ],
         )
         with lease(self._coordinator(group), self.options) as wire:
-            answer = wire.call(ApiKey.OFFSET_COMMIT, request)
+            answer = wire.call(ApiKey.OFFSET_COMMIT, request, at_most=_NAMED_MAX)
         for t in answer.topics:
             for p in t.partitions:
                 check(p.error_code, f"commit of {t.name}-{p.partition_index} by group {group}")
@@ -346,7 +347,7 @@ class Lookup:
             topics=None,
         )
         with lease(self._coordinator(group), self.options) as wire:
-            answer = wire.call(ApiKey.OFFSET_FETCH, request)
+            answer = wire.call(ApiKey.OFFSET_FETCH, request, at_most=_NAMED_MAX)
         found = answer.groups[0] if answer.groups else answer
         check(found.error_code, f"offsets of group {group}")
         return {

@@ -3,8 +3,8 @@
 The ceiling is Kafka 3.9's, the floor Kafka 4's (KIP-896). One row says more than it does: Produce
 is advertised from version 0, because old librdkafka looks for exactly that version before it dares
 to compress; a request below 3 is refused all the same. The new group protocol (KIP-848) is that of
-Kafka 4. Absent on purpose are telemetry, share groups, KRaft and delegation tokens: clients fall
-back or never ask.
+Kafka 4, and with it come the versions 10 of OffsetCommit and OffsetFetch. Absent on purpose are
+telemetry, share groups, KRaft and delegation tokens: clients fall back or never ask.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ _TABLE: Final = (
     _api(ApiKey.STOP_REPLICA, 0, 4, 2, internal=True),
     _api(ApiKey.UPDATE_METADATA, 0, 8, 6, internal=True),
     _api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, 3, internal=True),
-    _api(ApiKey.OFFSET_COMMIT, 2, 9, 8),
-    _api(ApiKey.OFFSET_FETCH, 1, 9, 6),
+    _api(ApiKey.OFFSET_COMMIT, 2, 10, 8),
+    _api(ApiKey.OFFSET_FETCH, 1, 10, 6),
     _api(ApiKey.FIND_COORDINATOR, 0, 6, 3),
     _api(ApiKey.JOIN_GROUP, 0, 9, 6),
     _api(ApiKey.HEARTBEAT, 0, 4, 4),

@@ -1,7 +1,9 @@
-"""OffsetCommit (key 8), versions 2-9: a group keeps how far it has read.
+"""OffsetCommit (key 8), versions 2-10: a group keeps how far it has read.
 
 Answered when the offsets are durable. The retention time that versions 2-4 name is not heeded:
-offsets live by the broker's rule. A partition that does not exist spoils only itself.
+offsets live by the broker's rule. A partition that does not exist spoils only itself. From 10 on a
+topic is its id (KIP-848): who still reads a topic that was deleted and created again commits
+nothing for the new one, and is told UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.commits import commit
+from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_commit as messages
 
@@ -27,19 +30,37 @@ async def handle(
         request.generation_id_or_member_epoch,
         knows_epochs=context.version >= 9,
     )
-    errors = await commit(broker, request.group_id, request.topics, fault)
+    known, unknown = request.topics, list[messages.OffsetCommitRequestTopic]()
+    if context.version >= 10:
+        known, unknown = _by_id(broker, request.topics)
+    errors = await commit(broker, request.group_id, known, fault)
     return messages.Response(
         topics=[
             messages.OffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
                 name=topic.name,
                 partitions=[
                     messages.OffsetCommitResponsePartition(
                         partition_index=p.partition_index,
-                        error_code=errors[TopicPartition(topic.name, p.partition_index)],
+                        error_code=errors.get(
+                            TopicPartition(topic.name, p.partition_index),
+                            ErrorCode.UNKNOWN_TOPIC_ID,
+                        ),
                     )
                     for p in topic.partitions
                 ],
             )
-            for topic in request.topics
+            for topic in (*known, *unknown)
         ]
     )
+
+
+def _by_id(
+    broker: Broker, topics: list[messages.OffsetCommitRequestTopic]
+) -> tuple[list[messages.OffsetCommitRequestTopic], list[messages.OffsetCommitRequestTopic]]:
+    """The topics that exist, with their names, and those that do not."""
+    names = broker.metadata.snapshot.topic_names
+    known = [t for t in topics if t.topic_id in names]
+    for topic in known:
+        topic.name = names[topic.topic_id]
+    return known, [t for t in topics if t.topic_id not in names]

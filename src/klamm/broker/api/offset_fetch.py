@@ -1,9 +1,11 @@
-"""OffsetFetch (key 9), versions 1-9: how far groups have read.
+"""OffsetFetch (key 9), versions 1-10: how far groups have read.
 
 No list of topics (version 2 on) asks for everything a group has. A partition without an offset is
 answered with -1 and no error. `require_stable` (version 7 on) refuses offsets that an open
 transaction may still change. Versions below 8 name one group, later ones several. From 9 on
 a member of the new protocol gives its id and epoch and is refused when it has been left behind.
+From 10 on a topic is its id: one that nobody knows gets UNKNOWN_TOPIC_ID, and offsets of topics
+that are no more are left out where everything is asked for: they have no id to be called by.
 """
 
 from __future__ import annotations
@@ -37,21 +39,8 @@ async def handle(
 ) -> messages.Response:
     stable = request.require_stable
     if context.version >= 8:
-        return messages.Response(
-            groups=[
-                _group_answer(
-                    group.group_id,
-                    _look_up(
-                        broker,
-                        group.group_id,
-                        _wanted(group.topics),
-                        stable=stable,
-                        member=(group.member_id, group.member_epoch),
-                    ),
-                )
-                for group in request.groups
-            ]
-        )
+        answer = _by_name if context.version < 10 else _by_id
+        return messages.Response(groups=[answer(broker, g, stable=stable) for g in request.groups])
     found = _look_up(broker, request.group_id, _wanted(request.topics), stable=stable)
     return messages.Response(
         error_code=found.error,
@@ -71,6 +60,51 @@ async def handle(
                 ],
             )
             for topic, partitions in found.topics
+        ],
+    )
+
+
+def _by_name(
+    broker: Broker, group: messages.OffsetFetchRequestGroup, *, stable: bool
+) -> messages.OffsetFetchResponseGroup:
+    found = _look_up(
+        broker,
+        group.group_id,
+        _wanted(group.topics),
+        stable=stable,
+        member=(group.member_id, group.member_epoch),
+    )
+    return _group_answer(group.group_id, found)
+
+
+def _by_id(
+    broker: Broker, group: messages.OffsetFetchRequestGroup, *, stable: bool
+) -> messages.OffsetFetchResponseGroup:
+    snapshot = broker.metadata.snapshot
+    asked = group.topics
+    if asked is not None:
+        for topic in asked:
+            topic.name = snapshot.topic_names.get(topic.topic_id, "")
+        group.topics = [topic for topic in asked if topic.name]
+    answer = _by_name(broker, group, stable=stable)
+    answer.topics = [topic for topic in answer.topics if topic.name in snapshot.topic_ids]
+    for found in answer.topics:
+        found.topic_id = snapshot.topic_ids[found.name]
+    answer.topics += [_unknown(topic) for topic in asked or () if not topic.name]
+    return answer
+
+
+def _unknown(topic: messages.OffsetFetchRequestTopics) -> messages.OffsetFetchResponseTopics:
+    return messages.OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=[
+            messages.OffsetFetchResponsePartitions(
+                partition_index=number,
+                committed_offset=-1,
+                metadata="",
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            )
+            for number in topic.partition_indexes
         ],
     )
 

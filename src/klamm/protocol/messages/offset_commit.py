@@ -1,10 +1,11 @@
-"""OffsetCommit (key 8), versions 2-9. Generated."""
+"""OffsetCommit (key 8), versions 2-10. Generated."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
-from klamm.protocol.schema import array, int16, int32, int64, string
+from klamm.protocol.schema import array, int16, int32, int64, string, uuid_
 
 
 @dataclass(slots=True)
@@ -17,7 +18,8 @@ class OffsetCommitRequestPartition:
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic:
-    name: str = string()
+    topic_id: uuid.UUID = uuid_(versions="10+")
+    name: str = string(versions="2-9")
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
@@ -39,7 +41,8 @@ class OffsetCommitResponsePartition:
 
 @dataclass(slots=True)
 class OffsetCommitResponseTopic:
-    name: str = string()
+    topic_id: uuid.UUID = uuid_(versions="10+")
+    name: str = string(versions="2-9")
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 

@@ -1,15 +1,17 @@
-"""OffsetFetch (key 9), versions 1-9. Generated."""
+"""OffsetFetch (key 9), versions 1-10. Generated."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
-from klamm.protocol.schema import array, boolean, int16, int32, int64, string
+from klamm.protocol.schema import array, boolean, int16, int32, int64, string, uuid_
 
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopics:
-    name: str = string()
+    topic_id: uuid.UUID = uuid_(versions="10+")
+    name: str = string(versions="8-9")
     partition_indexes: list[int] = array("int32")
 
 
@@ -48,7 +50,8 @@ class OffsetFetchResponsePartitions:
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopics:
-    name: str = string()
+    topic_id: uuid.UUID = uuid_(versions="10+")
+    name: str = string(versions="8-9")
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
 
 
