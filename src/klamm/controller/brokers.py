@@ -130,11 +130,24 @@ def replicas_went_offline(turn: Turn, replicas: Sequence[Replica], why: str = ""
             queued = turn.context.is_queued(replica.partition.topic)
             (doomed if queued else serving).append(replica)
         yield from _replace_leaders(turn, some)
-    yield from move_replicas(turn, serving, ReplicaState.OFFLINE, why)
+    # Where the topic permits it a broker with an empty log was elected to go on: it stays.
+    taken_out = [r for r in serving if not _leads(turn.context, r)]
+    yield from move_replicas(turn, taken_out, ReplicaState.OFFLINE, why)
     if doomed:
         yield from deletion.fail(turn, doomed, deletion.Halt.OFFLINE)
     if not serving:
         turn.publish_brokers()
+
+
+def _leads(context: Context, replica: Replica) -> bool:
+    partition = context.partition(replica.partition)
+    assert partition is not None, f"{replica} is not known"
+    now = partition.leadership
+    return (
+        partition.state is PartitionState.ONLINE
+        and now is not None
+        and now.leader == replica.broker
+    )
 
 
 def _replace_leaders(turn: Turn, replicas: Iterable[Replica]) -> Flow[None]:

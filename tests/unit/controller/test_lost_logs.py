@@ -91,6 +91,14 @@ def test_with_nobody_else_an_unclean_election_takes_the_empty_one(world: World) 
     assert partition.replica_states[ONE] is ReplicaState.ONLINE
 
 
+def test_a_topic_that_permits_it_goes_on_with_the_empty_one_by_itself(world: World) -> None:
+    world.handle(events.UncleanSwitched("T", True))
+    last_in_sync_lost(world)
+    assert (state(world), world.state("T-0").leader) == (PartitionState.ONLINE, ONE)
+    assert tp("T-0") in world.brokers[ONE].logs
+    assert not any(world.core.context.lost_logs.values())
+
+
 def test_a_leader_that_lost_its_disk_unseen_gives_way_and_follows(world: World) -> None:
     # It came and went while there was no controller: the store still says that it leads.
     world.ask(events.ShutdownAsked(BrokerId(2)))
