@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from klamm.controller import events
-from klamm.controller.effects import Write
+from klamm.controller.effects import UpdateState, Write
 from klamm.controller.events import ElectionType
 from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership
 from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
 from world.cluster import World
+from world.settled import change_isr, check_settled, settle
 
 BROKERS = range(4)
 TOPICS = ("a", "b", "c")
+PLANS = ("delete", "move", "preferred", "unclean", "everything")
 replica_lists = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=3, unique=True)
 
 
@@ -42,12 +44,13 @@ class Lives(RuleBasedStateMachine):
         self.leaders: dict[tuple[uuid.UUID, TopicPartition, int], BrokerId] = {}
         self.stale_next: list[int] = []
         self.crash_after: int | None = None
+        self.same_controller = False
         self.world.before_commit = self._before_commit
 
     def _before_commit(self, writes: Sequence[Write]) -> None:
         """Let some states be rewritten by others, or the controller die half way."""
         store = self.world.store
-        states = list(store.states)
+        states = [w.partition for w in writes if isinstance(w, UpdateState)]
         while self.stale_next and states:
             id = states[self.stale_next.pop() % len(states)]
             now = store.states[id]
@@ -66,8 +69,9 @@ class Lives(RuleBasedStateMachine):
         except _Crash:
             self.world.elect(1)
 
-    @initialize(cancellable=st.booleans(), remembering=st.booleans())
-    def first_controller(self, cancellable: bool, remembering: bool) -> None:
+    @initialize(cancellable=st.booleans(), remembering=st.booleans(), same_controller=st.booleans())
+    def first_controller(self, cancellable: bool, remembering: bool, same_controller: bool) -> None:
+        self.same_controller = same_controller
         self.world.settings = Settings(vanished_deletes_logs=True, deletion_cancellable=cancellable)
         for broker in self.world.brokers.values():
             broker.remembers_disk = remembering
@@ -141,7 +145,7 @@ class Lives(RuleBasedStateMachine):
     ) -> None:
         ids = self._partitions()
         if ids:
-            target = None if replicas is None else tuple(map(BrokerId, replicas))
+            target = None if replicas is None else _ids(replicas)
             ask = events.MovesAsked({ids[pick % len(ids)]: target})
             self._do(lambda: self.world.ask(ask))
 
@@ -149,18 +153,40 @@ class Lives(RuleBasedStateMachine):
     def a_tool_asks_for_a_move(self, pick: int, replicas: list[int]) -> None:
         ids = self._partitions()
         if ids:
-            self.world.store.move_requests[ids[pick % len(ids)]] = tuple(map(BrokerId, replicas))
+            self.world.store.move_requests[ids[pick % len(ids)]] = _ids(replicas)
             self._do(self._tell_move_requests)
 
     @rule(pick=st.integers(0, 8), members=st.sets(st.sampled_from(BROKERS), min_size=1))
     def a_leader_changes_its_isr(self, pick: int, members: set[int]) -> None:
         ids = self._partitions()
         if ids:
-            self._do(lambda: self._change_isr(ids[pick % len(ids)], members))
+            self._do(lambda: change_isr(self.world, ids[pick % len(ids)], members))
 
     @rule(kind=st.sampled_from(ElectionType))
     def elections_are_asked_for(self, kind: ElectionType) -> None:
         self._do(lambda: self.world.ask(events.ElectionsAsked(kind, None)))
+
+    @rule(picks=st.lists(st.integers(0, 8), min_size=1, max_size=3))
+    def a_tool_asks_for_elections(self, picks: list[int]) -> None:
+        ids = self._partitions()
+        if ids:
+            asked = tuple(dict.fromkeys(ids[pick % len(ids)] for pick in picks))
+            self.world.store.election_requests = asked
+            self._do(lambda: self.world.handle(events.ElectionsRequested(asked)))
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def an_operator_asks_what_a_topic_waits_for(self, topic: str) -> None:
+        found = self.world.ask(events.ExplanationAsked(topic))
+        assert (found is None) == (topic not in self.world.core.context.topics)
+
+    @rule(pick=st.integers(0, 8), replicas=st.none() | replica_lists, kind=st.sampled_from(PLANS))
+    def an_operator_asks_for_a_plan(self, pick: int, replicas: list[int] | None, kind: str) -> None:
+        ids = self._partitions()
+        if ids:
+            about = _plannable(kind, ids[pick % len(ids)], replicas)
+            before = len(self.world.store.writes), len(self.world.mail)
+            self.world.ask(events.PlanAsked(about))
+            assert (len(self.world.store.writes), len(self.world.mail)) == before
 
     @rule(topic=st.sampled_from(TOPICS), allowed=st.sampled_from([None, True, False]))
     def unclean_elections_are_switched(self, topic: str, allowed: bool | None) -> None:
@@ -194,10 +220,10 @@ class Lives(RuleBasedStateMachine):
         self._do(lambda: self.world.handle(events.RetryDue()))
         self._do(lambda: self.world.handle(events.RebalanceDue()))
 
-    @rule(count=st.integers(1, 6))
-    def requests_arrive(self, count: int) -> None:
-        for _ in range(min(count, len(self.world.mail))):
-            self.world.deliver_one()
+    @rule(count=st.integers(1, 6), to=st.none() | st.sampled_from(BROKERS))
+    def requests_arrive(self, count: int, to: int | None) -> None:
+        for _ in range(count):
+            self.world.deliver_one(to)
 
     @rule(count=st.integers(1, 4))
     def answers_arrive(self, count: int) -> None:
@@ -210,9 +236,9 @@ class Lives(RuleBasedStateMachine):
     def all_mail_arrives(self) -> None:
         self._do(self.world.deliver)
 
-    @rule(controller=st.sampled_from(BROKERS))
-    def another_controller_is_elected(self, controller: int) -> None:
-        self._do(lambda: self.world.elect(controller))
+    @rule(controller=st.sampled_from(BROKERS), mail_is_lost=st.booleans())
+    def another_controller_is_elected(self, controller: int, mail_is_lost: bool) -> None:
+        self._do(lambda: self.world.elect(controller, mail_is_lost=mail_is_lost))
 
     @rule(which=st.lists(st.integers(0, 8), min_size=1, max_size=3))
     def the_next_writes_come_too_late(self, which: list[int]) -> None:
@@ -244,83 +270,34 @@ class Lives(RuleBasedStateMachine):
                 assert one == state.leader, f"two leaders of {id} in epoch {state.leader_epoch}"
 
     def teardown(self) -> None:
-        if not self.world.has_controller:
-            return
-        self.stale_next, self.crash_after = [], None
-        world = self.world
-        for broker in world.brokers.values():
-            broker.bad_disk.clear()
-        for id in BROKERS:
-            world.start_broker(id, told=False)
-        world.elect(2)
-        world.tell_topics()
-        world.tell_markers()
-        for _ in range(6):
-            world.deliver()
-            for broker in world.brokers.values():
-                broker.refuses.clear()  # what was refused by now is ordered again
-            if any(world.core.context.lost_logs.values()):
-                # The last replica in sync has an empty disk: only an operator can go on.
-                world.ask(events.ElectionsAsked(ElectionType.UNCLEAN, None))
-                world.deliver()
-            self._catch_up()
-            world.handle(events.RetryDue())
-        world.deliver()
-        self._all_is_well()
-
-    def _all_is_well(self) -> None:
-        store, context = self.world.store, self.world.core.context
-        assert store.markers == {}
-        assert store.move_requests == {}
-        assert store.leftovers == {}
-        assert list(store.topics) == sorted(context.topics, key=list(store.topics).index)
-        assert store.states == {p.id: p.leadership for p in context.partitions()}
-        expected: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = {
-            BrokerId(b): {} for b in BROKERS
-        }
-        for id, state in store.states.items():
-            node = store.topics[id.topic]
-            assignment = node.partitions[id.partition]
-            assert not assignment.is_moving, (id, assignment)
-            assert set(state.isr) == set(assignment.replicas), (id, state, assignment)
-            assert state.leader in state.isr, (id, state)
-            for broker in assignment.replicas:
-                expected[broker][id] = node.topic_id
-        partitions = [
-            TopicPartition(name, p) for name, n in store.topics.items() for p in n.partitions
-        ]
-        assert set(partitions) == set(store.states)
-        for id, broker in self.world.brokers.items():
-            assert broker.logs == expected[id], f"logs of {id}"
-            for partition in expected[id]:
-                epoch = broker.roles[partition].leader_epoch
-                assert epoch == store.states[partition].leader_epoch, f"{partition} on {id}"
-            shown = {p: m.leadership.leader for p, m in broker.metadata.items()}
-            assert shown == {p: s.leader for p, s in store.states.items()}, f"metadata of {id}"
-
-    def _catch_up(self) -> None:
-        """Every replica catches up, and its leader asks to have it in the ISR."""
-        for id, state in list(self.world.store.states.items()):
-            partition = self.world.core.context.partition(id)
-            if partition is None or state.leader == NO_LEADER:
-                continue
-            self._change_isr(id, set(partition.assignment.replicas))
-
-    def _change_isr(self, id: TopicPartition, members: set[int]) -> None:
-        partition = self.world.core.context.partition(id)
-        state = self.world.store.states.get(id)
-        if partition is None or state is None or state.leader == NO_LEADER:
-            return
-        if state.leader not in self.world.store.brokers:
-            return
-        wanted = (state.leader, *sorted(members & set(partition.assignment.replicas)))
-        self.world.change_isr(str(id), *dict.fromkeys(wanted))
+        if self.world.has_controller:
+            self.stale_next, self.crash_after = [], None
+            settle(self.world, same_controller=self.same_controller)
+            check_settled(self.world)
 
     def _tell_move_requests(self) -> None:
         self.world.handle(events.MovesRequested(dict(self.world.store.move_requests)))
 
     def _partitions(self) -> list[TopicPartition]:
         return [p.id for p in self.world.core.context.partitions()]
+
+
+def _plannable(kind: str, id: TopicPartition, replicas: list[int] | None) -> events.Plannable:
+    match kind:
+        case "delete":
+            return events.MarkersChanged((id.topic,))
+        case "move":
+            return events.MovesAsked({id: None if replicas is None else _ids(replicas)})
+        case "preferred":
+            return events.ElectionsAsked(ElectionType.PREFERRED, (id,))
+        case "unclean":
+            return events.ElectionsAsked(ElectionType.UNCLEAN, (id,))
+        case _:
+            return events.ElectionsAsked(ElectionType.PREFERRED, None)
+
+
+def _ids(brokers: list[int]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
 
 
 def _raised(state: Leadership) -> Leadership:

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from klamm.controller import events
 from klamm.controller.core import Core
-from klamm.controller.effects import Decision, Move, Outcome, Request, Write
+from klamm.controller.effects import Decision, Move, Outcome, Request, UpdateMetadata, Write
 from klamm.controller.events import Ask, Event
 from klamm.controller.invariants import check
 from klamm.controller.turn import Settings
@@ -53,10 +53,14 @@ class World:
     def has_controller(self) -> bool:
         return self._core is not None
 
-    def elect(self, controller: int = 0) -> None:
-        """A new controller takes over; what the old one had not sent is lost with it."""
+    def elect(self, controller: int = 0, *, mail_is_lost: bool = True) -> None:
+        """A new controller takes over; what the old one had not sent is lost with it.
+
+        What it had sent may be on its way still, and arrive before anything of the new one does.
+        """
         self.store.controller_epoch += 1
-        self.mail = deque(m for m in self.mail if False)
+        if mail_is_lost:
+            self.mail.clear()
         self.answers.clear()
         self._core = Core(BrokerId(controller), self.store.controller_epoch, self.settings)
         self.handle(self.store.everything())
@@ -95,13 +99,21 @@ class World:
                 return
         raise AssertionError("the cluster does not come to rest")
 
-    def deliver_one(self) -> None:
-        request, epoch = self.mail.popleft()
+    def deliver_one(self, to: int | None = None) -> None:
+        """The oldest request arrives, or the oldest to one broker: brokers do not wait in line."""
+        place = next((at for at, (r, _) in enumerate(self.mail) if to in (None, r.to)), None)
+        if place is None:
+            return
+        request, epoch = self.mail[place]
+        del self.mail[place]
         registered = self.store.brokers.get(request.to)
         if registered is None or registered.epoch != request.broker_epoch:
             return
-        answer = self.brokers[request.to].receive(request, epoch)
-        if answer is not None:
+        receiver = self.brokers[request.to]
+        if isinstance(request, UpdateMetadata):
+            receiver.compare_topics(self.store.topics, epoch)
+        answer = receiver.receive(request, epoch)
+        if answer is not None and epoch == self.core.epoch:
             self.answers.append(answer)
 
     def start_broker(self, broker: int, *, told: bool = True) -> None:

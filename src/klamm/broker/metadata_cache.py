@@ -72,18 +72,29 @@ class MetadataCache:
         self.is_fresh = False  # whether any UpdateMetadata has come since the start
         self._waiting: dict[asyncio.Future[None], Predicate] = {}
 
-    def apply(self, update: update_metadata.Request) -> frozenset[TopicPartition]:
-        """Take over what the controller said. Returns the partitions that are gone."""
+    def apply(
+        self, update: update_metadata.Request, *, gone: Iterable[str] = ()
+    ) -> frozenset[TopicPartition]:
+        """Take over what the controller said, without the topics that it no longer speaks of.
+
+        Returns the partitions that are gone.
+        """
         old = self.snapshot
         topics = dict(old.topics)
         ids = dict(old.topic_ids)
         names = dict(old.topic_names)
         removed: set[TopicPartition] = set()
+
+        def drop(topic: str) -> None:
+            removed.update(TopicPartition(topic, index) for index in topics.pop(topic, ()))
+            names.pop(ids.pop(topic, ZERO_ID), None)
+
+        for topic in gone:
+            drop(topic)
         for topic, topic_id, states in _by_topic(update):
             if topic_id != ZERO_ID:
-                previous = ids.get(topic)
-                if previous is not None and previous != topic_id:
-                    names.pop(previous, None)
+                if ids.get(topic, topic_id) != topic_id:
+                    drop(topic)  # another topic of that name: nothing of the earlier one stays
                 ids[topic] = topic_id
                 names[topic_id] = topic
             partitions = dict(topics.get(topic, {}))

@@ -19,7 +19,7 @@ from klamm import collector
 from klamm.broker.partition import Partition, Role
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, StoreUnavailable
 from klamm.model.leadership import Recovery
 from klamm.model.names import (
     EPOCH_DURING_DELETE,
@@ -30,6 +30,7 @@ from klamm.model.names import (
 )
 from klamm.model.settings import TopicSettings
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from klamm.store import layout
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 state_change: Final = logging.getLogger("klamm.state_change")
 
 _YIELD_EVERY: Final = 50  # partitions; making a log takes some system calls
+_COMPARE_WITHIN_S: Final = 2.0  # a controller's word must not wait long for the store
 
 LeadershipHook = Callable[[TopicPartition, int], None]
 RemovalHook = Callable[[TopicPartition], None]
@@ -67,6 +69,7 @@ class ReplicaManager:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topic_names: dict[uuid.UUID, str] = {}  # of the topics hosted here
         self.controller_epoch = -1  # the highest that has ordered anything
+        self._compared_epoch = -1  # the controller whose topics were compared with the store's
         self.on_leader: list[LeadershipHook] = []
         self.on_follower: list[LeadershipHook] = []
         self.on_removed: list[RemovalHook] = []
@@ -341,9 +344,27 @@ class ReplicaManager:
         async with self._lock:
             refusal = self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
-                removed = self._broker.metadata.apply(request)
+                gone = await self._topics_gone(request.controller_epoch)
+                removed = self._broker.metadata.apply(request, gone=gone)
                 self._broker.metadata_changed(removed)
             return refusal
+
+    async def _topics_gone(self, controller_epoch: int) -> list[str]:
+        """Known topics that are no more; looked for once in each controller's term.
+
+        The controller before may have ended a topic and died before all brokers had heard of it.
+        Its successor never knew that topic, so nobody else would tell.
+        """
+        known = list(self._broker.metadata.snapshot.topics)
+        if controller_epoch == self._compared_epoch or not known:
+            return []
+        try:
+            async with asyncio.timeout(_COMPARE_WITHIN_S):
+                present = set(await self._broker.session.children(layout.TOPICS) or ())
+        except (StoreUnavailable, TimeoutError):
+            return []  # the next request is another occasion
+        self._compared_epoch = controller_epoch
+        return [topic for topic in known if topic not in present]
 
     # Housekeeping
 

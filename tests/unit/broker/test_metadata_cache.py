@@ -76,10 +76,21 @@ def test_a_topic_goes_with_its_last_partition() -> None:
 
 def test_a_topic_created_again_has_its_new_id_only() -> None:
     cache = MetadataCache()
-    cache.apply(update(state(0)))
+    cache.apply(update(state(0), state(1)))
     other = uuid.UUID(int=8)
-    cache.apply(update(state(0), topic_id=other))
+    gone = cache.apply(update(state(0), topic_id=other))
     assert cache.snapshot.topic_names == {other: "t"}
+    assert set(cache.snapshot.topics["t"]) == {0}, "the new one has fewer partitions"
+    assert gone == {TopicPartition("t", 0), TopicPartition("t", 1)}
+
+
+def test_topics_that_are_no_more_go_with_an_update() -> None:
+    cache = MetadataCache()
+    cache.apply(update(state(0), state(1)))
+    cache.apply(update(state(0), topic="u", topic_id=uuid.UUID(int=9)))
+    assert cache.apply(update(), gone=["t"]) == {TopicPartition("t", 0), TopicPartition("t", 1)}
+    assert set(cache.snapshot.topics) == {"u"}
+    assert cache.snapshot.topic_names == {uuid.UUID(int=9): "u"}
 
 
 def test_old_versions_name_the_topic_in_each_state() -> None:

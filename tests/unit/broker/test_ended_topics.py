@@ -1,0 +1,45 @@
+"""A topic that ended with its controller: the next one never knew it, and brokers still do."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages.update_metadata import (
+    Request,
+    UpdateMetadataPartitionState,
+    UpdateMetadataTopicState,
+)
+from unit.broker.brokers import world
+
+
+def told(controller_epoch: int, *topics: str) -> Request:
+    state = UpdateMetadataPartitionState(partition_index=0, leader=0, isr=[0], replicas=[0])
+    return Request(
+        controller_epoch=controller_epoch,
+        topic_states=[UpdateMetadataTopicState(t, uuid.uuid4(), [state]) for t in topics],
+    )
+
+
+def test_a_broker_forgets_it_when_a_new_controller_speaks(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,))
+            broker = w.brokers[0]
+            removed: list[TopicPartition] = []
+            broker.on_partitions_removed.append(removed.extend)
+            epoch = broker.controller_epoch
+            # Told by a controller that then deletes the topic and dies before it says so here.
+            assert await broker.replicas.learn(told(epoch, "ended")) is ErrorCode.NONE
+            assert set(broker.metadata.snapshot.topics) == {"t", "ended"}
+            assert await broker.replicas.learn(told(epoch + 1)) is ErrorCode.NONE
+            assert set(broker.metadata.snapshot.topics) == {"t"}
+            assert removed == [TopicPartition("ended", 0)]
+            # Asked once a term: what this controller says itself is believed.
+            await broker.replicas.learn(told(epoch + 1, "new"))
+            assert set(broker.metadata.snapshot.topics) == {"t", "new"}
+
+    asyncio.run(run())
