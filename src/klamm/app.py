@@ -61,7 +61,10 @@ class Plan:
 
     def broker_settings(self) -> BrokerSettings:
         """The user's settings over the few defaults that suit one machine."""
-        return BrokerSettings.parse({**_fitting(self.brokers), **self.settings})
+        given = {**_fitting(self.brokers), **self.settings}
+        if self.zookeeper is not None:
+            given["zookeeper.connect"] = self.zookeeper
+        return BrokerSettings.parse(given)
 
 
 def _fitting(brokers: int) -> dict[str, str]:
@@ -331,7 +334,7 @@ class ClusterApp:
     @property
     def _connect(self) -> str:
         """Where the ZooKeeper is that keeps the metadata; '' for the embedded store."""
-        return self.plan.zookeeper or self.settings.str("zookeeper.connect")
+        return self.settings.str("zookeeper.connect")
 
     async def _wait_for_all(self) -> None:
         """Until each running broker has heard of every other."""

@@ -17,6 +17,7 @@ from klamm.broker import admin, loggers, topic_writes
 from klamm.broker.entries import Entry
 from klamm.broker.policies import Alteration, Policies
 from klamm.controller.alteration import Change, altered, replaced
+from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId, name_fault
 from klamm.model.settings import (
@@ -49,6 +50,9 @@ class Host(admin.Host, Protocol):
 
     @property
     def id(self) -> BrokerId: ...
+
+    @property
+    def endpoint(self) -> Endpoint: ...
 
     @property
     def policies(self) -> Policies: ...
@@ -112,7 +116,9 @@ async def _broker_entries(host: Host, owner: ConfigEntity) -> Iterator[Entry]:
     if owner.name is None:
         return _cluster_entries(cluster)
     own = await _stored(host.session, owner)
-    return _own_entries(host.settings.with_overrides(cluster, own))
+    address = f"PLAINTEXT://{host.endpoint.host}:{host.endpoint.port}"
+    settings = host.settings.with_static({"listeners": address})
+    return _own_entries(settings.with_overrides(cluster, own))
 
 
 def _cluster_entries(texts: Mapping[str, str]) -> Iterator[Entry]:

@@ -91,10 +91,16 @@ class Broker:
     ) -> None:
         self.id = id
         self.rack = rack or settings.str("broker.rack") or None
-        # Several brokers share what the user gave; these two are each one's own.
-        own = {"broker.id": str(id), "broker.rack": self.rack}
-        settings = settings.with_static({k: text for k, text in own.items() if text is not None})
         self.data_dir = Path(data_dir)
+        self._log_dirs = _directories(settings, self.data_dir)
+        # Several brokers share what the user gave; these are each one's own.
+        own = {
+            "broker.id": str(id),
+            "node.id": str(id),
+            "log.dirs": ",".join(self._log_dirs),
+            "broker.rack": self.rack,
+        }
+        settings = settings.with_static({k: text for k, text in own.items() if text is not None})
         self.clock: Clock = clock or SystemClock()
         self.cluster_id = ""
         self.epoch = -1  # of the registration; -1 before the first
@@ -243,7 +249,7 @@ class Broker:
 
         def opened() -> Logs:
             return Logs.open(
-                self._directories(),
+                self._log_dirs,
                 self.id,
                 self.cluster_id,
                 settings_for=settings_for,
@@ -273,13 +279,6 @@ class Broker:
         for partition in found:
             log.warning("a log of no topic is set aside", extra={"partition": str(partition)})
         await self.in_worker(lambda: self.logs.set_aside(found))
-
-    def _directories(self) -> list[str]:
-        """Where the logs are: `log.dirs` when it is set, else the broker's own directory."""
-        named = self.settings.static.get("log.dirs") or self.settings.static.get("log.dir")
-        if not named:
-            return [str(self.data_dir)]
-        return [str(self.data_dir / part.strip()) for part in named.split(",")]
 
     async def _loaded_settings(self) -> Callable[[str], LogSettings]:
         """The settings of the topics in the store, for logs that are already here."""
@@ -462,3 +461,11 @@ class Broker:
             await self.session.multi([event])
         except StoreUnavailable as fault:
             log.error("the controller does not hear of a failed disk", extra={"why": str(fault)})
+
+
+def _directories(settings: BrokerSettings, data_dir: Path) -> list[str]:
+    """Where the logs are: `log.dirs` when it is set, else the broker's own directory."""
+    named = settings.static.get("log.dirs") or settings.static.get("log.dir")
+    if not named:
+        return [str(data_dir)]
+    return [str(data_dir / part.strip()) for part in named.split(",")]

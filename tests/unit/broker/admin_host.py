@@ -71,6 +71,7 @@ class TestHost:
         self.is_controller = True
         self.controller = Memory(self.metadata)
         self.heard: list[object] = []
+        self.endpoint = Endpoint("h", 0)
         self._brokers = [
             Broker(id=BrokerId(b), epoch=1, endpoints=(Endpoint("h", b),), rack=rack)
             for b, rack in racks.items()

@@ -87,6 +87,7 @@ def test_a_broker_shows_its_own_settings_and_hides_its_passwords() -> None:
         assert (secret.value, secret.source) == (None, Source.STATIC_BROKER)
         assert [origin.text for origin in secret.origins] == [None]
         assert list(await entries(host, BROKER, "")) == ["log.retention.ms"]
+        assert everything["listeners"].value == "PLAINTEXT://h:0"
 
     on_a_host(test, {"ssl.key.password": "secret"})
 

@@ -209,3 +209,45 @@ def test_any_text_is_either_in_force_or_refused(name: str, text: str) -> None:
         assert again.text(name) == in_force.text(name)
     else:
         assert name in fault
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("2.8", True),
+        ("2.8.1", True),
+        ("2.8-IV1", True),
+        ("2.8-IV7", False),
+        ("0.10.0", True),
+        ("0.10", False),
+        ("3.9-IV0", True),
+        ("9.9", False),
+        ("", False),
+    ],
+)
+def test_a_message_format_is_that_of_a_release(text: str, known: bool) -> None:
+    fault = topic_faults({"message.format.version": text}, PLAIN)
+    assert (fault is None) == known, fault
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "shown"),
+    [
+        ("retention.ms", " +5 ", "5"),
+        ("preallocate", "TRUE", "true"),
+        ("cleanup.policy", "compact , delete", "compact,delete"),
+        ("min.cleanable.dirty.ratio", "1e-1", "0.1"),
+        ("min.cleanable.dirty.ratio", "0.0001", "1.0E-4"),
+    ],
+)
+def test_an_override_is_shown_as_it_is_understood(name: str, written: str, shown: str) -> None:
+    topic = PLAIN.for_topic({name: written})
+    assert topic.text(name) == shown
+    assert topic.origins(name)[0] == Origin(name, shown, Source.TOPIC)
+
+
+def test_great_numbers_are_written_as_java_does() -> None:
+    name = "log.cleaner.io.max.bytes.per.second"
+    assert PLAIN.text(name) == BROKER_SETTINGS[name].default == "1.7976931348623157E308"
+    assert BrokerSettings.parse({name: "10000000"}).text(name) == "1.0E7"
+    assert BrokerSettings.parse({name: "9999999.5"}).text(name) == "9999999.5"

@@ -37,7 +37,7 @@ def _default_of(topic: Definition) -> Definition:
         default=topic.default,
         doc=f"Default of the topic setting {topic.name}.",
         valid=topic.valid,
-        dynamic=_WIDE,
+        dynamic=Dynamic.READ_ONLY if topic.name == "message.format.version" else _WIDE,
         no_effect=topic.no_effect,
     )
 

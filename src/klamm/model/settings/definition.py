@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import IntEnum, StrEnum
 from typing import Final, Protocol
 
@@ -272,8 +273,19 @@ def value_text(value: Value) -> str | None:
             return "true" if value else "false"
         case tuple():
             return ",".join(value)
+        case float():
+            return _double_text(value)
         case _:
             return str(value)
+
+
+def _double_text(value: float) -> str:
+    """As Java writes it: 0.5, but 1.0E7 and 1.0E-4."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return str(value)
+    digits = f"{Decimal(repr(value)).normalize():E}"
+    mantissa, _, exponent = digits.partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
 def by_name(definitions: Iterable[Definition]) -> Mapping[str, Definition]:

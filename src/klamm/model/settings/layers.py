@@ -88,8 +88,14 @@ class TopicSettings(_Values):
 
     def origins(self, name: str) -> list[Origin]:
         """All that gives this setting a value, the one in force first."""
-        own = [Origin(name, self.overrides[name], Source.TOPIC)] if name in self.overrides else []
         definition = TOPIC_SETTINGS[name]
+        own: list[Origin] = []
+        if name in self.overrides:
+            text = self.overrides[name]
+            value = definition.parse(text)
+            # What is not understood has no effect, and is shown as somebody wrote it.
+            shown = text if isinstance(value, Refused) else value_text(value)
+            own = [Origin(name, shown, Source.TOPIC)]
         inherited = self._broker.origins(*(synonym.name for synonym in definition.synonyms))
         if not definition.synonyms:
             inherited = [Origin(name, definition.default, Source.DEFAULT)]

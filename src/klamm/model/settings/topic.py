@@ -17,6 +17,7 @@ from klamm.model.settings.definition import (
     ThrottledReplicas,
     by_name,
 )
+from klamm.model.settings.versions import KnownVersion
 
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _FOREVER: Final = str(LONG_MAX)
@@ -197,6 +198,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Definition]] = by_name(
             "3.0-IV1",
             "Deprecated: the version whose record format is stored.",
             "log.message.format.version",
+            valid=KnownVersion(),
             no_effect=_OLD_FORMATS,
         ),
         _topic(
