@@ -40,6 +40,7 @@ from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.selection import ids_of
 from klamm.pipelines.session import refuse_speculation
+from klamm.pipelines.workers import begin_task
 from klamm.pipelines.writing import write_whole
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def run_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterable[An
         return []
 
     def tasks(frames: Iterator[Any]) -> Iterator[Any]:
+        begin_task()
         for frame in frames:
             for number in frame.column("id").to_pylist():
                 answers = [json.dumps(answer) for answer in work(number)]

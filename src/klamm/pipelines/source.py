@@ -50,6 +50,7 @@ from klamm.pipelines.selection import (
     view_of,
 )
 from klamm.pipelines.stream import Stream
+from klamm.pipelines.workers import begin_task
 
 if TYPE_CHECKING:
     from klamm.pipelines.sink import Written
@@ -190,6 +191,7 @@ def _read(
 ) -> Iterator[Any]:
     from klamm.pipelines.fetcher import read_range
 
+    begin_task()
     # A query without splits is given one with nothing in it.
     split = partition.value if isinstance(partition, SplitPartition) else ()
     for piece in split:
@@ -310,6 +312,7 @@ class Message(WriterCommitMessage):
 def _write(options: WriteOptions, frames: Iterator[Any]) -> Message:
     from klamm.pipelines.sink import write_frames
 
+    begin_task()
     context = TaskContext.get()
     # Tasks are told the session's settings as properties of their job.
     if context is not None and context.getLocalProperty("spark.speculation") == "true":

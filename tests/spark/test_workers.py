@@ -1,0 +1,26 @@
+"""The Python processes of Spark, between tasks."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+from pyspark.sql import SparkSession
+
+from klamm.pipelines.archive import run_tasks
+from klamm.pipelines.workers import begin_task
+
+
+def test_what_modules_leave_behind_is_not_collected_after_each_task(spark: SparkSession) -> None:
+    def kept(_number: int) -> list[list[int]]:
+        return [[os.getpid(), gc.get_freeze_count()]]
+
+    found = run_tasks(spark, 4, kept)
+    # By the last task of a process it is all of Spark's and Arrow's modules: 90,000 and more.
+    assert min(dict(found).values()) > 50_000
+
+
+def test_a_process_that_is_not_sparks_is_left_alone() -> None:
+    before = gc.get_freeze_count()
+    begin_task()
+    assert gc.get_freeze_count() == before
