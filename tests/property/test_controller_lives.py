@@ -69,9 +69,17 @@ class Lives(RuleBasedStateMachine):
         except _Crash:
             self.world.elect(1)
 
-    @initialize(cancellable=st.booleans(), remembering=st.booleans(), same_controller=st.booleans())
-    def first_controller(self, cancellable: bool, remembering: bool, same_controller: bool) -> None:
+    @initialize(
+        cancellable=st.booleans(),
+        remembering=st.booleans(),
+        same_controller=st.booleans(),
+        calls_roll=st.booleans(),
+    )
+    def first_controller(
+        self, cancellable: bool, remembering: bool, same_controller: bool, calls_roll: bool
+    ) -> None:
         self.same_controller = same_controller
+        self.world.calls_roll = calls_roll
         self.world.settings = Settings(vanished_deletes_logs=True, deletion_cancellable=cancellable)
         for broker in self.world.brokers.values():
             broker.remembers_disk = remembering

@@ -7,6 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from klamm.controller import effects, events
+from klamm.controller.roll_call import Holdings, Shown, digest
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import EPOCH_DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
@@ -20,6 +21,7 @@ class FakeBroker:
     logs: dict[TopicPartition, uuid.UUID] = field(default_factory=dict)
     roles: dict[TopicPartition, Leadership] = field(default_factory=dict)
     metadata: dict[TopicPartition, effects.PartitionMetadata] = field(default_factory=dict)
+    topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)  # of the metadata
     bad_disk: dict[TopicPartition, None] = field(default_factory=dict)
     refuses: dict[TopicPartition, ErrorCode] = field(default_factory=dict)  # orders for these
     controller_epoch: int = 0
@@ -46,6 +48,7 @@ class FakeBroker:
                 errors = {o.partition: self._become(o, request) for o in request.orders}
                 return events.LeaderAndIsrAnswered(request, ErrorCode.NONE, errors)
             case effects.UpdateMetadata():
+                self.topic_ids.update(request.topic_ids)
                 for metadata in request.partitions:
                     if metadata.is_deleted:
                         self.metadata.pop(metadata.partition, None)
@@ -57,6 +60,22 @@ class FakeBroker:
                 if not any(o.delete for o in request.orders):
                     return None
                 return events.StopReplicaAnswered(request, ErrorCode.NONE, errors)
+
+    def holdings(self, controller_epoch: int) -> Holdings:
+        """The answer to a roll call, which fences as any request does."""
+        assert controller_epoch >= self.controller_epoch
+        self.controller_epoch = controller_epoch
+        replicas: dict[uuid.UUID, dict[int, int]] = {}
+        for id, role in self.roles.items():
+            if id in self.logs and id not in self.bad_disk:
+                replicas.setdefault(self.logs[id], {})[id.partition] = role.leader_epoch
+        shown: dict[str, list[Shown]] = {}
+        for id, seen in self.metadata.items():
+            now = seen.leadership
+            row = (now.leader, now.leader_epoch, now.isr, seen.replicas, seen.offline)
+            shown.setdefault(id.topic, []).append((id.partition, *row, now.partition_epoch))
+        metadata = {topic: digest(self.topic_ids[topic], rows) for topic, rows in shown.items()}
+        return Holdings(replicas, metadata)
 
     def _become(self, order: effects.ReplicaOrder, request: effects.LeaderAndIsr) -> ErrorCode:
         id = order.partition

@@ -11,6 +11,7 @@ from klamm.controller.core import Core
 from klamm.controller.effects import Decision, Move, Outcome, Request, UpdateMetadata, Write
 from klamm.controller.events import Ask, Event
 from klamm.controller.invariants import check
+from klamm.controller.roll_call import Holdings, left_to_say
 from klamm.controller.turn import Settings
 from klamm.model.errors import ControllerFenced
 from klamm.model.leadership import Leadership
@@ -37,6 +38,7 @@ class World:
         self.mail: deque[tuple[Request, int]] = deque()  # on the way, with the controller's epoch
         self.answers: deque[Event] = deque()
         self.now_ms = 0
+        self.calls_roll = False  # whether a new controller says only what brokers do not hold
         self.decisions: list[Decision] = []
         self.watchers: list[Callable[[Event, Decision], None]] = []
         self.before_commit: Callable[[Sequence[Write]], None] | None = None
@@ -63,7 +65,22 @@ class World:
             self.mail.clear()
         self.answers.clear()
         self._core = Core(BrokerId(controller), self.store.controller_epoch, self.settings)
-        self.handle(self.store.everything())
+        began = self.store.everything()
+        if not self.calls_roll:
+            self.handle(began)
+            return
+        held = {id: self.brokers[id].holdings(self.core.epoch) for id in began.brokers}
+        self.handle(began)
+        self._thin_out(held)
+
+    def _thin_out(self, held: dict[BrokerId, Holdings]) -> None:
+        said, self.mail = self.mail, deque()
+        for request, epoch in said:
+            rest: Request | None = request
+            if epoch == self.core.epoch:  # others are an earlier controller's, still on their way
+                rest, held[request.to] = left_to_say(request, held[request.to])
+            if rest is not None:
+                self.mail.append((rest, epoch))
 
     def handle(self, event: Event) -> object:
         """One event from its facts to its last request."""

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 from klamm.broker.control_messages import error_code
 from klamm.broker.controlling import ControllerShell
+from klamm.broker.roll_call import to_json
+from klamm.controller.roll_call import Holdings
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
-from klamm.protocol import codec
+from klamm.protocol import codec, private
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.frames import encode_response_frame, parse_request_header
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from klamm.protocol.private import PrivateKey
 from klamm.store import layout
 from klamm.store.port import Create, Session, Store
 
@@ -34,6 +38,7 @@ class WireBroker:
         self.received: list[Any] = []
         self.leaders: dict[tuple[str, int], int] = {}  # what the metadata says
         self.logs: set[tuple[str, int]] = set()
+        self.roles: dict[tuple[str, int], tuple[uuid.UUID, int]] = {}  # topic id, leader epoch
         self.changed = asyncio.Condition()
         self.refuse_deletes = ErrorCode.NONE
         self._store = store
@@ -82,11 +87,14 @@ class WireBroker:
                 frame = memoryview(await reader.readexactly(size))
                 header = parse_request_header(frame)
                 body = frame[header.body_offset :]
-                request = codec.decode_request(header.api_key, header.api_version, body)
-                response = self._answer(ApiKey(header.api_key), request)
+                if header.api_key == PrivateKey.ROLL_CALL:
+                    encoded = private.encode({"error_code": 0, **to_json(self._holdings())})
+                else:
+                    request = codec.decode_request(header.api_key, header.api_version, body)
+                    response = self._answer(ApiKey(header.api_key), request)
+                    encoded = codec.encode_response(header.api_key, header.api_version, response)
                 async with self.changed:
                     self.changed.notify_all()
-                encoded = codec.encode_response(header.api_key, header.api_version, response)
                 writer.write(encode_response_frame(header, encoded))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -113,12 +121,21 @@ class WireBroker:
             case _:
                 raise AssertionError(key)
 
+    def _holdings(self) -> Holdings:
+        replicas: dict[uuid.UUID, dict[int, int]] = {}
+        for (topic, index), (topic_id, epoch) in self.roles.items():
+            if (topic, index) in self.logs:
+                replicas.setdefault(topic_id, {})[index] = epoch
+        return Holdings(replicas)
+
     def _become(self, request: Any) -> Any:
         topics = []
         for topic in request.topic_states:
             errors = []
             for p in topic.partition_states:
                 self.logs.add((topic.topic_name, p.partition_index))
+                role = (topic.topic_id, p.leader_epoch)
+                self.roles[topic.topic_name, p.partition_index] = role
                 errors.append(
                     leader_and_isr.LeaderAndIsrPartitionError(partition_index=p.partition_index)
                 )

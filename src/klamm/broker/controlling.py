@@ -305,6 +305,7 @@ class ControllerShell:
             answered=inbox.put,
             timeout_s=host.settings.int("controller.socket.timeout.ms") / 1000,
             fence_s=lambda: host.settings.int("klamm.fence.unreachable.ms") / 1000,
+            metrics=self.metrics,
         )
         return Term(
             core,

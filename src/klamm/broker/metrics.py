@@ -89,6 +89,7 @@ class ControllerMetrics:
         self.queue_s: defaultdict[str, Histogram] = defaultdict(Histogram)  # by kind of event
         self.work_s: defaultdict[ControllerState, Histogram] = defaultdict(Histogram)
         self.unclean_elections = 0
+        self.orders_spared = 0  # brokers said that they had them from an earlier controller
 
     @contextmanager
     def working(self, state: ControllerState) -> Iterator[None]:

@@ -1,10 +1,11 @@
 """The controller's requests on their way to the brokers.
 
 One task and one connection for each live broker; requests arrive in order, one at a time, and are
-tried again until they are answered or the broker is gone. What waits is kept short: a newer word on
-a partition replaces an older one that was not sent yet. StopReplica is a border that nothing is
-moved across, and two of them stay two, because what stands before and after one means different
-things.
+tried again until they are answered or the broker is gone. What waits is merged (`backlog.py`).
+
+The first words of a term are preceded by a roll call: the broker says what it holds, and is told
+only what it does not (`controller/roll_call.py`). It is asked while the controller still decides.
+One that does not understand, or does not answer in time, is told everything.
 
 Where silent brokers are to be fenced, one that nothing is to be said to is asked something idle, so
 that its silence is noticed.
@@ -14,34 +15,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+from klamm.broker.backlog import Backlog
 from klamm.broker.control_messages import Sender, event_of, message_of
+from klamm.broker.metrics import ControllerMetrics
+from klamm.broker.roll_call import from_json
 from klamm.controller import events
-from klamm.controller.effects import (
-    LeaderAndIsr,
-    PartitionMetadata,
-    ReplicaOrder,
-    Request,
-    StopReplica,
-    UpdateMetadata,
-)
+from klamm.controller.effects import LeaderAndIsr, Request
+from klamm.controller.roll_call import Holdings, left_to_say
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import KlammError
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.names import BrokerId
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import api_versions
+from klamm.protocol.private import PrivateKey
 
 log = logging.getLogger(__name__)
 
 _FENCE_LOOK_S: Final = 10.0
 _PAUSE_S_MIN: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
+# How long the first words of a term wait for the answer to the roll call.
+_ROLL_CALL_S: Final = 5.0
 # For how long a broker may leave a request unanswered before an operator hears of it.
 _ALERT_S: Final = 30.0
 # Merging keeps what waits for a broker as small as the cluster, but for StopReplicas, which are
@@ -58,124 +56,14 @@ class Link(Protocol):
         """The answer to one request."""
         ...
 
+    async def ask(self, key: int, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one of klamm's private requests."""
+        ...
+
     async def close(self) -> None: ...
 
 
 Open = Callable[[Endpoint], Awaitable[Link]]
-
-
-@dataclass(slots=True)
-class _Orders:
-    """LeaderAndIsr requests merged into one."""
-
-    last: LeaderAndIsr | None = None
-    by_partition: dict[TopicPartition, ReplicaOrder] = field(default_factory=dict)
-    ids: dict[str, uuid.UUID] = field(default_factory=dict)
-    leaders: dict[BrokerId, Broker] = field(default_factory=dict)
-
-    def add(self, request: LeaderAndIsr) -> None:
-        self.last = request
-        for order in request.orders:
-            before = self.by_partition.get(order.partition)
-            if before is not None and before.is_new and not order.is_new:
-                order = replace(order, is_new=True)
-            self.by_partition[order.partition] = order
-        self.ids.update(request.topic_ids)
-        self.leaders.update((broker.id, broker) for broker in request.leaders)
-
-    def merged(self) -> LeaderAndIsr | None:
-        return self.last and replace(
-            self.last,
-            orders=tuple(self.by_partition.values()),
-            topic_ids=self.ids,
-            leaders=tuple(self.leaders.values()),
-        )
-
-
-@dataclass(slots=True)
-class _Metadata:
-    """UpdateMetadata requests merged into one; the last one knows who is there."""
-
-    last: UpdateMetadata | None = None
-    by_partition: dict[TopicPartition, PartitionMetadata] = field(default_factory=dict)
-    ids: dict[str, uuid.UUID] = field(default_factory=dict)
-
-    def add(self, request: UpdateMetadata) -> None:
-        self.last = request
-        self.by_partition.update((m.partition, m) for m in request.partitions)
-        self.ids.update(request.topic_ids)
-
-    def merged(self) -> UpdateMetadata | None:
-        partitions = tuple(self.by_partition.values())
-        return self.last and replace(self.last, partitions=partitions, topic_ids=self.ids)
-
-
-@dataclass(slots=True)
-class _Segment:
-    """What may be merged: everything between two StopReplicas.
-
-    Metadata that came before an order stays before it, for a broker has to know the others before
-    it is told to follow one of them.
-    """
-
-    early: _Metadata = field(default_factory=_Metadata)
-    orders: _Orders = field(default_factory=_Orders)
-    late: _Metadata = field(default_factory=_Metadata)
-    stop: StopReplica | None = None
-
-    def add(self, request: Request) -> None:
-        match request:
-            case LeaderAndIsr():
-                if self.orders.last is None and self.late.last is not None:
-                    self.early, self.late = self.late, _Metadata()
-                self.orders.add(request)
-            case UpdateMetadata():
-                behind = self.orders.last is not None or self.late.last is not None
-                (self.late if behind else self.early).add(request)
-            case StopReplica():
-                self.stop = request
-
-    def take(self) -> Request | None:
-        """The next request of this segment; None when it is used up."""
-        if self.early.last is not None:
-            early, self.early = self.early, _Metadata()
-            return early.merged()
-        if self.orders.last is not None:
-            orders, self.orders = self.orders, _Orders()
-            return orders.merged()
-        if self.late.last is not None:
-            late, self.late = self.late, _Metadata()
-            return late.merged()
-        stop, self.stop = self.stop, None
-        return stop
-
-
-class Backlog:
-    """The requests one broker has not been sent yet, merged as far as may be."""
-
-    def __init__(self) -> None:
-        self._segments: deque[_Segment] = deque()
-
-    @property
-    def stops(self) -> int:
-        """How many StopReplicas wait."""
-        return len(self._segments) - (not self._segments or self._segments[-1].stop is None)
-
-    def add(self, request: Request) -> None:
-        """Queue a request, or merge it into what is queued."""
-        if not self._segments or self._segments[-1].stop is not None:
-            self._segments.append(_Segment())
-        self._segments[-1].add(request)
-
-    def take(self) -> Request | None:
-        """The next request to send, which nothing is merged into any more."""
-        while self._segments:
-            segment = self._segments[0]
-            request = segment.take()
-            if request is not None:
-                return request
-            self._segments.popleft()
-        return None
 
 
 class _Channel:
@@ -184,7 +72,10 @@ class _Channel:
     def __init__(self, broker: Broker, outbox: Outbox) -> None:
         self.broker = broker
         self._outbox = outbox
+        self._first = Backlog()  # what a new controller has to say
         self._backlog = Backlog()
+        self._held = Holdings()
+        self._calls_roll = not outbox.flowing.is_set()  # at the beginning of the term
         self._filled = asyncio.Event()
         self.told = asyncio.Event()  # nothing waits, and nothing waits for an answer
         self._link: Link | None = None
@@ -198,6 +89,23 @@ class _Channel:
         if self._is_waiting and self._backlog.stops > self._outbox.stops_max and not self._is_own:
             self._give_up()
 
+    def seal(self) -> None:
+        """What waits now is what the broker's holdings are held against, and nothing later.
+
+        An order that is repeated later in the term is repeated on purpose: to hear which replicas
+        are on a disk that has failed since.
+        """
+        self._first, self._backlog = self._backlog, Backlog()
+
+    def _take(self) -> Request | None:
+        while (request := self._first.take()) is not None:
+            rest, self._held = left_to_say(request, self._held)
+            self._outbox.note_spared(self.broker.id, request, rest)
+            if rest is not None:
+                return rest
+        self._held = Holdings()
+        return self._backlog.take()
+
     @property
     def _is_own(self) -> bool:
         """Whether it leads to the controller's own broker, which is never given up."""
@@ -205,9 +113,11 @@ class _Channel:
 
     async def run(self) -> None:
         try:
+            if self._calls_roll:
+                self._held = await self._call_roll()
             while True:
                 await self._outbox.flowing.wait()
-                request = self._backlog.take()
+                request = self._take()
                 if request is None:
                     await self._idle()
                     continue
@@ -223,6 +133,30 @@ class _Channel:
                     self._outbox.answered(event)
         finally:
             await self._close()
+
+    async def _call_roll(self) -> Holdings:
+        """What the broker holds; nothing, unless it says so."""
+        sender, patience_s = self._outbox.sender, self._fence_s or _ROLL_CALL_S
+        body = {
+            "controller": sender.controller,
+            "controller_epoch": sender.epoch,
+            "broker_epoch": self.broker.epoch,
+        }
+        try:
+            async with asyncio.timeout(min(patience_s, _ROLL_CALL_S)):
+                self._link = await self._outbox.open(self.broker.endpoints[0])
+                answer = await self._link.ask(PrivateKey.ROLL_CALL, body)
+            if not answer.get("error_code"):
+                return from_json(answer)
+            fault: object = answer.get("error_message")
+        except (OSError, TimeoutError, KlammError, EOFError) as failure:
+            fault = str(failure) or type(failure).__name__
+            await self._close()
+        log.info(
+            "a broker did not answer the roll call and is told everything",
+            extra={"broker": self.broker.id, "fault": fault},
+        )
+        return Holdings()
 
     async def _idle(self) -> None:
         """Until there is something to send; meanwhile see now and then that the broker answers."""
@@ -272,7 +206,7 @@ class _Channel:
         if self._is_fenced:
             return
         self._is_fenced = True
-        self._backlog = Backlog()
+        self._first, self._backlog = Backlog(), Backlog()
         self._outbox.answered(events.BrokerUnreachable(self.broker.id, self.broker.epoch))
 
     def _answered(self) -> None:
@@ -316,6 +250,7 @@ class Outbox:
         fence_s: Callable[[], float] = lambda: 0.0,
         alert_s: float = _ALERT_S,
         stops_max: int = _STOPS_MAX,
+        metrics: ControllerMetrics | None = None,
     ) -> None:
         self.sender = sender
         self.open = open
@@ -324,6 +259,7 @@ class Outbox:
         self.fence_s = fence_s  # how long a broker may be silent before it is fenced; 0: for ever
         self.alert_s = alert_s
         self.stops_max = stops_max
+        self._metrics = metrics or ControllerMetrics()
         self._channels: dict[BrokerId, tuple[_Channel, asyncio.Task[None]]] = {}
         self._failure: asyncio.Queue[BaseException] = asyncio.Queue()
         self.flowing = asyncio.Event()
@@ -340,12 +276,28 @@ class Outbox:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Send nothing meanwhile: what is said in several steps goes out merged."""
+        """Send nothing meanwhile: what is said in several steps goes out merged.
+
+        It is how a term begins. Brokers met in the meantime are asked what they hold.
+        """
         self.flowing.clear()
         try:
             yield
         finally:
+            for channel, _ in self._channels.values():
+                channel.seal()
             self.flowing.set()
+
+    def note_spared(self, broker: BrokerId, request: Request, rest: Request | None) -> None:
+        """Count the orders that a broker did not have to be given again."""
+        if isinstance(request, LeaderAndIsr):
+            sent_count = len(rest.orders) if isinstance(rest, LeaderAndIsr) else 0
+            spared_count = len(request.orders) - sent_count
+            self._metrics.orders_spared += spared_count
+            log.info(
+                "a broker is told what it does not hold",
+                extra={"broker": broker, "orders": sent_count, "spared": spared_count},
+            )
 
     async def follow(self, brokers: Mapping[BrokerId, Broker]) -> None:
         """Open a channel to each broker that is new, and drop those whose registration ended."""

@@ -1,7 +1,7 @@
 """The partitions this broker hosts, and what the controller orders done with them.
 
-LeaderAndIsr, StopReplica and UpdateMetadata share one lock and one remembered controller epoch:
-what an old controller says is refused, whichever of the three it says it with. Within one order
+LeaderAndIsr, StopReplica, UpdateMetadata and RollCall share one lock and one remembered controller
+epoch: what an old controller says is refused, whichever of them it says it with. Within one order
 each partition stands alone; one that cannot be obeyed gets its own error and spoils no other.
 """
 
@@ -12,11 +12,14 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm import collector
 from klamm.broker.partition import Partition, Role
+from klamm.broker.roll_call import holdings
+from klamm.controller.roll_call import Holdings
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode, StoreUnavailable
@@ -70,6 +73,7 @@ class ReplicaManager:
         self.topic_names: dict[uuid.UUID, str] = {}  # of the topics hosted here
         self.controller_epoch = -1  # the highest that has ordered anything
         self._compared_epoch = -1  # the controller whose topics were compared with the store's
+        self._ended: frozenset[str] = frozenset()  # topics to forget with the next metadata
         self.on_leader: list[LeadershipHook] = []
         self.on_follower: list[LeadershipHook] = []
         self.on_removed: list[RemovalHook] = []
@@ -337,6 +341,24 @@ class ReplicaManager:
             return True
         return False
 
+    # RollCall
+
+    async def answer_roll_call(
+        self, broker_epoch: int, controller_epoch: int
+    ) -> Holdings | ErrorCode:
+        """What is held here, once everything that was ordered is done and on the disk."""
+        async with self._lock:
+            refusal = self._refusal(broker_epoch, controller_epoch)
+            if refusal is not ErrorCode.NONE:
+                return refusal
+            await self._look_for_ended(controller_epoch)
+            held = holdings(self.partitions.values(), self._broker.metadata.snapshot)
+            # What is about to be forgotten is not claimed, or nobody would tell of it again.
+            shown = {
+                topic: seen for topic, seen in held.metadata.items() if topic not in self._ended
+            }
+            return replace(held, metadata=shown)
+
     # UpdateMetadata
 
     async def learn(self, request: update_metadata.Request) -> ErrorCode:
@@ -344,27 +366,28 @@ class ReplicaManager:
         async with self._lock:
             refusal = self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
-                gone = await self._topics_gone(request.controller_epoch)
-                removed = self._broker.metadata.apply(request, gone=gone)
+                await self._look_for_ended(request.controller_epoch)
+                ended, self._ended = self._ended, frozenset()
+                removed = self._broker.metadata.apply(request, gone=ended)
                 self._broker.metadata_changed(removed)
             return refusal
 
-    async def _topics_gone(self, controller_epoch: int) -> list[str]:
-        """Known topics that are no more; looked for once in each controller's term.
+    async def _look_for_ended(self, controller_epoch: int) -> None:
+        """Find known topics that are no more; once in each controller's term.
 
         The controller before may have ended a topic and died before all brokers had heard of it.
         Its successor never knew that topic, so nobody else would tell.
         """
-        known = list(self._broker.metadata.snapshot.topics)
+        known = self._broker.metadata.snapshot.topics.keys()
         if controller_epoch == self._compared_epoch or not known:
-            return []
+            return
         try:
             async with asyncio.timeout(_COMPARE_WITHIN_S):
                 present = set(await self._broker.session.children(layout.TOPICS) or ())
         except (StoreUnavailable, TimeoutError):
-            return []  # the next request is another occasion
+            return  # the next request is another occasion
         self._compared_epoch = controller_epoch
-        return [topic for topic in known if topic not in present]
+        self._ended = frozenset(known - present)
 
     # Housekeeping
 

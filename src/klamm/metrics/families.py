@@ -144,6 +144,11 @@ COUNTERS: Final = (
         "UncleanLeaderElectionsPerSec",
     ),
     Single(
+        "klamm_controller_orders_spared",
+        "replicas that a new controller did not order anew, because their brokers had them",
+        lambda b: b.controller.metrics.orders_spared,
+    ),
+    Single(
         "klamm_broker_bytes_in",
         "bytes of records from producers",
         lambda b: b.metrics.bytes_in,

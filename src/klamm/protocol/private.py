@@ -30,6 +30,7 @@ class PrivateKey(IntEnum):
     PLAN = 1003  # what the controller would do, without doing it
     CANCEL_DELETION = 1004  # call a deletion off before any log was removed
     AWAIT_DELETION = 1005  # answered when every replica and node of topics is gone
+    ROLL_CALL = 1006  # a new controller asks what a broker holds
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from klamm.broker.backlog import Backlog
 from klamm.broker.control_messages import Sender
-from klamm.broker.outbox import Backlog, Outbox
+from klamm.broker.outbox import Outbox
+from klamm.broker.roll_call import to_json
+from klamm.client.errors import ConnectionLost
 from klamm.controller import events
 from klamm.controller.effects import (
     LeaderAndIsr,
@@ -20,6 +24,7 @@ from klamm.controller.effects import (
     StopReplica,
     UpdateMetadata,
 )
+from klamm.controller.roll_call import Holdings
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode, ProtocolError
@@ -143,6 +148,88 @@ async def test_what_is_held_back_goes_out_merged() -> None:
     assert len(link.heard) == 1
 
 
+async def _begun(link: _Link, *requests: Request) -> tuple[Outbox, asyncio.Queue[events.Event]]:
+    """A term that begins with these requests."""
+    answers: asyncio.Queue[events.Event] = asyncio.Queue()
+    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=answers.put_nowait)
+    with outbox.held_back():
+        await outbox.follow(broker(1))
+        outbox.send(requests)
+    return outbox, answers
+
+
+def _partitions(message: Any) -> list[tuple[str, int]]:
+    return [
+        (t.topic_name, p.partition_index) for t in message.topic_states for p in t.partition_states
+    ]
+
+
+CLAIMS = to_json(Holdings({IDS["T"]: {0: 4, 1: 5}}, {}))
+
+
+async def test_a_broker_is_told_what_it_does_not_hold_and_no_more() -> None:
+    link = _Link(0)
+    link.claims = {"error_code": 0, **CLAIMS}
+    outbox, _ = await _begun(link, orders(order(T0, 4), order(T1, 6)), metadata((T0, 4), (T1, 6)))
+    async with asyncio.timeout(5):
+        await outbox.delivered()
+    await outbox.close()
+    assert link.asked == [{"controller": 1, "controller_epoch": 3, "broker_epoch": 1}]
+    assert [_partitions(message) for message in link.heard] == [[("T", 1)], [("T", 0), ("T", 1)]]
+
+
+async def test_orders_that_come_later_are_sent_whatever_the_broker_held() -> None:
+    link = _Link(0)
+    link.claims = {"error_code": 0, **CLAIMS}
+    outbox, answers = await _begun(link, orders(order(T0, 4), order(T1, 5)))
+    outbox.send([orders(order(T0, 4))])  # before the roll call is even answered
+    async with asyncio.timeout(5):
+        answer = await answers.get()
+    await outbox.close()
+    assert isinstance(answer, events.LeaderAndIsrAnswered)
+    assert [_partitions(message) for message in link.heard] == [[("T", 0)]]
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [None, {"error_code": 11, "error_message": "stale"}, {"error_code": 0, "replicas": [1]}],
+    ids=["unknown", "refused", "nonsense"],
+)
+async def test_a_broker_without_a_sensible_answer_is_told_everything(
+    claims: dict[str, Any] | None,
+) -> None:
+    link = _Link(0)
+    link.claims = claims
+    outbox, answers = await _begun(link, orders(order(T0, 4), order(T1, 5)))
+    async with asyncio.timeout(5):
+        await answers.get()
+    await outbox.close()
+    assert [_partitions(message) for message in link.heard] == [[("T", 0), ("T", 1)]]
+
+
+async def test_a_broker_that_is_silent_is_told_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klamm.broker.outbox._ROLL_CALL_S", 0.01)
+    link = _Link(0)
+    link.claims = {"error_code": 0, **CLAIMS}
+    link.may_answer.clear()
+    outbox, answers = await _begun(link, orders(order(T0, 4)))
+    async with asyncio.timeout(5):
+        await answers.get()
+    await outbox.close()
+    assert [_partitions(message) for message in link.heard] == [[("T", 0)]]
+
+
+async def test_brokers_that_come_during_a_term_are_not_asked() -> None:
+    link = _Link(0)
+    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=lambda _: None)
+    await outbox.follow(broker(1))
+    outbox.send([orders(order(T0, 4))])
+    async with asyncio.timeout(5):
+        await outbox.delivered()
+    await outbox.close()
+    assert (link.asked, len(link.heard)) == ([], 1)
+
+
 class _Link:
     """A broker behind a link that fails as often as it is told to."""
 
@@ -150,10 +237,21 @@ class _Link:
         self.failures = failures
         self.opened = 0
         self.heard: list[Any] = []
+        self.asked: list[Mapping[str, Any]] = []
+        self.claims: dict[str, Any] | None = None  # the answer to a roll call, if it knows of any
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def open(self, endpoint: Endpoint) -> _Link:
         self.opened += 1
         return self
+
+    async def ask(self, key: int, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.asked.append(body)
+        await self.may_answer.wait()
+        if self.claims is None:
+            raise ConnectionLost("it does not know this api")
+        return self.claims
 
     async def request(self, key: Any, version: int, message: Any) -> Any:
         if self.failures:
@@ -212,6 +310,9 @@ async def test_requests_for_a_registration_that_ended_are_dropped() -> None:
 
 class _Mute:
     """A broker that takes requests and answers when it is told to."""
+
+    async def ask(self, key: int, body: Mapping[str, Any]) -> dict[str, Any]:
+        raise ConnectionLost("it does not know this api")
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()

@@ -1,0 +1,32 @@
+"""RollCall (private, key 1006): a new controller asks what this broker holds.
+
+Asked with `{"controller": id, "controller_epoch": n, "broker_epoch": n}`; answers `replicas` and
+`metadata` (`broker/roll_call.py`). It fences like the controller's other requests: once answered,
+whatever an earlier controller has on its way is refused. That is what makes the answer worth
+something, for nobody but the one who asked can change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from klamm.broker.roll_call import to_json
+from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    try:
+        broker_epoch, controller_epoch = request["broker_epoch"], request["controller_epoch"]
+        held = await broker.replicas.answer_roll_call(int(broker_epoch), int(controller_epoch))
+    except (KeyError, TypeError, ValueError) as fault:
+        raise ProtocolError(f"a roll call without its epochs: {fault}") from fault
+    if isinstance(held, ErrorCode):
+        raise RequestRefused(held)
+    return to_json(held)

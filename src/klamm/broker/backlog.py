@@ -1,0 +1,137 @@
+"""What one broker has not been told yet, merged as far as may be.
+
+A newer word on a partition replaces an older one that was not sent yet. StopReplica is a border
+that nothing is moved across, and two of them stay two, because what stands before and after one
+means different things.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from klamm.controller.effects import (
+    LeaderAndIsr,
+    PartitionMetadata,
+    ReplicaOrder,
+    Request,
+    StopReplica,
+    UpdateMetadata,
+)
+from klamm.model.brokers import Broker
+from klamm.model.names import BrokerId, TopicPartition
+
+
+@dataclass(slots=True)
+class _Orders:
+    """LeaderAndIsr requests merged into one."""
+
+    last: LeaderAndIsr | None = None
+    by_partition: dict[TopicPartition, ReplicaOrder] = field(default_factory=dict)
+    ids: dict[str, uuid.UUID] = field(default_factory=dict)
+    leaders: dict[BrokerId, Broker] = field(default_factory=dict)
+
+    def add(self, request: LeaderAndIsr) -> None:
+        self.last = request
+        for order in request.orders:
+            before = self.by_partition.get(order.partition)
+            if before is not None and before.is_new and not order.is_new:
+                order = replace(order, is_new=True)
+            self.by_partition[order.partition] = order
+        self.ids.update(request.topic_ids)
+        self.leaders.update((broker.id, broker) for broker in request.leaders)
+
+    def merged(self) -> LeaderAndIsr | None:
+        return self.last and replace(
+            self.last,
+            orders=tuple(self.by_partition.values()),
+            topic_ids=self.ids,
+            leaders=tuple(self.leaders.values()),
+        )
+
+
+@dataclass(slots=True)
+class _Metadata:
+    """UpdateMetadata requests merged into one; the last one knows who is there."""
+
+    last: UpdateMetadata | None = None
+    by_partition: dict[TopicPartition, PartitionMetadata] = field(default_factory=dict)
+    ids: dict[str, uuid.UUID] = field(default_factory=dict)
+
+    def add(self, request: UpdateMetadata) -> None:
+        self.last = request
+        self.by_partition.update((m.partition, m) for m in request.partitions)
+        self.ids.update(request.topic_ids)
+
+    def merged(self) -> UpdateMetadata | None:
+        partitions = tuple(self.by_partition.values())
+        return self.last and replace(self.last, partitions=partitions, topic_ids=self.ids)
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What may be merged: everything between two StopReplicas.
+
+    Metadata that came before an order stays before it, for a broker has to know the others before
+    it is told to follow one of them.
+    """
+
+    early: _Metadata = field(default_factory=_Metadata)
+    orders: _Orders = field(default_factory=_Orders)
+    late: _Metadata = field(default_factory=_Metadata)
+    stop: StopReplica | None = None
+
+    def add(self, request: Request) -> None:
+        match request:
+            case LeaderAndIsr():
+                if self.orders.last is None and self.late.last is not None:
+                    self.early, self.late = self.late, _Metadata()
+                self.orders.add(request)
+            case UpdateMetadata():
+                behind = self.orders.last is not None or self.late.last is not None
+                (self.late if behind else self.early).add(request)
+            case StopReplica():
+                self.stop = request
+
+    def take(self) -> Request | None:
+        """The next request of this segment; None when it is used up."""
+        if self.early.last is not None:
+            early, self.early = self.early, _Metadata()
+            return early.merged()
+        if self.orders.last is not None:
+            orders, self.orders = self.orders, _Orders()
+            return orders.merged()
+        if self.late.last is not None:
+            late, self.late = self.late, _Metadata()
+            return late.merged()
+        stop, self.stop = self.stop, None
+        return stop
+
+
+class Backlog:
+    """The requests one broker has not been sent yet, merged as far as may be."""
+
+    def __init__(self) -> None:
+        self._segments: deque[_Segment] = deque()
+
+    @property
+    def stops(self) -> int:
+        """How many StopReplicas wait."""
+        return len(self._segments) - (not self._segments or self._segments[-1].stop is None)
+
+    def add(self, request: Request) -> None:
+        """Queue a request, or merge it into what is queued."""
+        if not self._segments or self._segments[-1].stop is not None:
+            self._segments.append(_Segment())
+        self._segments[-1].add(request)
+
+    def take(self) -> Request | None:
+        """The next request to send, which nothing is merged into any more."""
+        while self._segments:
+            segment = self._segments[0]
+            request = segment.take()
+            if request is not None:
+                return request
+            self._segments.popleft()
+        return None
