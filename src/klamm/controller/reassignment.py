@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
 from klamm.controller import deletion, leftovers, move_requests
-from klamm.controller.context import Context, Partition
+from klamm.controller.context import Context, Partition, Topic
 from klamm.controller.election import Strategy
 from klamm.controller.events import (
     MovesAnswer,
@@ -113,9 +113,14 @@ def start(turn: Turn, targets: Targets) -> Flow[dict[TopicPartition, PartitionFa
             fault = PartitionFault(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
             failed.update((TopicPartition(name, index), fault) for index in assignments)
             continue
+        leaving = _leaving(topic, changed)
         for index in changed:
             _remember_order(topic.partitions[index])
+        # The node is the last trace of these copies: a crash behind its write must not lose them.
+        yield from _write_down(turn, leaving)
         if changed and not (yield from rewrite_topic(turn, topic, changed)):
+            for index in changed:  # they stay assigned, and so are no leftovers
+                context.assign(topic.partitions[index], topic.partitions[index].assignment)
             fault = PartitionFault(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic changed meanwhile")
             failed.update((TopicPartition(name, index), fault) for index in assignments)
             continue
@@ -126,14 +131,22 @@ def start(turn: Turn, targets: Targets) -> Flow[dict[TopicPartition, PartitionFa
                 after = changed[index]
                 turn.note(f"{partition.id} replicas", name, _text(before), _text(after), "move")
                 context.assign(partition, after)
-                dropped += [
-                    Replica(partition.id, b) for b in before.replicas if b not in after.replicas
-                ]
             begun.append(partition)
+        dropped += leaving
     yield from leftovers.save(turn)
-    yield from _remove(turn, dropped)
+    yield from _take_out(turn, dropped)
     yield from _go_on(turn, begun)
     return failed
+
+
+def _leaving(topic: Topic, changed: Mapping[int, Assignment]) -> list[Replica]:
+    """The replicas that another move had begun to make, and that this one does not want."""
+    return [
+        Replica(topic.partitions[index].id, broker)
+        for index, after in changed.items()
+        for broker in topic.partitions[index].assignment.replicas
+        if broker not in after.replicas
+    ]
 
 
 def resume(turn: Turn, partitions: Iterable[TopicPartition]) -> Flow[None]:
@@ -252,12 +265,19 @@ def _settle_leaders(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
 def _remove(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
     """Stop and remove replicas that are not assigned any more. Nobody waits for the answers, but
     they are tracked until they come."""
-    context = turn.context
-    known = [r for r in replicas if context.replica_state(r) is not ReplicaState.NON_EXISTENT]
+    yield from _write_down(turn, replicas)
+    yield from _take_out(turn, replicas)
+
+
+def _write_down(turn: Turn, replicas: Iterable[Replica]) -> Flow[None]:
     left: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = {}
-    for id, broker in known:
-        left.setdefault(broker, {})[id] = context.topics[id.topic].id
+    for id, broker in _known(turn.context, replicas):
+        left.setdefault(broker, {})[id] = turn.context.topics[id.topic].id
     yield from leftovers.write_down(turn, dict(left))
+
+
+def _take_out(turn: Turn, replicas: Iterable[Replica]) -> Flow[None]:
+    known = _known(turn.context, replicas)
     for state in (
         ReplicaState.OFFLINE,
         ReplicaState.DELETION_STARTED,
@@ -265,6 +285,10 @@ def _remove(turn: Turn, replicas: Sequence[Replica]) -> Flow[None]:
         ReplicaState.NON_EXISTENT,
     ):
         yield from move_replicas(turn, known, state)
+
+
+def _known(context: Context, replicas: Iterable[Replica]) -> list[Replica]:
+    return [r for r in replicas if context.replica_state(r) is not ReplicaState.NON_EXISTENT]
 
 
 def _remember_order(partition: Partition) -> None:

@@ -1,5 +1,7 @@
 """Moves: their phases, epochs, refusals, cancelling, and the legacy request."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ from klamm.controller.effects import LeaderAndIsr, RewriteTopic, StopReplica
 from klamm.controller.states import ReplicaState
 from klamm.controller.turn import Settings
 from klamm.model.assignment import Assignment
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ControllerFenced, ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
 from world.cluster import World, tp
 
@@ -136,6 +138,42 @@ def test_a_second_target_keeps_the_true_origin_and_drops_the_first(world: World)
     world.deliver()
     assert assignment(world) == Assignment(brokers(1, 2, 6, 3), brokers(6), brokers(3))
     assert world.brokers[BrokerId(4)].logs == {}
+
+
+@pytest.mark.parametrize("survived", range(5))
+def test_copies_of_a_dropped_target_are_known_after_a_crash(world: World, survived: int) -> None:
+    move(world, 4, 5, 6)
+    world.deliver()
+    writes = iter(range(survived))
+
+    def crash(_: object) -> None:
+        if next(writes, None) is None:
+            raise ControllerFenced
+
+    world.before_commit = crash
+    with suppress(ControllerFenced):
+        move(world, 1, 2, 6)
+    world.before_commit = None
+    world.elect(2)
+    move(world, 1, 2, 6)
+    world.deliver()
+    assert world.brokers[BrokerId(4)].logs == {}
+    assert world.store.leftovers == {}
+
+
+def test_a_target_that_could_not_be_written_leaves_nothing_to_remove(world: World) -> None:
+    move(world, 4, 5, 6)
+    world.deliver()
+    once = iter([True])
+
+    def interfere(writes: Sequence[object]) -> None:
+        if isinstance(writes[0], RewriteTopic) and next(once, False):
+            world.store.remove_topic_by_hand("T")
+
+    world.before_commit = interfere
+    assert move(world, 1, 2, 6).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.core.context.leftovers == {}
+    assert world.store.leftovers == {}
 
 
 def test_cancelling_restores_the_order_too(world: World) -> None:
