@@ -80,7 +80,7 @@ def _move_partitions(
                 _enter(turn, partition, target, step.why)
                 turn.unclean_elections_count += not step.is_clean
                 batch.order(step.tell, partition, is_new=step.is_new)
-            elif _adopt(context, partition, outcome):
+            elif _adopt(turn, partition, outcome):
                 pending.append(partition)
             else:
                 refused[partition.id] = Refused("its state is not in the store")
@@ -123,7 +123,7 @@ def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: 
             if isinstance(outcome, Stored):
                 context.lead(partition, write.leadership)
                 _settle_replicas(turn, batch, partition, steps, target, why)
-            elif _adopt(context, partition, outcome):
+            elif _adopt(turn, partition, outcome):
                 again.append((partition, [replica for replica, _ in steps]))
             elif context.is_queued(partition.id.topic):
                 # The state of a dying topic may be gone already; its replica still has to stop.
@@ -158,7 +158,7 @@ def bump_epochs(turn: Turn, partitions: Sequence[Partition]) -> Flow[list[Partit
             if isinstance(outcome, Stored):
                 turn.context.lead(partition, write.leadership)
                 done.append(partition)
-            elif _adopt(turn.context, partition, outcome):
+            elif _adopt(turn, partition, outcome):
                 again.append(partition)
         pending = again
         if not pending:
@@ -202,15 +202,15 @@ def _enter(turn: Turn, partition: Partition, target: PartitionState, why: str) -
     turn.context.set_state(partition, target)
 
 
-def _adopt(context: Context, partition: Partition, outcome: Stale | Stored) -> bool:
+def _adopt(turn: Turn, partition: Partition, outcome: Stale | Stored) -> bool:
     """Take over the leadership that was found in the store, if there is one."""
     if not (isinstance(outcome, Stale) and isinstance(outcome.found, Leadership)):
         return False
-    context.lead(partition, outcome.found)
+    turn.context.lead(partition, outcome.found)
     if partition.state is PartitionState.NEW:
         # The answer to an earlier create was lost, or another term got this far: from here on it
         # is an election like any other.
-        context.set_state(partition, PartitionState.OFFLINE)
+        _enter(turn, partition, PartitionState.OFFLINE, "its state was in the store already")
     return True
 
 

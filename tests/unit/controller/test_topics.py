@@ -139,6 +139,9 @@ def test_a_state_that_is_there_already_is_adopted_and_led_anew(world: World) -> 
     partition = world.core.context.partition(tp("U-0"))
     assert partition is not None
     assert partition.state is PartitionState.ONLINE
+    told = [(m.before, m.after) for m in world.moves() if m.subject == "U-0"]
+    # Without a gap: an audit follows the chain.
+    assert told == [("NonExistent", "New"), ("New", "Offline"), ("Offline", "Online")]
 
 
 def test_a_growing_topic_is_not_rewritten_over(world: World) -> None:
