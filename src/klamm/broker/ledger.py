@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -33,10 +34,21 @@ class Place(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One entry, and the bytes that it is written as."""
+    """What of an entry decides about its way, and the bytes that it is written as."""
 
-    entry: dict[str, Any]
+    time_ms: int
+    epoch: int
+    sequence: int
+    topic: str
+    subject: str
+    after: str
     text: bytes
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """All of it."""
+        parsed: dict[str, Any] = json.loads(self.text)
+        return parsed
 
 
 class Ledger:
@@ -119,8 +131,7 @@ class Ledger:
                 place = Place(number, 0)
             while data := _whole_lines(path, place.position, bytes_max):
                 place = Place(number, place.position + len(data))
-                texts = data.split(b"\n")
-                lines = [Line(entry, x) for x in texts if (entry := _entry(x)) is not None]
+                lines = list(_lines(data))
                 if lines:
                     return lines, place
         return lines, place
@@ -180,6 +191,43 @@ def _whole_lines(path: Path, position: int, bytes_max: int) -> bytes:
     except FileNotFoundError:
         return b""  # the oldest files go while one reads
     return data[: data.rfind(b"\n") + 1]
+
+
+# An entry as `append` writes it. A decision may have moved forty thousand things, and to look for
+# six fields takes a fraction of the time of parsing ten.
+_STRING: Final = rb'[^"\\]*(?:\\.[^"\\]*)*'
+_WRITTEN: Final = re.compile(
+    rb'\{"time_ms":(\d+),"controller_epoch":(-?\d+),"sequence":(\d+),"controller_id":-?\d+,'
+    rb'"cause":"%(text)b","topic":"([^"\\]*)","topic_id":(?:null|"[^"\\]*"),'
+    rb'"subject":"([^"\\]*)","before":"%(text)b","after":"([^"\\]*)","why":"%(text)b"\}'
+    % {b"text": _STRING}
+)
+
+
+def _lines(data: bytes) -> Iterator[Line]:
+    """The entries of whole lines, without those that a crash cut short."""
+    for text in data.split(b"\n"):
+        if found := _WRITTEN.fullmatch(text):
+            time_ms, epoch, sequence, topic, subject, after = found.groups()
+            yield Line(
+                int(time_ms),
+                int(epoch),
+                int(sequence),
+                topic.decode(),
+                subject.decode(),
+                after.decode(),
+                text,
+            )
+        elif entry := _entry(text):
+            yield Line(
+                entry["time_ms"],
+                entry["controller_epoch"],
+                entry["sequence"],
+                entry["topic"],
+                entry["subject"],
+                entry["after"],
+                text,
+            )
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

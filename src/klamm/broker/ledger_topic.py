@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -52,7 +52,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 CURSOR: Final = "ledger-forwarded.json"
 PARTITION: Final = TopicPartition(KLAMM_LEDGER, 0)
-_CHUNK_BYTES: Final = 256 * 1024
+# A batch's worth: compressed it is a tenth, far below what any topic takes.
+_CHUNK_BYTES: Final = 512 * 1024
 _PATIENCE_MS: Final = 10_000
 _GATHER_S: Final = 0.2
 _PAUSE_S: Final = 0.5
@@ -190,7 +191,7 @@ class LedgerTopic:
         """Whether the topic can be written to; it is made when there is something to tell."""
         metadata = self._host.metadata
         if KLAMM_LEDGER not in metadata.snapshot.topics:
-            if all(line.entry["topic"] in ("", KLAMM_LEDGER) for line in lines):
+            if all(line.topic in ("", KLAMM_LEDGER) for line in lines):
                 return False
             why = await self._create(KLAMM_LEDGER)
             if why is not None:
@@ -225,7 +226,9 @@ class LedgerTopic:
     async def _send(self, client: Client, lines: Sequence[Line], place: Place) -> None:
         assert self._cursor is not None, "the cursor was read"
         newest = self._host.controller_epoch
-        records = list(_records([x for x in lines if _number(x.entry) not in self._there], newest))
+        records = list(
+            _records([x for x in lines if (x.epoch, x.sequence) not in self._there], newest)
+        )
         offset = self._cursor.offset
         if records:
             encode = encode_batch
@@ -256,31 +259,30 @@ async def _append(client: Client, batch: bytes) -> int:
     return result.base_offset
 
 
-def _number(entry: Mapping[str, Any]) -> tuple[int, int]:
-    return entry["controller_epoch"], entry["sequence"]
-
-
 def _records(lines: Iterable[Line], newest: int) -> Iterator[Record]:
     """Lines as records; those of an earlier controller must not take the place of newer ones."""
     offset = 0
-    for entry, text in lines:
-        is_late = entry["controller_epoch"] < newest
-        key = f"{entry['controller_epoch']} {entry['subject']}" if is_late else entry["subject"]
-        yield Record(offset, entry["time_ms"], key.encode(), text)
+    for line in lines:
+        is_late = line.epoch < newest
+        key = f"{line.epoch} {line.subject}" if is_late else line.subject
+        yield Record(offset, line.time_ms, key.encode(), line.text)
         offset += 1
-        for gone in () if is_late else _ended(entry):
-            yield Record(offset, entry["time_ms"], gone.encode(), None)
-            offset += 1
+        if line.after in _ENDS and not is_late:
+            for gone in _ended(line.subject, line.after):
+                yield Record(offset, line.time_ms, gone.encode(), None)
+                offset += 1
 
 
-def _ended(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys of what this entry was the last of."""
-    subject = str(entry["subject"])
-    if subject.startswith("topic "):
-        return (subject,) if entry["after"] == "absent" else ()
-    if entry["after"] not in (PartitionState.NON_EXISTENT, ReplicaState.NON_EXISTENT):
+_ABSENT: Final = "absent"
+_ENDS: Final = frozenset({_ABSENT, PartitionState.NON_EXISTENT, ReplicaState.NON_EXISTENT})
+
+
+def _ended(subject: str, after: str) -> tuple[str, ...]:
+    """The keys of what it was the last of."""
+    is_topic = subject.startswith("topic ")
+    if is_topic != (after == _ABSENT):
         return ()
-    if " on broker " in subject:
+    if is_topic or " on broker " in subject:
         return (subject,)
     return subject, f"{subject} ISR", f"{subject} replicas"
 

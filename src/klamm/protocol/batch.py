@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import crc32c
@@ -157,6 +158,8 @@ def decode_records(batch: Buffer) -> Iterator[Record]:
 
 def _records(header: BatchHeader, area: bytes) -> Iterator[Record]:
     at = 0
+    base, since = header.base_offset, header.base_timestamp
+    late = header.is_log_append_time
     for _ in range(header.record_count):
         size, at = read_varint(area, at)
         end = at + size
@@ -170,9 +173,8 @@ def _records(header: BatchHeader, area: bytes) -> Iterator[Record]:
         headers, at = _headers(area, at, end)
         if at != end:
             raise ProtocolError("a record has another length than it says")
-        late = header.is_log_append_time
-        timestamp = header.max_timestamp if late else header.base_timestamp + timestamp_delta
-        yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+        timestamp = header.max_timestamp if late else since + timestamp_delta
+        yield Record(base + offset_delta, timestamp, key, value, headers)
     if at != len(area):
         raise ProtocolError("a batch has more bytes than records")
 
@@ -259,23 +261,25 @@ def encode_batch(
 def _encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     parts = [
         b"\0",
-        varint(record.timestamp - base_timestamp),
-        varint(record.offset - base_offset),
+        _varint(record.timestamp - base_timestamp),
+        _varint(record.offset - base_offset),
         *_sized(record.key),
         *_sized(record.value),
-        varint(len(record.headers)),
+        _varint(len(record.headers)),
     ]
     for name, value in record.headers:
         parts += (*_sized(name.encode()), *_sized(value))
     body = b"".join(parts)
-    return varint(len(body)) + body
+    return _varint(len(body)) + body
 
 
+# The numbers of one batch are much like those of the next: places, sizes, small spans of time.
+_varint: Final = lru_cache(1 << 13)(varint)
 _NULL: Final = (varint(-1),)
 
 
 def _sized(data: bytes | None) -> tuple[bytes, ...]:
-    return _NULL if data is None else (varint(len(data)), data)
+    return _NULL if data is None else (_varint(len(data)), data)
 
 
 class ControlKind(StrEnum):

@@ -51,13 +51,19 @@ def read_uvarint(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int
 
 def read_varint(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """A signed number of at most ten bytes, and where it ends."""
-    value = shift = 0
-    while True:
-        byte = buf[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
+    # The first two by hand: a record has six of these, and hardly one is longer.
+    value = buf[at]
+    if value < 128:
+        return (value >> 1) ^ -(value & 1), at + 1
+    byte = buf[at + 1]
+    value += (byte - 1) << 7  # the byte before counted its top bit as 128
+    at += 2
+    shift = 14
+    while byte > 127:
         if shift > 63:
             raise ProtocolError("a number of variable length has more than ten bytes")
+        byte = buf[at]
+        value += (byte - 1) << shift
+        at += 1
+        shift += 7
+    return (value >> 1) ^ -(value & 1), at

@@ -1,6 +1,9 @@
 """The ledger keeps what was decided, across restarts and within bounds."""
 
+import uuid
 from pathlib import Path
+
+import pytest
 
 from klamm.broker.ledger import FILES_MAX, Ledger, Line, Place
 from klamm.controller.effects import Move
@@ -85,7 +88,22 @@ def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
 
 
 def _subjects(lines: list[Line]) -> list[str]:
-    return [line.entry["subject"] for line in lines]
+    return [line.subject for line in lines]
+
+
+@pytest.mark.parametrize("words", ["plain", 'a "quote" and a \\', "ein Gerät\n", "\x00", ""])
+def test_a_line_is_known_by_what_its_entry_says(tmp_path: Path, words: str) -> None:
+    """Whatever stands in it: the words of a policy or of a disk come from outside."""
+    ledger = Ledger(tmp_path, BrokerId(7))
+    written = Move(f"s {words}", f"t {words}", f"b {words}", f"a {words}", words, uuid.uuid4())
+    ledger.append(3, words, [written, move("T", 1)], time_ms=5)
+    ledger.close()
+    lines, _ = ledger.read_from(Place(), 10_000)
+    assert [line.entry for line in lines] == list(ledger.read())
+    assert [line[:6] for line in lines] == [
+        (5, 3, 1, written.topic, written.subject, written.after),
+        (5, 3, 2, "T", "T-1", move("T", 1).after),
+    ]
 
 
 def test_lines_are_read_on_from_any_place(tmp_path: Path) -> None:

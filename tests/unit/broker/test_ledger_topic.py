@@ -1,8 +1,6 @@
 """What a line of the ledger becomes in its topic, and what a broker remembers of having sent."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,14 +9,7 @@ from klamm.broker.ledger_topic import Cursor, _load, _records, _save
 
 
 def line(subject: str, after: str, epoch: int = 4, sequence: int = 1) -> Line:
-    entry: dict[str, Any] = {
-        "time_ms": 77,
-        "controller_epoch": epoch,
-        "sequence": sequence,
-        "subject": subject,
-        "after": after,
-    }
-    return Line(entry, json.dumps(entry).encode())
+    return Line(77, epoch, sequence, "T", subject, after, b'{"subject":"..."}')
 
 
 def keys(*lines: Line, newest: int = 4) -> list[tuple[str, bool]]:
