@@ -1,9 +1,13 @@
-"""One client's connection: frames in, replies out, strictly one request at a time.
+"""One client's connection: frames in, replies out, in the same order, one request at a time.
 
 The next frame is served only when the answer to the last one has been written, which gives order,
 back-pressure and throttling for free; what a client pipelines meanwhile waits in the buffer, and
 when that is full, in the client's own socket. A request that was routed may keep a view of its
 frame until it is answered: nothing is moved before that.
+
+There is one exception, for the sake of acks=all. A Produce whose records are in the log, and that
+waits for nothing but the followers, does not keep the Produces behind it from being appended: so
+followers fetch many batches at once instead of one. Their replies wait for each other.
 
 All whole frames that a read has brought are served in one turn of the loop, and what can be said to
 them at once is sent at once.
@@ -14,15 +18,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from klamm.broker.framing import FrameBuffer
-from klamm.broker.promises import Alarm, Promise
+from klamm.broker.promises import Alarm, Promise, Receipt
 from klamm.broker.replies import Reply, Sender
 from klamm.model.errors import ProtocolError
+from klamm.protocol.apis import ApiKey
 
 log = logging.getLogger(__name__)
+
+# How many replies may be owed before a client has to wait.
+_OWED_MAX: Final = 100
 
 
 class Peer(Protocol):
@@ -70,6 +79,9 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(frame_size_max)
         self.alarm = Alarm(self._loop)
         self._serving: asyncio.Future[Reply] | Promise | None = None
+        # What is said when it is its turn: replies to requests that were served out of turn.
+        self._owed: deque[Receipt | Reply] = deque()
+        self._is_settling = False
         self._unmute: asyncio.TimerHandle | None = None
         self._choked = False  # the client does not read its answers
         self._paused = False
@@ -112,6 +124,9 @@ class Connection(asyncio.BufferedProtocol):
             self._unmute.cancel()
         if self._serving is not None:
             self._serving.cancel()
+        for owed in self._owed:
+            if isinstance(owed, Receipt):
+                owed.cancel()
         self._sender.cancel()
 
     def pause_writing(self) -> None:
@@ -125,6 +140,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute(self, wait_ms: int) -> None:
         """Serve nothing for a while."""
+        if self._unmute is not None:
+            self._unmute.cancel()
         self._unmute = self._loop.call_later(wait_ms / 1000, self._unmuted)
 
     def turn_away(self, delay_ms: int) -> None:
@@ -143,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Whether the client owes us a request, not we an answer."""
-        return not self._is_busy
+        return not self._is_busy and not self._owed
 
     @property
     def buffered(self) -> int:
@@ -167,7 +184,13 @@ class Connection(asyncio.BufferedProtocol):
             or self._sender.is_busy
             or self._unmute is not None
             or self._choked
+            or (bool(self._owed) and not self._may_overtake())
         )
+
+    def _may_overtake(self) -> bool:
+        """Whether the next request may be served although earlier replies are still owed."""
+        key = self._frames.next_key
+        return len(self._owed) < _OWED_MAX and (key is None or key == ApiKey.PRODUCE)
 
     def _serve(self) -> None:
         """Serve what has arrived, until a request has to wait for something."""
@@ -182,7 +205,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._refuse(str(fault))
                 return
             if isinstance(answer, Reply):
-                self._write(answer)
+                self._say(answer)
+            elif isinstance(answer, Receipt):
+                self._owed.append(answer)
+                answer.then(self._kept)
             elif isinstance(answer, Promise):
                 self._serving = answer
                 answer.then(self._answered)
@@ -205,12 +231,45 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         if isinstance(outcome, Reply):
-            self._write(outcome)
+            self._say(outcome)
             self._serve()
-        elif isinstance(outcome, ProtocolError):
-            self._refuse(str(outcome))
         else:
-            log.error("a request was left unanswered", exc_info=outcome)
+            self._fail(outcome)
+
+    def _say(self, reply: Reply) -> None:
+        """Answer this, when it is its turn."""
+        if self._owed:
+            self._owed.append(reply)
+        else:
+            self._write(reply)
+
+    def _kept(self, _: Reply | Exception) -> None:
+        """A receipt is there; this turn of the loop may bring more of them."""
+        if not self._is_settling:
+            self._is_settling = True
+            self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        """Pay what is owed, up to the first that is not there yet."""
+        self._is_settling = False
+        owed = self._owed
+        while owed and not self._transport.is_closing():
+            first = owed[0]
+            outcome = first.kept if isinstance(first, Receipt) else first
+            if outcome is None:
+                break
+            owed.popleft()
+            if not isinstance(outcome, Reply):
+                self._fail(outcome)
+                return
+            self._write(outcome)
+        self._serve()
+
+    def _fail(self, fault: Exception) -> None:
+        if isinstance(fault, ProtocolError):
+            self._refuse(str(fault))
+        else:
+            log.error("a request was left unanswered", exc_info=fault)
             self._transport.abort()
 
     def _refuse(self, why: str) -> None:

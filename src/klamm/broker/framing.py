@@ -31,6 +31,7 @@ _SIZE_KEPT: Final = 2 * 1024 * 1024
 _SLACK: Final = 4096
 
 _read_size: Final = struct.Struct(">I").unpack_from
+_read_key: Final = struct.Struct(">h").unpack_from
 
 
 class FrameBuffer:
@@ -80,6 +81,12 @@ class FrameBuffer:
         """Whether another whole frame waits."""
         size = self._frame_size()
         return size is not None and self._start + size <= self._end
+
+    @property
+    def next_key(self) -> int | None:
+        """The number that the next frame begins with, which says what is asked."""
+        at = self._start + SIZE_PREFIX
+        return int(_read_key(self._buffer, at)[0]) if at + 2 <= self._end else None
 
     @property
     def waiting(self) -> int:

@@ -77,6 +77,6 @@ class Parked:
 
     def _leave(self) -> None:
         self._is_over = True
-        self._alarm.stop()
+        self._alarm.stop(self._time_is_over)
         for place in self._places:
             place.discard(self)

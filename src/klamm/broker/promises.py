@@ -2,8 +2,8 @@
 
 Thousands of requests a second wait for a moment: followers for records, producers for all
 replicas. A future each would cost them two more turns of the loop, and a timer each would nearly
-always be cancelled long before it rings. A promise is heard of by a plain call, and a connection,
-which serves one request at a time, needs one alarm.
+always be cancelled long before it rings. A promise is heard of by a plain call, and a connection
+needs one alarm.
 """
 
 from __future__ import annotations
@@ -67,49 +67,66 @@ class Promise:
             self._on_over()
 
 
-class Alarm:
-    """Rings once, at the time it was last set to, unless it was stopped.
+class Receipt(Promise):
+    """The reply to a request that has been carried out, and waits for nothing but confirmation.
 
-    Stopping it and setting it to a later time touch no timer: the one that runs is looked at when
-    it comes, and runs on if it came too early.
+    Its frame is not needed any more, and requests behind it need not wait for it; only their
+    replies do. It may be kept in the middle of anything: whoever waits for it only takes note.
     """
 
-    __slots__ = ("_due", "_loop", "_ring", "_timer")
+    __slots__ = ("kept",)
+
+    def __init__(self, on_dropped: Callable[[], None]) -> None:
+        super().__init__(on_dropped)
+        self.kept: Reply | Exception | None = None
+
+    def keep(self, outcome: Reply | Exception) -> None:
+        if not self.is_over:
+            self.kept = outcome
+        super().keep(outcome)
+
+
+class Alarm:
+    """Rings each bell once, when its time has come, unless it was stopped before.
+
+    Stopping touches no timer, and setting hardly ever does: there is one, for the earliest time
+    there was, which is looked at when it comes, and runs on if nothing is due by then.
+    """
+
+    __slots__ = ("_due", "_loop", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._due = 0.0
-        self._ring: Callable[[], None] | None = None
+        self._due: dict[Callable[[], None], float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, after_s: float, ring: Callable[[], None]) -> None:
-        """Have it ring in so many seconds."""
-        self._due = self._loop.time() + after_s
-        self._ring = ring
+        """Have this called in so many seconds, and not when it was set to before."""
+        due = self._due[ring] = self._loop.time() + after_s
         timer = self._timer
         if timer is not None:
-            if timer.when() <= self._due:
+            if timer.when() <= due:
                 return
             timer.cancel()
-        self._timer = self._loop.call_at(self._due, self._came)
+        self._timer = self._loop.call_at(due, self._came)
 
-    def stop(self) -> None:
-        self._ring = None
+    def stop(self, ring: Callable[[], None]) -> None:
+        self._due.pop(ring, None)
 
     def close(self) -> None:
         """It is not needed any more."""
-        self._ring = None
+        self._due.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _came(self) -> None:
         self._timer = None
-        ring = self._ring
-        if ring is None:
-            return
-        if self._loop.time() < self._due:
-            self._timer = self._loop.call_at(self._due, self._came)
-        else:
-            self._ring = None
+        now = self._loop.time()
+        rings = [ring for ring, due in self._due.items() if due <= now]
+        for ring in rings:
+            del self._due[ring]
+        if self._due:
+            self._timer = self._loop.call_at(min(self._due.values()), self._came)
+        for ring in rings:
             ring()

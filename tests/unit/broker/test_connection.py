@@ -14,9 +14,10 @@ from typing import IO
 
 import pytest
 
-from klamm.broker.connection import Connection, Peer, Route
+from klamm.broker.connection import Answer, Connection, Peer, Route
 from klamm.broker.connection_limits import ConnectionLimits
 from klamm.broker.listener import Listener
+from klamm.broker.promises import Receipt
 from klamm.broker.quotas import Quotas
 from klamm.broker.replies import Reply
 from klamm.model.errors import ProtocolError, UsageError
@@ -295,6 +296,117 @@ def test_a_taken_port_is_said_in_one_sentence() -> None:
             other = Listener(echo, frame_size_max=10, idle_ms_max=10)
             with pytest.raises(UsageError, match=f"port {wire.port} on 127.0.0.1 is taken"):
                 await other.start("127.0.0.1", wire.port)
+
+    asyncio.run(run())
+
+
+PRODUCE = b"\0\0"
+OTHER = b"\0\3"
+
+
+class Owing:
+    """Answers what begins as a Produce with a receipt, and all else at once."""
+
+    def __init__(self) -> None:
+        self.served: list[bytes] = []
+        self.receipts: dict[bytes, Receipt] = {}
+        self.dropped: list[bytes] = []
+
+    def route(self, peer: Peer, frame: memoryview) -> Answer:
+        body = bytes(frame)
+        self.served.append(body)
+        if not body.startswith(PRODUCE) or body.endswith(b"at once"):
+            return echo(peer, frame)
+        if body.endswith(b"in a task"):
+            return self._later(body)
+        self.receipts[body] = Receipt(lambda: self.dropped.append(body))
+        return self.receipts[body]
+
+    async def _later(self, body: bytes) -> Reply:
+        await asyncio.sleep(0)
+        return Reply((framed(body),))
+
+    def keep(self, body: bytes) -> None:
+        self.receipts[body].keep(Reply((framed(body),)))
+
+
+def test_produces_that_wait_for_confirmation_let_others_in_but_keep_the_order() -> None:
+    async def run() -> None:
+        owing = Owing()
+        async with serving(owing.route) as wire:
+            one, two, three = (PRODUCE + text for text in (b"one", b"two at once", b"three"))
+            wire.send(one, two, three)
+            await turns_until(lambda: len(owing.served) == 3)
+            owing.keep(three)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            owing.keep(one)
+            assert [await wire.receive() for _ in range(3)] == [one, two, three]
+
+    asyncio.run(run())
+
+
+def test_a_task_behind_a_receipt_is_answered_after_it() -> None:
+    async def run() -> None:
+        owing = Owing()
+        async with serving(owing.route) as wire:
+            one, two, three = (PRODUCE + text for text in (b"one", b"two in a task", b"three"))
+            wire.send(one, two, three)
+            await turns_until(lambda: len(owing.served) == 3)
+            owing.keep(three)
+            owing.keep(one)
+            assert [await wire.receive() for _ in range(3)] == [one, two, three]
+
+    asyncio.run(run())
+
+
+def test_what_is_no_produce_waits_until_nothing_is_owed() -> None:
+    async def run() -> None:
+        owing = Owing()
+        async with serving(owing.route) as wire:
+            wire.send(PRODUCE, OTHER, PRODUCE + b"again")
+            await turns_until(lambda: bool(owing.served))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert owing.served == [PRODUCE]
+            owing.keep(PRODUCE)
+            assert await wire.receive() == PRODUCE
+            assert await wire.receive() == OTHER
+            await turns_until(lambda: len(owing.served) == 3)
+
+    asyncio.run(run())
+
+
+def test_a_client_is_owed_so_many_replies_and_no_more() -> None:
+    async def run() -> None:
+        owing = Owing()
+        async with serving(owing.route) as wire:
+            bodies = [PRODUCE + bytes([n]) * 9_000 for n in range(130)]
+            wire.send(*bodies)
+            await turns_until(lambda: len(owing.served) == 100)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert len(owing.served) == 100
+            (connection,) = wire.listener.connections
+            assert not connection.is_idle
+            for body in bodies:
+                await turns_until(lambda body=body: body in owing.receipts)  # type: ignore[misc]
+                owing.keep(body)
+                assert await wire.receive() == body
+            assert connection.is_idle
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_drops_what_it_is_owed() -> None:
+    async def run() -> None:
+        owing = Owing()
+        async with serving(owing.route) as wire:
+            wire.send(PRODUCE, PRODUCE + b"two")
+            await turns_until(lambda: len(owing.served) == 2)
+            wire.writer.close()
+            await turns_until(lambda: len(owing.dropped) == 2)
+            assert owing.dropped == owing.served
 
     asyncio.run(run())
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.broker.promises import Alarm, Promise
+from klamm.broker.promises import Alarm, Promise, Receipt
 from klamm.broker.replies import Reply
 
 
@@ -26,43 +26,57 @@ class Rings:
     async def wait(self) -> None:
         async with asyncio.timeout(10):
             await self._rang.wait()
+            self._rang.clear()
 
 
-def test_an_alarm_rings_as_it_was_set_last() -> None:
+def test_an_alarm_rings_each_bell_when_its_time_has_come() -> None:
     async def run() -> None:
         alarm, rings = Alarm(asyncio.get_running_loop()), Rings()
-        alarm.set(0.001, rings("first"))
-        alarm.set(0.01, rings("later"))
-        await rings.wait()
-        assert rings.heard == ["later"]
-        alarm.set(60, rings("much later"))
-        rings = Rings()
-        alarm.set(0.001, rings("earlier"))
-        await rings.wait()
-        assert rings.heard == ["earlier"]
+        late, later, soon = rings("late"), rings("later"), rings("soon")
+        alarm.set(0.004, late)
+        alarm.set(0.02, later)
+        alarm.set(0.001, soon)
+        while len(rings.heard) < 3:
+            await rings.wait()
+        assert rings.heard == ["soon", "late", "later"]
 
     asyncio.run(run())
 
 
-def test_an_alarm_that_was_stopped_does_not_ring_and_can_be_set_again() -> None:
+def test_a_bell_rings_as_it_was_set_last() -> None:
+    async def run() -> None:
+        alarm, rings = Alarm(asyncio.get_running_loop()), Rings()
+        moved, other = rings("moved"), rings("other")
+        alarm.set(0.001, moved)
+        alarm.set(60, moved)
+        alarm.set(0.01, other)
+        await rings.wait()
+        assert rings.heard == ["other"]
+        alarm.set(0.001, moved)
+        await rings.wait()
+        assert rings.heard == ["other", "moved"]
+
+    asyncio.run(run())
+
+
+def test_a_bell_that_was_stopped_does_not_ring_and_can_be_set_again() -> None:
     async def run() -> None:
         loop, rings = asyncio.get_running_loop(), Rings()
         alarm, other = Alarm(loop), Alarm(loop)
-        alarm.set(0.001, rings("stopped"))
-        alarm.stop()
+        bell = rings("bell")
+        alarm.set(0.001, bell)
+        alarm.stop(bell)
         other.set(0.01, rings("other"))
         await rings.wait()
         assert rings.heard == ["other"]
-        rings = Rings()
-        alarm.set(0.001, rings("again"))
+        alarm.set(0.001, bell)
         await rings.wait()
-        assert rings.heard == ["again"]
-        alarm.set(0.001, rings("closed"))
+        assert rings.heard == ["other", "bell"]
+        alarm.set(0.001, bell)
         alarm.close()
-        rings = Rings()
-        other.set(0.01, rings("other"))
+        other.set(0.01, rings("last"))
         await rings.wait()
-        assert rings.heard == ["other"]
+        assert rings.heard == ["other", "bell", "last"]
 
     asyncio.run(run())
 
@@ -82,6 +96,19 @@ def test_a_promise_is_kept_once_or_dropped() -> None:
     dropped.cancel()
     dropped.keep(reply)
     assert heard == ["over", reply, "dropped"]
+
+
+def test_a_receipt_remembers_what_it_was_kept_with() -> None:
+    heard: list[object] = []
+    receipt = Receipt(lambda: heard.append("dropped"))
+    receipt.then(heard.append)
+    assert receipt.kept is None
+    reply = Reply((b"x",))
+    receipt.keep(reply)
+    receipt.keep(Reply((b"y",)))
+    receipt.cancel()
+    assert receipt.kept is reply
+    assert heard == [reply]
 
 
 def test_a_task_may_wait_for_a_promise() -> None:

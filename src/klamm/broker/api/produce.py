@@ -11,7 +11,6 @@ said that the partition is part of it (KIP-890, `transaction.partition.verificat
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,7 +20,7 @@ from klamm.broker.connection import Answer
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.partition import Partition
-from klamm.broker.promises import Promise
+from klamm.broker.promises import Promise, Receipt
 from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge, charge_time
 from klamm.broker.replies import Reply
 from klamm.broker.transaction_openings import (
@@ -198,7 +197,7 @@ class _Unsettled(NamedTuple):
 class _Waiting:
     """One request with acks=all: what became of its partitions, and what is still open."""
 
-    __slots__ = ("_broker", "_context", "_open", "_promise", "_size", "_topics")
+    __slots__ = ("_broker", "_context", "_open", "_receipt", "_size", "_topics")
 
     def __init__(
         self, broker: Broker, context: RequestContext, topics: list[TopicResult], size: int
@@ -209,7 +208,7 @@ class _Waiting:
         self._size = size
         # Of each partition the results in the order of their appends: a request may name one twice.
         self._open: dict[Partition, list[_Unsettled]] = {}
-        self._promise: Promise | None = None
+        self._receipt: Receipt | None = None
 
     def expect(self, partition: Partition, results: list[PartitionResult]) -> None:
         """The last of these results holds only once all replicas in sync have its records."""
@@ -225,9 +224,9 @@ class _Waiting:
                 partition.await_acks(offset_end, self)
         if not self._open:
             return self._answer()
-        self._promise = Promise(self._drop)
+        self._receipt = Receipt(self._drop)
         self._context.peer.alarm.set(max(timeout_ms, 0) / 1000, self._expire)
-        return self._promise
+        return self._receipt
 
     @property
     def is_over(self) -> bool:
@@ -242,10 +241,9 @@ class _Waiting:
             del self._open[partition]
         if code is not ErrorCode.NONE:
             results[at] = results[at]._replace(error_code=code)
-        if not self._open and self._promise is not None:
-            self._context.peer.alarm.stop()
-            # Not from here, where a partition is in the middle of telling all who wait for it.
-            asyncio.get_running_loop().call_soon(self._promise.keep, self._answer())
+        if not self._open and self._receipt is not None:
+            self._context.peer.alarm.stop(self._expire)
+            self._receipt.keep(self._answer())
 
     def _expire(self) -> None:
         """The records stay in the log; that all replicas have them was not seen in time."""
@@ -258,7 +256,7 @@ class _Waiting:
 
     def _drop(self) -> None:
         """The client has gone; nothing is left to tell."""
-        self._context.peer.alarm.stop()
+        self._context.peer.alarm.stop(self._expire)
         self._open.clear()
 
     def _answer(self) -> Reply:
