@@ -27,6 +27,7 @@ from klamm.broker.promises import Alarm, Promise, Receipt
 from klamm.broker.replies import Reply, Sender
 from klamm.model.errors import ProtocolError
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.beginnings import Beginnings
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,8 @@ class Peer(Protocol):
     client_host: str
     listener: str
     software: str  # what the client called itself in ApiVersions
-    alarm: Alarm  # for the request that is served: until when it waits
+    alarm: Alarm  # for requests that are served: until when they wait
+    beginnings: Beginnings  # of the Produces it has sent so far
     # Called when another request arrives while one is served: some that only wait end early then.
     on_more: Callable[[], None] | None
 
@@ -78,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._frames = FrameBuffer(frame_size_max)
         self.alarm = Alarm(self._loop)
+        self.beginnings = Beginnings()
         self._serving: asyncio.Future[Reply] | Promise | None = None
         # What is said when it is its turn: replies to requests that were served out of turn.
         self._owed: deque[Receipt | Reply] = deque()

@@ -17,6 +17,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker import api as registry
+from klamm.broker.api import produce
 from klamm.broker.connection import Answer, Peer
 from klamm.broker.context import RequestContext
 from klamm.broker.promises import Promise
@@ -26,6 +27,7 @@ from klamm.broker.stopwatch import Stopwatch, Timed
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 from klamm.protocol import codec, private
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.beginnings import Recognised
 from klamm.protocol.frames import (
     RequestHeader,
     encode_response_frame,
@@ -48,10 +50,24 @@ class Router:
         self._broker = broker
 
     def route(self, peer: Peer, frame: memoryview) -> Answer:
-        context = RequestContext(parse_request_header(frame), peer)
-        if self._broker.metrics.is_timing or self._broker.quotas.is_timing:
-            return self._route_timed(context, frame)
-        return self._route(context, frame)
+        broker = self._broker
+        is_timing = broker.metrics.is_timing or broker.quotas.is_timing
+        if not is_timing and (known := peer.beginnings.recognise(frame)) is not None:
+            answer = self._repeat(peer, known)
+            if answer is not None:
+                return answer
+        header = parse_request_header(frame)
+        if header.api_key == ApiKey.PRODUCE:
+            peer.beginnings.learn(frame, header)
+        context = RequestContext(header, peer)
+        return self._route_timed(context, frame) if is_timing else self._route(context, frame)
+
+    def _repeat(self, peer: Peer, request: Recognised) -> Answer | None:
+        """What is said to a Produce that begins as one before."""
+        try:
+            return produce.serve_again(self._broker, peer, request)
+        except Exception as fault:
+            raise _failed_to_serve(request.beginning.header, fault) from fault
 
     def _route_timed(self, context: RequestContext, frame: memoryview) -> Answer:
         watch = context.stopwatch = Stopwatch()
@@ -90,10 +106,7 @@ class Router:
             except ProtocolError:
                 raise
             except Exception as fault:
-                # These answer for each topic or partition what went wrong there; what goes wrong
-                # around that has no place in their responses.
-                log.exception("a request failed", extra={"header": header})
-                raise ProtocolError("the broker failed to serve this") from fault
+                raise _failed_to_serve(header, fault) from fault
         if is_private(key):
             return self._answer_private(handler, context, body)
         return self._answer(handler, context, body)
@@ -143,6 +156,16 @@ class Router:
             log.exception("a private request failed", extra={"header": context.header})
             response = {"error_code": -1, "error_message": "the broker failed; see its log"}
         return Reply((encode_response_frame(context.header, private.encode(response)),))
+
+
+def _failed_to_serve(header: RequestHeader, fault: Exception) -> ProtocolError:
+    """The end of a connection whose request met a fault of ours.
+
+    These APIs answer for each topic or partition what went wrong there; what goes wrong around that
+    has no place in their responses.
+    """
+    log.error("a request failed", extra={"header": header}, exc_info=fault)
+    return ProtocolError("the broker failed to serve this")
 
 
 def encoded(header: RequestHeader, response: Any) -> Reply:

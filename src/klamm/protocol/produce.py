@@ -100,34 +100,47 @@ class ProduceResponse:
 def parse_request(version: int, body: memoryview) -> ProduceRequest:
     """The request in this body. It is good for as long as the body is."""
     try:
-        if version < _FLEXIBLE_FROM:
-            return _parse_request(body, False)
-        return _parse_sole(body) or _parse_request(body, True)
+        sole = parse_sole(version, body)
+        if sole is None:
+            return _parse_request(body, version >= _FLEXIBLE_FROM)
     except _FAULTS as fault:
         raise ProtocolError(f"Produce v{version}: {fault}") from fault
+    acks, timeout_ms, name, partition, _, records = sole
+    one = [_new(PartitionRecords, (partition, records))]
+    return ProduceRequest(None, acks, timeout_ms, [_new(TopicRecords, (name, one))])
 
 
-def _parse_sole(body: memoryview) -> ProduceRequest | None:
-    """A request for one partition, outside of a transaction; None when it is anything else.
+class Sole(NamedTuple):
+    """A request for one partition, outside of a transaction."""
+
+    acks: int
+    timeout_ms: int
+    topic: str
+    partition: int
+    records_at: int  # where in the body the size of the records stands
+    records: memoryview
+
+
+def parse_sole(version: int, body: memoryview) -> Sole | None:
+    """A flexible request for one partition, outside of a transaction; None when it is another one.
 
     This is what librdkafka sends, batch by batch, so it is worth a way of its own.
     """
     size = len(body)
-    if size < _SOLE_HEAD.size:
+    if version < _FLEXIBLE_FROM or size < _SOLE_HEAD.size:
         return None
     transactional_id, acks, timeout_ms, topic_count, name_size = _SOLE_HEAD.unpack_from(body)
     name_end = _SOLE_HEAD.size + name_size - 1
-    at = name_end + _SOLE_PARTITION.size
-    if transactional_id or topic_count != 2 or not 1 < name_size < 128 or at >= size:
+    records_at = name_end + _SOLE_PARTITION.size
+    if transactional_id or topic_count != 2 or not 1 < name_size < 128 or records_at >= size:
         return None
     partition_count, partition = _SOLE_PARTITION.unpack_from(body, name_end)
-    count, at = read_uvarint(body, at)
+    count, at = read_uvarint(body, records_at)
     end = at + count - 1
     if partition_count != 2 or count == 0 or end + 3 != size or any(body[end:]):
         return None
     name = str(body[_SOLE_HEAD.size : name_end], "utf-8")
-    sole = [_new(PartitionRecords, (partition, body[at:end]))]
-    return ProduceRequest(None, acks, timeout_ms, [_new(TopicRecords, (name, sole))])
+    return _new(Sole, (acks, timeout_ms, name, partition, records_at, body[at:end]))
 
 
 def _parse_request(body: memoryview, flexible: bool) -> ProduceRequest:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.broker.authorization import INTERNAL_WRITER
-from klamm.broker.connection import Answer
+from klamm.broker.connection import Answer, Peer
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.partition import Partition
@@ -34,6 +34,7 @@ from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode
 from klamm.model.names import INTERNAL_TOPICS, TopicPartition
+from klamm.protocol.beginnings import Recognised
 from klamm.protocol.frames import encode_response_frame
 from klamm.protocol.produce import (
     PartitionResult,
@@ -77,6 +78,30 @@ async def _append_verified(
     return reply if isinstance(reply, Reply) else await reply.outcome()
 
 
+def serve_again(broker: Broker, peer: Peer, request: Recognised) -> Answer | None:
+    """The same for a request that begins as one before; None when `serve` has to look at it.
+
+    All that `serve` would ask of such a beginning is known, but for who leads the partition now.
+    """
+    beginning, correlation_id, records = request
+    partition = broker.replicas.partitions.get(beginning.place)
+    if partition is None or broker.quotas.is_active or is_transactional(records):
+        return None
+    acks, version = beginning.acks, beginning.header[1]
+    outcome = _append(broker, partition, version, records, acks)
+    if acks == 1 and isinstance(outcome, Appended):
+        base_offset, _, log_start, time_ms, _ = outcome
+        return Reply((beginning.answer(correlation_id, base_offset, time_ms, log_start),))
+    context = RequestContext(beginning.header._replace(correlation_id=correlation_id), peer)
+    results = [_result(broker, partition, outcome)]
+    topics = [TopicResult(beginning.place.topic, results)]
+    if acks == -1 and results[0].error_code == 0:
+        waiting = _Waiting(broker, context, topics, len(records))
+        waiting.expect(partition, results)
+        return waiting.begin(beginning.timeout_ms)
+    return _reply(broker, context, acks, topics, len(records))
+
+
 def _append_all(
     broker: Broker,
     context: RequestContext,
@@ -105,7 +130,8 @@ def _append_all(
                 if code is not ErrorCode.NONE:
                     results.append(PartitionResult(index, code, error_message=NOT_VERIFIED))
                     continue
-            result = _append(broker, partition, context.version, records, acks)
+            outcome = _append(broker, partition, context.version, records, acks)
+            result = _result(broker, partition, outcome)
             results.append(result)
             if acks == -1 and result[1] == 0:
                 waiting = waiting or _Waiting(broker, context, topics, size)
@@ -129,26 +155,32 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
 
 def _append(
     broker: Broker, partition: Partition, version: int, records: memoryview | None, acks: int
-) -> PartitionResult:
-    topic, index = partition.topic_partition
+) -> Appended | AppendRefused | ErrorCode:
     if records is None:
-        return PartitionResult(
-            index, ErrorCode.INVALID_RECORD, error_message="there are no records"
-        )
+        return AppendRefused(ErrorCode.INVALID_RECORD, "there are no records")
     try:
         outcome = partition.append(records, acks=acks, version=version)
     except LogDirectoryFailed as failure:
         broker.directory_failed(failure)
-        outcome = ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.KAFKA_STORAGE_ERROR
     except Exception:
         log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
-        outcome = ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(outcome, Appended):
-        base_offset, last_offset, log_start, append_time_ms, is_duplicate = outcome
+        base_offset, last_offset, _, _, is_duplicate = outcome
         if not is_duplicate:
             metrics = broker.metrics
             metrics.bytes_in += len(records)
             metrics.messages_in += last_offset - base_offset + 1
+    return outcome
+
+
+def _result(
+    broker: Broker, partition: Partition, outcome: Appended | AppendRefused | ErrorCode
+) -> PartitionResult:
+    topic, index = partition.topic_partition
+    if isinstance(outcome, Appended):
+        base_offset, _, log_start, append_time_ms, _ = outcome
         return PartitionResult(index, 0, base_offset, append_time_ms, log_start)
     if isinstance(outcome, AppendRefused):
         return PartitionResult(

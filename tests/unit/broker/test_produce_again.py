@@ -1,0 +1,143 @@
+"""A Produce that begins as one before is answered as the first one of a connection is."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from klamm.broker.partition import Partition
+from klamm.client.connection import Connection
+from klamm.model.errors import ErrorCode
+from klamm.protocol.batch import CRC_AT, Record, encode_batch
+from klamm.protocol.produce import (
+    PartitionRecords,
+    PartitionResult,
+    ProduceRequest,
+    TopicRecords,
+)
+from unit.broker.brokers import World, world
+
+BATCH: Final = encode_batch([Record(0, 1_000, b"k", b"value")])
+
+
+def _damaged() -> bytes:
+    batch = bytearray(BATCH)
+    struct.pack_into(">I", batch, CRC_AT, 7)
+    return bytes(batch)
+
+
+def _of_producer(sequence: int, *, is_transactional: bool = False) -> bytes:
+    return encode_batch(
+        [Record(0, 1_000, b"k", b"value")],
+        producer_id=77,
+        producer_epoch=0,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+    )
+
+
+async def _send(connection: Connection, batch: bytes, acks: int) -> PartitionResult:
+    records = memoryview(bytearray(batch))
+    topics = [TopicRecords("t", [PartitionRecords(0, records)])]
+    response = await connection.produce(11, ProduceRequest(None, acks, 5_000, topics))
+    assert response is not None
+    assert response.throttle_time_ms == 0
+    return response.topics[0].partitions[0]
+
+
+async def _twice(
+    w: World, leader: int, batch: bytes, acks: int
+) -> tuple[PartitionResult, PartitionResult]:
+    """The answers on a connection that has said this before, and on one that has said nothing."""
+    used, fresh = await w.connect(leader), await w.connect(leader)
+    assert (await _send(used, BATCH, acks)).error_code == 0
+    answers = await _send(used, batch, acks), await _send(fresh, batch, acks)
+    await used.close()
+    await fresh.close()
+    return answers
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        (BATCH, ErrorCode.NONE),
+        (_damaged(), ErrorCode.CORRUPT_MESSAGE),
+        (BATCH[:50], ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+        (BATCH + BATCH, ErrorCode.INVALID_RECORD),
+        (encode_batch([Record(0, 1_000, None, bytes(2_000))]), ErrorCode.MESSAGE_TOO_LARGE),
+        (_of_producer(5), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (
+            _of_producer(0, is_transactional=True),
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+    ],
+    ids=["good", "damaged", "cut", "none", "two", "large", "gap", "transactional"],
+)
+def test_the_answer_is_the_same(tmp_path: Path, acks: int, batch: bytes, code: ErrorCode) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,), configs={"max.message.bytes": "1000"})
+            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                first = await w.connect(0)
+                assert (await _send(first, _of_producer(0), acks)).error_code == 0
+                await first.close()
+            again, plain = await _twice(w, 0, batch, acks)
+            assert again.error_code == code
+            if code is ErrorCode.NONE:
+                assert plain.base_offset == again.base_offset + 1
+                plain = plain._replace(base_offset=again.base_offset)
+            assert again == plain
+
+    asyncio.run(run())
+
+
+def test_a_batch_sent_again_has_the_offset_it_had(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,))
+            connection = await w.connect(0)
+            offsets = [
+                (await _send(connection, _of_producer(sequence), 1)).base_offset
+                for sequence in (0, 1, 1, 2, 0)
+            ]
+            assert offsets == [0, 1, 1, 2, 0]
+            await connection.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (Partition.stop, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (Partition.fail, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_who_leads_is_asked_each_time(
+    tmp_path: Path, acks: int, change: Callable[[Partition], None], code: ErrorCode
+) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,))
+            used, fresh = await w.connect(0), await w.connect(0)
+            assert (await _send(used, BATCH, acks)).error_code == 0
+            change(w.leader())
+            again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
+            assert again == plain
+            assert again.error_code == code
+            w.brokers[0].replicas.partitions.clear()
+            again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
+            assert again == plain
+            assert again.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            await used.close()
+            await fresh.close()
+
+    asyncio.run(run())
