@@ -25,17 +25,14 @@ class FakeBroker:
     bad_disk: dict[TopicPartition, None] = field(default_factory=dict)
     refuses: dict[TopicPartition, ErrorCode] = field(default_factory=dict)  # orders for these
     controller_epoch: int = 0
-    compared_epoch: int = 0
     remembers_disk: bool = False
 
     def restart(self) -> None:
         self.roles, self.metadata, self.controller_epoch = {}, {}, 0
-        self.compared_epoch = 0
 
     def compare_topics(self, present: Container[str], controller_epoch: int) -> None:
-        """A new controller does not know what ended under the one before: the store does."""
-        if controller_epoch > self.compared_epoch:
-            self.compared_epoch = controller_epoch
+        """What ended while nobody could tell is learnt from the store."""
+        if controller_epoch >= self.controller_epoch:
             for id in [id for id in self.metadata if id.topic not in present]:
                 del self.metadata[id]
 

@@ -34,6 +34,7 @@ from klamm.model.names import (
 from klamm.model.settings import TopicSettings
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
 from klamm.store import layout
+from klamm.store.port import ANY_VERSION, Check
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
@@ -43,6 +44,7 @@ state_change: Final = logging.getLogger("klamm.state_change")
 
 _YIELD_EVERY: Final = 50  # partitions; making a log takes some system calls
 _COMPARE_WITHIN_S: Final = 2.0  # a controller's word must not wait long for the store
+_SILENCE_MS: Final = 5_000  # after which a broker may have missed something
 
 LeadershipHook = Callable[[TopicPartition, int], None]
 RemovalHook = Callable[[TopicPartition], None]
@@ -73,6 +75,7 @@ class ReplicaManager:
         self.topic_names: dict[uuid.UUID, str] = {}  # of the topics hosted here
         self.controller_epoch = -1  # the highest that has ordered anything
         self._compared_epoch = -1  # the controller whose topics were compared with the store's
+        self._heard_ms = 0  # when a controller last told of the cluster
         self._ended: frozenset[str] = frozenset()  # topics to forget with the next metadata
         self.on_leader: list[LeadershipHook] = []
         self.on_follower: list[LeadershipHook] = []
@@ -373,21 +376,31 @@ class ReplicaManager:
             return refusal
 
     async def _look_for_ended(self, controller_epoch: int) -> None:
-        """Find known topics that are no more; once in each controller's term.
+        """Find known topics that are no more, when a controller speaks anew or after a silence.
 
         The controller before may have ended a topic and died before all brokers had heard of it.
-        Its successor never knew that topic, so nobody else would tell.
+        Its successor never knew that topic, so nobody else would tell. Nor is a broker told what
+        ended while it was fenced.
         """
         known = self._broker.metadata.snapshot.topics.keys()
-        if controller_epoch == self._compared_epoch or not known:
+        silent_ms = self.now_ms() - self._heard_ms
+        self._heard_ms = self.now_ms()
+        if not known or (controller_epoch == self._compared_epoch and silent_ms < _SILENCE_MS):
             return
         try:
             async with asyncio.timeout(_COMPARE_WITHIN_S):
-                present = set(await self._broker.session.children(layout.TOPICS) or ())
+                ended = known - await self._topics_stored()
+                if ended:
+                    # The store may have answered from the past; not after a write of our own.
+                    await self._broker.session.multi([Check(layout.TOPICS, ANY_VERSION)])
+                    ended = known - await self._topics_stored()
         except (StoreUnavailable, TimeoutError):
             return  # the next request is another occasion
         self._compared_epoch = controller_epoch
-        self._ended = frozenset(known - present)
+        self._ended = frozenset(ended)
+
+    async def _topics_stored(self) -> set[str]:
+        return set(await self._broker.session.children(layout.TOPICS) or ())
 
     # Housekeeping
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from klamm.cli import properties
 from klamm.protocol.private import SOFTWARE_NAME
 
 _REQUEST_MS: Final = 30_000
@@ -30,7 +31,7 @@ class ClientSettings:
 
 def read(path: str | None) -> ClientSettings:
     """What a file asks for; ValueError where it cannot be had."""
-    return of_properties(properties(Path(path))) if path is not None else ClientSettings()
+    return of_properties(properties.read(Path(path))) if path is not None else ClientSettings()
 
 
 def of_properties(texts: Mapping[str, str]) -> ClientSettings:
@@ -54,20 +55,6 @@ def of_properties(texts: Mapping[str, str]) -> ClientSettings:
     return ClientSettings(
         texts.get("client.id", "") or SOFTWARE_NAME, api_ms / 1000, request_ms / 1000
     )
-
-
-def properties(path: Path) -> dict[str, str]:
-    """A file of `name=value` lines."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    found: dict[str, str] = {}
-    for line in (line.strip() for line in lines):
-        if line and line[0] not in "#!":
-            name, _, value = line.partition("=")
-            found[name.strip()] = value.strip()
-    return found
 
 
 def _milliseconds(texts: Mapping[str, str], name: str, default: int) -> int:

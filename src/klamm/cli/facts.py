@@ -30,7 +30,8 @@ SOURCES: Final[Mapping[int, str]] = {
     6: "DYNAMIC_BROKER_LOGGER_CONFIG",
 }
 TOPIC_OVERRIDE: Final = 1
-STATIC: Final = 4
+BROKER_OVERRIDE: Final = 2
+CLUSTER_OVERRIDE: Final = 3
 BUILT_IN: Final = 5
 
 

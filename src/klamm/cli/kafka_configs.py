@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm import __version__
-from klamm.cli import command_config, kafka_quotas
+from klamm.cli import command_config, kafka_quotas, properties
 from klamm.cli.asking import bare, run
-from klamm.cli.command_config import properties
 from klamm.cli.facts import (
-    BUILT_IN,
+    BROKER_OVERRIDE,
+    CLUSTER_OVERRIDE,
     SOURCES,
-    STATIC,
     TOPIC_OVERRIDE,
     Setting,
     describe_settings,
@@ -122,9 +121,9 @@ def _check_actions(options: Options) -> None:
     if "describe" in options:
         options.exclude("describe", ("add-config", "add-config-file", "delete-config"))
     elif len(adding) == 2:
-        options.usage("Only one of --add-config or --add-config-file must be specified")
+        options.fail("Only one of --add-config or --add-config-file must be specified")
     elif not adding and "delete-config" not in options:
-        options.usage(
+        options.fail(
             "At least one of --add-config, --add-config-file, or --delete-config "
             "must be specified with --alter"
         )
@@ -135,7 +134,7 @@ def _entities(options: Options) -> list[Entity]:
     short = options.given((*_SHORT, *_SHORT_DEFAULTS))
     long = options.given(("entity-type", "entity-name", "entity-default"))
     if short and long:
-        options.usage(
+        options.fail(
             f"--{long[0]} must not be used together with --{short[0]}: name the entity one way"
         )
     if short:
@@ -145,7 +144,7 @@ def _entities(options: Options) -> list[Entity]:
     # The first name, or the first default, belongs to the first type, and so on.
     given = [value for _, value in options.in_order("entity-name", "entity-default")]
     if len(given) > len(types):
-        options.usage("An entity name needs an entity type before it")
+        options.fail("An entity name needs an entity type before it")
     names = [*given, *[None] * (len(types) - len(given))]
     return [Entity(kind, name) for kind, name in zip(types, names, strict=True)]
 
@@ -153,27 +152,30 @@ def _entities(options: Options) -> list[Entity]:
 def _check_entities(options: Options, entities: Sequence[Entity]) -> None:
     types = [entity.type for entity in entities]
     if not types:
-        options.usage("At least one entity type must be specified")
+        options.fail("At least one entity type must be specified")
     for kind in types:
         if kind not in TYPES:
-            options.usage(f"Invalid entity type {kind}, the entity type must be one of {TYPES}")
+            options.fail(
+                f"Invalid entity type {kind}, the entity type must be one of {', '.join(TYPES)}"
+            )
     if len(set(types)) != len(types):
-        options.usage("Duplicate entity type(s) specified: " + ",".join(types))
+        twice = dict.fromkeys(kind for kind in types if types.count(kind) > 1)
+        options.fail("Duplicate entity type(s) specified: " + ",".join(twice))
     if len(types) > 1 and set(types) != {"users", "clients"}:
-        options.usage("Only users and clients may be named together")
+        options.fail("Only users and clients may be named together")
     for entity in entities:
         is_broker = entity.type in ("brokers", "broker-loggers")
         if is_broker and entity.name and not entity.name.removeprefix("-").isdigit():
-            options.usage(f"The entity name for {entity.type} must be an integer, the broker's id")
+            options.fail(f"The entity name for {entity.type} must be an integer, the broker's id")
         if entity.type == "ips" and entity.name and not _is_address(entity.name):
-            options.usage(
+            options.fail(
                 "The entity name for ips must be a valid IP or resolvable host, "
                 f"but it is: {entity.name}"
             )
         if entity.name == "" and entity.type not in _MAY_BE_DEFAULT:
-            options.usage(f"There is no default entity of {entity.type}")
+            options.fail(f"There is no default entity of {entity.type}")
         if entity.name is None and ("alter" in options or entity.type == "broker-loggers"):
-            options.usage(f"An entity name must be specified for {entity.type}")
+            options.fail(f"An entity name must be specified for {entity.type}")
 
 
 def _is_address(text: str) -> bool:
@@ -189,7 +191,7 @@ def parse_additions(options: Options) -> dict[str, str]:
     file = options.one("add-config-file")
     if file is not None:
         try:
-            return properties(Path(file))
+            return properties.read(Path(file))
         except ValueError as fault:
             options.fail(str(fault))
     text = options.one("add-config")
@@ -207,7 +209,7 @@ def parse_removals(options: Options) -> list[str]:
 def _pairs(options: Options, text: str) -> dict[str, str]:
     """`k=v,k2=[a,b],k3=`: commas within brackets do not separate, the brackets go."""
     found: dict[str, str] = {}
-    for item in re.findall(r"(?:\[[^\]]*\]|[^,])+", text):
+    for item in re.findall(r"(?:\[[^\]]*\]|[^,])+", text) or [""]:
         name, equals, value = item.partition("=")
         bare = re.sub(r"\[[^\]]*\]", "", value)
         if not equals or "=" in bare:
@@ -240,7 +242,9 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
         settings = command_config.read(options.one("command-config"))
         bootstrap = options.one("bootstrap-server") or ""
         run(bootstrap, lambda admin: _do(admin, options, entities), settings)
-    except (KlammError, ValueError, OSError) as error:
+    except ValueError as fault:
+        options.fail(str(fault))  # what the tool itself sees is told without the command
+    except (KlammError, OSError) as error:
         options.fail(
             f"Error while executing config command with args '{' '.join(args)}'\n{bare(error)}"
         )
@@ -265,11 +269,15 @@ async def _do(admin: Admin, options: Options, entities: Sequence[Entity]) -> Non
 async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
     additions, removals = parse_additions(options), parse_removals(options)
     kind, name = _KINDS[entity.type], entity.name or ""
-    if entity.type == "topics":
-        known = await _own(admin, kind, name)
-        unknown = [name for name in removals if name not in known]
-        if unknown:
-            raise ValueError(f"Invalid config(s): {','.join(unknown)}")
+    entries = (await describe_settings(admin, kind, [name]))[name]
+    known = {entry.name for entry in entries if _is_own(entity, entry)}
+    if entity.type == "broker-loggers":
+        strange = [logger for logger in (*additions, *removals) if logger not in known]
+        if strange:
+            raise ValueError(f"Invalid broker logger(s): {','.join(strange)}")
+    unknown = [name for name in removals if name not in known]
+    if unknown:
+        raise ValueError(f"Invalid config(s): {','.join(unknown)}")
     await alter_settings(admin, Resource(kind, name), additions, removals)
 
 
@@ -278,11 +286,6 @@ def _tell_done(entity: Entity) -> None:
         print(f"Completed updating config for {entity.type.removesuffix('s')} {entity.name}.")
     else:
         print(f"Completed updating default config for {entity.type} in the cluster.")
-
-
-async def _own(admin: Admin, kind: ResourceType, name: str) -> set[str]:
-    found = await describe_settings(admin, kind, [name])
-    return {entry.name for entry in found[name] if entry.config_source == TOPIC_OVERRIDE}
 
 
 async def _describe(admin: Admin, options: Options, entity: Entity) -> None:
@@ -308,10 +311,12 @@ async def _names(admin: Admin, entity: Entity) -> list[str]:
 
 
 def _is_own(entity: Entity, entry: Setting) -> bool:
-    """A topic shows its overrides; a broker everything that was set at run time."""
+    """What was set for this entity, and not for one that it inherits from."""
+    if entity.type == "broker-loggers":
+        return True
     if entity.type == "topics":
         return entry.config_source == TOPIC_OVERRIDE
-    return entry.config_source not in (BUILT_IN, STATIC)
+    return entry.config_source == (BROKER_OVERRIDE if entity.name else CLUSTER_OVERRIDE)
 
 
 def _line(entry: Setting) -> str:

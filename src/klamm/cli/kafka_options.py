@@ -2,14 +2,20 @@
 
 They differ from klamm's in three ways that scripts depend on: options are long and may stand in any
 order, a mistake is exit code 1 with the list of options on stderr, and so is a failure while doing
-the work, in one line. No positional arguments, no abbreviations.
+the work, in one line. One dash is as good as two, there are no abbreviations, and words that
+belong to no option are left alone, which is told on stderr.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
+
+from klamm.model.settings.definition import INT_MAX
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z")
 
 
 class Option(NamedTuple):
@@ -32,20 +38,32 @@ class Options:
     def parse(self, args: Sequence[str]) -> None:
         """Take the arguments apart: `--name value`, `--name=value` or a flag."""
         rest = list(args)
+        stray: list[str] = []
         while rest:
             word = rest.pop(0)
-            name, equals, value = word.removeprefix("--").partition("=")
-            option = self._known.get(name) if word.startswith("--") else None
-            if option is None:
-                self.fail(f"{name} is not a recognized option")
-            values = self._given.setdefault(name, [])
-            if option.value:
-                if not equals:
-                    if not rest or rest[0].startswith("--"):
-                        self.fail(f"Option {name} requires an argument")
-                    value = rest.pop(0)
-                values.append(value)
-            self._order.append((name, value if option.value else ""))
+            if word == "--":
+                stray += rest
+                break
+            if word.startswith("-"):
+                self._take(word, rest)
+            else:
+                stray.append(word)
+        if stray:
+            print(f"ignored, for it belongs to no option: {' '.join(stray)}", file=sys.stderr)
+
+    def _take(self, word: str, rest: list[str]) -> None:
+        name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+        option = self._known.get(name)
+        if option is None:
+            self.fail(f"{name} is not a recognized option")
+        values = self._given.setdefault(name, [])
+        if option.value:
+            if not equals:
+                if not rest or rest[0].startswith("--"):
+                    self.fail(f"Option {name} requires an argument")
+                value = rest.pop(0)
+            values.append(value)
+        self._order.append((name, value if option.value else ""))
 
     def __contains__(self, name: str) -> bool:
         return name in self._given
@@ -73,10 +91,9 @@ class Options:
         text = self.one(name)
         if text is None:
             return None
-        try:
-            return int(text)
-        except ValueError:
+        if not _INTEGER.match(text) or abs(int(text)) > INT_MAX:
             self.fail(f"Cannot parse argument '{text}' of option {name}")
+        return int(text)
 
     def require(self, *names: str) -> None:
         """Each of these must have been given."""

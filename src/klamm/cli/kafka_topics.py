@@ -18,7 +18,7 @@ from klamm.cli.facts import TopicFacts, describe_topics, list_topics, live_broke
 from klamm.cli.kafka_options import Option, Options
 from klamm.client.admin import Admin
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
-from klamm.model.names import id_text
+from klamm.model.names import ZERO_ID, id_text
 
 OPTIONS: Final = (
     Option("alter", "", "Alter the number of partitions and replica assignment of a topic."),
@@ -99,7 +99,7 @@ def _check(options: Options) -> None:
     (action,) = options.given(ACTIONS)
     if action == "describe" and "if-exists" in options:
         if "topic" not in options and "topic-id" not in options:
-            options.require("topic")
+            options.usage("--topic or --topic-id is required with --describe --if-exists")
         if "topic" in options and "topic-id" in options:
             print("Only topic id will be used when both --topic and --topic-id are specified.")
     if action in ("create", "alter", "delete"):
@@ -112,7 +112,7 @@ def _check(options: Options) -> None:
             )
         options.require("partitions")
     if "delete-config" in options:
-        options.usage('Option "[delete-config]" can\'t be used with option "[bootstrap-server]"')
+        options.exclude("delete-config", (*sorted(ALL_ACTIONS - {"alter"}), "bootstrap-server"))
     if action == "create":
         options.exclude("replica-assignment", ("partitions", "replication-factor"))
     for option, others in _EXCLUDED.items():
@@ -138,7 +138,7 @@ async def _create(admin: Admin, options: Options) -> None:
             "WARNING: in metric names '.' and '_' are the same, so topics whose names have them "
             "could collide. Best use one of the two, not both."
         )
-    assignment = options.one("replica-assignment")
+    assignment = _assignment(options.one("replica-assignment"))
     partitions, copies = options.integer("partitions"), options.integer("replication-factor")
     if partitions is not None and partitions < 1:
         raise ValueError("The partitions must be greater than 0")
@@ -149,8 +149,13 @@ async def _create(admin: Admin, options: Options) -> None:
         -1 if partitions is None else partitions,
         -1 if copies is None else copies,
         _configs(options.all("config")),
-        _assignment(assignment) if assignment is not None else None,
+        assignment,
     )
+    if "message.format.version" in new.configs:
+        print(
+            "WARNING: message.format.version is deprecated and will be removed in Kafka 4.0; "
+            "brokers of 3.0 and later ignore it."
+        )
     try:
         await topic_changes.create(admin, new, dry_run=False)
     except RequestRefused as refusal:
@@ -167,15 +172,16 @@ async def _list(admin: Admin, options: Options) -> None:
 async def _alter(admin: Admin, options: Options) -> None:
     chosen = _existing(await _chosen(admin, options), options)
     total = options.integer("partitions") or 0
-    text = options.one("replica-assignment")
+    assignment = _assignment(options.one("replica-assignment"))
     for topic in chosen:
         # The list names all partitions; those that exist stay where they are.
-        assignment = _assignment(text)[len(topic.partitions) :] if text is not None else None
-        await topic_changes.add_partitions(admin, topic.name, total, assignment)
+        added = assignment[len(topic.partitions) :] if assignment is not None else None
+        await topic_changes.add_partitions(admin, topic.name, total, added)
 
 
 async def _describe(admin: Admin, options: Options) -> None:
-    if options.one("topic-id") is not None:
+    options.integer("partition-size-limit-per-response")  # asked for by mistake or not: a number
+    if options.one("topic-id") not in (None, id_text(ZERO_ID)):
         chosen = _by_id(await list_topics(admin), options)
     else:
         chosen = _existing(await _chosen(admin, options), options)
@@ -237,11 +243,13 @@ def _configs(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _assignment(text: str) -> list[tuple[int, ...]]:
+def _assignment(text: str | None) -> list[tuple[int, ...]] | None:
+    """`b:b,b:b`; nothing at all is no assignment, and a comma at the end no partition."""
+    if not text:
+        return None
+    parts = text.rstrip(",").split(",")
     try:
-        lists = [
-            tuple(int(broker.strip()) for broker in part.split(":")) for part in text.split(",")
-        ]
+        lists = [tuple(int(broker.strip()) for broker in part.split(":")) for part in parts]
     except ValueError:
         raise ValueError(f"{text!r} is not an assignment of brokers to partitions") from None
     for replicas in lists:
@@ -253,7 +261,8 @@ def _assignment(text: str) -> list[tuple[int, ...]]:
             )
         if len(replicas) != len(lists[0]):
             raise ValueError(
-                f"Partition {lists.index(replicas)} has a different number of replicas"
+                f"Partition {lists.index(replicas)} has different replication factor: "
+                f"{list(replicas)}"
             )
     return lists
 

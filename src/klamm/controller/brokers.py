@@ -267,7 +267,9 @@ def _sort_out_leftovers(
     met = {id: codes[id] for id in left if id in codes}
     stale = [id for id, code in met.items() if code is ErrorCode.INCONSISTENT_TOPIC_ID]
     leftovers.replace_stale(turn, broker, stale)
-    gone = [id for id, code in met.items() if code is ErrorCode.NONE]
+    # Who has obeyed this order before holds the later topic's log, too.
+    obeyed = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+    gone = [id for id, code in met.items() if code in obeyed]
     if gone:
         yield from leftovers.confirm(turn, broker, gone)
 

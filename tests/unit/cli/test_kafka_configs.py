@@ -64,6 +64,15 @@ def test_a_command_line_that_makes_no_sense_exits_1(
     assert streams.out == ""
 
 
+def test_only_the_options_themselves_bring_the_list_of_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for args, lists_options in (([*B], True), ([*B, "--describe"], False)):
+        with pytest.raises(SystemExit):
+            parse(args)
+        assert ("Description" in capsys.readouterr().err) == lists_options
+
+
 @pytest.mark.parametrize(
     ("args", "entities"),
     [
@@ -100,7 +109,7 @@ def test_additions(text: str, pairs: dict[str, str]) -> None:
     assert parse_additions(options) == pairs
 
 
-@pytest.mark.parametrize("text", ["a", "a=b=c", "a b=c", "=x"])
+@pytest.mark.parametrize("text", ["", "a", "a=b=c", "a b=c", "=x"])
 def test_additions_that_are_none(text: str) -> None:
     options, _ = parse([*ALTER, "--add-config", text])
     with pytest.raises(SystemExit):

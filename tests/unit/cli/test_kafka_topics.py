@@ -25,7 +25,7 @@ DESCRIBE = [*B, "--describe"]
         ([*B, "--delete"], 'Missing required argument "[topic]"'),
         ([*B, "--alter", "--topic", "t"], 'Missing required argument "[partitions]"'),
         ([*B, "--alter", "--topic", "t", "--config", "a=b"], "kafka-configs"),
-        ([*DESCRIBE, "--if-exists"], 'Missing required argument "[topic]"'),
+        ([*DESCRIBE, "--if-exists"], "--topic or --topic-id is required"),
         ([*DESCRIBE, "--config", "a=b"], '"[config]" can\'t be used with option "[describe]"'),
         ([*B, "--list", "--partitions", "2"], '"[partitions]" can\'t be used with option "[list]"'),
         (
@@ -50,7 +50,15 @@ DESCRIBE = [*B, "--describe"]
             [*B, "--list", "--under-min-isr-partitions"],
             '"[under-min-isr-partitions]" can\'t be used',
         ),
-        ([*B, "--list", "--delete-config", "x"], '"[delete-config]" can\'t be used with option'),
+        (
+            [*B, "--list", "--delete-config", "x"],
+            '"[delete-config]" can\'t be used with option "[list]"',
+        ),
+        (
+            [*B, "--alter", "--topic", "t", "--partitions", "2", "--delete-config", "x"],
+            '"[delete-config]" can\'t be used with option "[bootstrap-server]"',
+        ),
+        ([*B, "--list", "-x"], "x is not a recognized option"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_exits_1(
@@ -80,3 +88,27 @@ def test_values_come_with_a_blank_or_an_equals_sign() -> None:
     options = parse(["--bootstrap-server=h:1", "--create", "--topic=t", "--config", "a=b=c"])
     assert options.one("bootstrap-server") == "h:1"
     assert options.all("config") == ["a=b=c"]
+
+
+def test_one_dash_is_as_good_as_two() -> None:
+    options = parse(["-bootstrap-server", "h:1", "-create", "-topic", "t"])
+    assert (options.one("bootstrap-server"), options.one("topic")) == ("h:1", "t")
+
+
+@pytest.mark.parametrize("words", [["stray"], ["--", "--describe"]])
+def test_words_of_no_option_are_ignored_aloud(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert parse([*B, "--list", *words]).given(["list", "describe"]) == ["list"]
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert words[-1] in streams.err
+
+
+@pytest.mark.parametrize("text", ["x", "3.0", " 3", "", "99999999999"])
+def test_a_number_is_digits_that_fit_32_bits(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = parse([*CREATE, "--partitions", text])
+    with pytest.raises(SystemExit) as exit_:
+        options.integer("partitions")
+    assert exit_.value.code == 1
+    assert f"Cannot parse argument '{text}' of option partitions" in capsys.readouterr().err

@@ -211,6 +211,21 @@ def test_a_copy_given_up_makes_way_for_a_later_topic_of_the_name(world: World) -
     assert world.store.leftovers == {}
 
 
+def test_a_copy_is_no_longer_awaited_from_a_broker_that_holds_the_later_topic() -> None:
+    world = World([1, 2], settings=Settings(vanished_deletes_logs=True))
+    world.elect(1)
+    world.create("T", [[1]])
+    world.deliver()
+    world.store.remove_topic_by_hand("T")
+    world.tell_topics()
+    world.create("T", [[1]])
+    # What the first controller said arrives; what brokers answer goes to nobody.
+    world.elect(2, mail_is_lost=False)
+    world.deliver()
+    assert world.store.leftovers == {}
+    assert world.brokers[BrokerId(1)].logs == {tp("T-0"): world.store.topics["T"].topic_id}
+
+
 @pytest.mark.parametrize(
     ("topic", "broker", "why"),
     [
