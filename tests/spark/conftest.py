@@ -82,6 +82,24 @@ def topic(lookup: Lookup) -> Callable[..., str]:
 
 
 @pytest.fixture
+def command(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs one command line: exit code, output, complaints."""
+    from klamm.cli.__main__ import main
+
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", bootstrap)
+
+    def run(*args: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(args)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
 def fill(bootstrap: str) -> Callable[..., None]:
     """Writes records with another client: (partition, key, value[, timestamp[, headers]])."""
 

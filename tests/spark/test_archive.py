@@ -15,7 +15,8 @@ from pyspark.testing import assertDataFrameEqual
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive import archive, verify
-from klamm.pipelines.archive_layout import Manifest, find_archive, vacuum
+from klamm.pipelines.archive_layout import Manifest
+from klamm.pipelines.archive_shelf import find_archive, vacuum
 from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.progress import Silent
 from klamm.pipelines.restore import restore

@@ -91,9 +91,9 @@ def refuse(faults: Sequence[str]) -> None:
 @_care.command("list")
 def list_(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> None:
     """List the archives below a directory."""
-    from klamm.pipelines.archive_layout import find_archives
+    from klamm.pipelines.archive_shelf import find_archives
 
-    found = find_archives(directory)
+    found, faults = find_archives(directory)
     if output is Output.JSON:
         print_json(
             [
@@ -102,9 +102,13 @@ def list_(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> N
                 for m in found
             ]
         )
-        return
-    rows = [(m.topic, when(m.created_ms), m.records, size_text(m.bytes), m.topic_id) for m in found]
-    print(table(("topic", "archived (utc)", "records", "size", "topic id"), rows))
+    else:
+        rows = [
+            (m.topic, when(m.created_ms), m.records, size_text(m.bytes), m.topic_id) for m in found
+        ]
+        print(table(("topic", "archived (utc)", "records", "size", "topic id"), rows))
+    if faults:
+        raise KlammError("; ".join(faults))
 
 
 @_care.command()
@@ -112,7 +116,7 @@ def show(
     directory: DirectoryArgument, topic: TopicOption = None, output: OutputOption = Output.TEXT
 ) -> None:
     """Say all about one archive."""
-    from klamm.pipelines.archive_layout import find_archive
+    from klamm.pipelines.archive_shelf import find_archive
 
     found = find_archive(directory, topic)
     if output is Output.JSON:
@@ -135,7 +139,7 @@ def verify(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Read an archive back and compare it with what the topic was."""
-    from klamm.pipelines.archive_layout import find_archive
+    from klamm.pipelines.archive_shelf import find_archive
 
     found = find_archive(directory, topic)
     with job(master, f"verify {found.topic}") as spark:
@@ -152,7 +156,7 @@ def verify(
 @_care.command()
 def vacuum(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> None:
     """Remove what runs that were broken off have left."""
-    from klamm.pipelines.archive_layout import vacuum as clean
+    from klamm.pipelines.archive_shelf import vacuum as clean
 
     count, size = clean(directory)
     if output is Output.JSON:

@@ -54,7 +54,9 @@ def audit(
         Path | None,
         typer.Option(metavar="DIR", help="read these ledger files instead of asking the brokers"),
     ] = None,
-    stuck_after: Annotated[int, typer.Option(help="seconds after which a deletion is stuck")] = 60,
+    stuck_after: Annotated[
+        int, typer.Option(min=0, help="seconds after which a deletion is stuck")
+    ] = 60,
     output: OutputOption = Output.TEXT,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -63,8 +65,8 @@ def audit(
     deletions, latencies; as a summary, as Parquet tables, and as one page of HTML."""
     since_ms = parse_time(since) if since is not None else 0
     need_spark()
-    if ledger is not None and not ledger.exists():
-        raise UsageError(f"there is no ledger {ledger}")
+    if ledger is not None:
+        check_ledger(ledger)
     make_directory(to)
     waiting = run(bootstrap_server, not_in_the_topic) if ledger is None else []
     with job(master, "audit") as spark:
@@ -101,6 +103,21 @@ def audit(
         print(page.absolute())
     if not found.is_clean:
         raise typer.Exit(1)
+
+
+def check_ledger(path: Path) -> None:
+    """Files without an event in them would be judged flawless: a wrong path must not look so."""
+    if not path.exists():
+        raise UsageError(f"there is no ledger {path}")
+    try:
+        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        for file in files:
+            with file.open("rb") as lines:
+                if any(b'"controller_epoch"' in line for line in lines):
+                    return
+    except OSError as fault:
+        raise UsageError(f"cannot read {fault.filename}: {fault.strerror}") from None
+    raise UsageError(f"there is no event of a ledger in {path}")
 
 
 def _summary(found: Any, source: str) -> Iterator[str]:

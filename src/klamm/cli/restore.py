@@ -44,14 +44,16 @@ def restore(
     """
     as_of_ms = parse_time(as_of) if as_of is not None else None
     need_spark()
-    from klamm.pipelines.archive_layout import find_archive
+    from klamm.pipelines.archive_shelf import find_archive
 
     archived = find_archive(directory, topic)
     reach = connection(bootstrap_server)
     look_first(reach)
-    with job(master, f"restore {directory}") as spark:
-        from klamm.pipelines import restore as pipeline
+    from klamm.pipelines import restore as pipeline
+    from klamm.pipelines.cluster import Lookup
 
+    pipeline.check_target(Lookup(reach), archived, to or archived.topic, as_of_ms)
+    with job(master, f"restore {directory}") as spark:
         done = pipeline.restore(
             spark,
             reach,

@@ -101,15 +101,24 @@ def offsets_from_checkpoint(
 
 def last_committed(checkpoint: Path) -> dict[str, object]:
     """The offsets after the last micro-batch that was committed."""
+    if not checkpoint.is_dir():
+        raise UsageError(f"there is no directory {checkpoint}")
     commits = [int(p.name) for p in (checkpoint / "commits").glob("*") if p.name.isdigit()]
     if not commits:
         raise UsageError(f"{checkpoint} is no checkpoint with a finished micro-batch")
-    lines = (checkpoint / "offsets" / str(max(commits))).read_text().splitlines()
-    # Version, then the query's own metadata, then one line a source.
-    sources = [json.loads(line) for line in lines[2:] if line.startswith("{")]
+    path = checkpoint / "offsets" / str(max(commits))
+    try:
+        lines = path.read_text().splitlines()
+        # Version, then the query's own metadata, then one line a source.
+        sources = [json.loads(line) for line in lines[2:] if line.startswith("{")]
+    except (OSError, ValueError) as fault:
+        why = fault.strerror if isinstance(fault, OSError) else "it is damaged"
+        raise UsageError(f"cannot read {path}: {why}") from None
     merged: dict[str, object] = {}
     for source in sources:
         merged.update(source["topics"] if set(source) == {"ids", "topics", "v"} else source)
+    if not merged:
+        raise UsageError(f"{path} has no offsets of topics: the query reads something else")
     return merged
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -158,19 +159,28 @@ def _is_not_about_the_interruption(record: logging.LogRecord) -> bool:
 
 def make_directory(directory: Path) -> None:
     """A place for results, before anything that takes time begins."""
+    from klamm.pipelines.archive_layout import refuse_address
+
+    refuse_address(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{directory} is a file, not a directory") from None
     except OSError as fault:
         raise UsageError(f"cannot write to {directory}: {fault.strerror}") from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write to {directory}: Permission denied")
 
 
 def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
     """Starting Spark takes seconds; who mistyped an address or a topic need not wait for it."""
     from klamm.pipelines.cluster import Lookup
+    from klamm.pipelines.selection import no_topic
 
-    found = Lookup(reach).view([] if topic is None else [topic]).topics
+    lookup = Lookup(reach)
+    found = lookup.view([] if topic is None else [topic]).topics
     if topic is not None and topic not in found:
-        raise UsageError(f"there is no topic {topic}")
+        raise no_topic(lookup, [topic])
 
 
 def connection(bootstrap: str) -> ConnectionOptions:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from klamm.cli.archive import refuse
 from klamm.cli.options import Output
-from klamm.cli.spark_jobs import DEFAULT_MASTER, connection, job, watcher
+from klamm.cli.spark_jobs import (
+    DEFAULT_MASTER,
+    connection,
+    job,
+    look_first,
+    make_directory,
+    need_spark,
+    watcher,
+)
 from klamm.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +34,10 @@ def archive_before_deletion(
     names: Sequence[str], root: Path, output: Output, bootstrap: str
 ) -> None:
     """Archives and verifies every topic; returns only when all of them may be deleted."""
+    need_spark()
+    make_directory(root)
+    for name in names:
+        look_first(connection(bootstrap), name)
     with job(DEFAULT_MASTER, f"archive {', '.join(names)}") as spark:
         from klamm.pipelines.cluster import Lookup
 

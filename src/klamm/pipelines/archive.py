@@ -24,24 +24,27 @@ from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive_files import SCHEMA, Job, archive_window, file_faults
 from klamm.pipelines.archive_layout import (
-    GROUPS,
-    TOPIC,
     File,
     Manifest,
+    Part,
     Window,
     directory_of,
     entry_of,
+    new_name,
+    part_fault,
     plan_windows,
+    sha256,
 )
+from klamm.pipelines.archive_shelf import being_written
 from klamm.pipelines.cluster import Lookup, View
 from klamm.pipelines.digests import combined
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.ranges import Range
-from klamm.pipelines.selection import ids_of
+from klamm.pipelines.selection import ids_of, no_topic
 from klamm.pipelines.session import refuse_speculation
 from klamm.pipelines.workers import begin_task
-from klamm.pipelines.writing import write_whole
+from klamm.pipelines.writing import drafted, write_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +75,7 @@ def archive(
     lookup = Lookup(connection)
     view = lookup.view([topic])
     if topic not in view.topics:
-        raise UsageError(f"there is no topic {topic}")
+        raise no_topic(lookup, [topic])
     starts, ends = _bounds(lookup, view, topic)
     directory = directory_of(root, view.cluster_id, topic, view.topics[topic].id)
     ranges = [
@@ -88,12 +91,14 @@ def archive(
         ranges=ranges,
     )
     _make_directory(directory)
-    files, reused = _run(spark, job, progress or Silent())
-    _check_same_topic(lookup, topic, job.topic_id)
-    _write_topic(directory, lookup, view, topic)
-    _write_groups(directory, lookup, topic)
-    manifest = _manifest(job, view.cluster_id, files, starts, ends)
-    path = manifest.write()
+    with being_written(directory):
+        files, reused = _run(spark, job, progress or Silent())
+        settings = _write_settings(directory, lookup, view, topic)
+        groups = _write_groups(directory, lookup, topic)
+        # Last, for it speaks of all that was read: the settings and the groups among it.
+        _check_same_topic(lookup, topic, job.topic_id)
+        manifest = _manifest(job, view.cluster_id, files, (settings, groups), starts, ends)
+        path = manifest.write()
     return Archived(manifest, path, reused, time.monotonic() - began)
 
 
@@ -172,7 +177,7 @@ def _check_same_topic(lookup: Lookup, topic: str, topic_id: str) -> None:
         )
 
 
-def _write_topic(directory: Path, lookup: Lookup, view: View, topic: str) -> None:
+def _write_settings(directory: Path, lookup: Lookup, view: View, topic: str) -> Part:
     leaders = view.topics[topic].leaders
     body = {
         "topic": topic,
@@ -182,10 +187,12 @@ def _write_topic(directory: Path, lookup: Lookup, view: View, topic: str) -> Non
         "assignments": {str(p): list(leader.replicas) for p, leader in leaders.items() if leader},
         "archived_ms": int(time.time() * 1000),
     }
-    write_whole(directory / TOPIC, json.dumps(body, indent=1))
+    path = directory / new_name("topic", "json")
+    write_whole(path, json.dumps(body, indent=1))
+    return Part(path.name, sha256(path))
 
 
-def _write_groups(directory: Path, lookup: Lookup, topic: str) -> None:
+def _write_groups(directory: Path, lookup: Lookup, topic: str) -> Part:
     rows = [
         (group, tp.partition, c.offset, c.leader_epoch, c.metadata)
         for group in lookup.groups()
@@ -201,15 +208,17 @@ def _write_groups(directory: Path, lookup: Lookup, topic: str) -> None:
         "metadata": pa.string(),
     }
     table = pa.table({n: pa.array(c, k) for (n, k), c in zip(kinds.items(), columns, strict=True)})
-    draft = directory / f".{GROUPS}.draft"
-    pq.write_table(table, draft)
-    draft.rename(directory / GROUPS)
+    path = directory / new_name("groups", "parquet")
+    with drafted(path) as draft:
+        pq.write_table(table, draft)
+    return Part(path.name, sha256(path))
 
 
 def _manifest(
     job: Job,
     cluster: str,
     files: Sequence[File],
+    beside: tuple[Part, Part],
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> Manifest:
@@ -224,6 +233,8 @@ def _manifest(
         topic_id=job.topic_id,
         partitions=entries,
         files=sorted(files, key=lambda f: (f.partition, f.first)),
+        settings=beside[0],
+        groups=beside[1],
         schema_fingerprint=hashlib.sha256(str(SCHEMA).encode()).hexdigest()[:16],
         writer=f"klamm {klamm.__version__} / pyarrow {pa.__version__}",
         created_ms=int(time.time() * 1000),
@@ -239,6 +250,7 @@ def verify(
     What differs from what the topic was, in words; nothing, if all is well.
     """
     files, directory = manifest.files, str(manifest.path)
+    beside = [part_fault(manifest, part) for part in (manifest.settings, manifest.groups)]
     total = sum(f.rows for f in files)
     with watched(spark, progress or Silent(), f"verifying {manifest.topic}", total) as report:
 
@@ -247,4 +259,4 @@ def verify(
             report(files[number].rows, files[number].bytes)
             return faults
 
-        return run_tasks(spark, len(files), work)
+        return [fault for fault in beside if fault] + run_tasks(spark, len(files), work)

@@ -214,6 +214,10 @@ class _Story:
         self.gap_offsets += stop - first
 
 
+class Unreadable(KlammError):
+    """A data file that is not what was written."""
+
+
 def file_faults(directory: Path, file: File) -> list[str]:
     """What is wrong with one file."""
     path = directory / file.path
@@ -224,10 +228,8 @@ def file_faults(directory: Path, file: File) -> list[str]:
     try:
         for frame in read_file(path):
             digests.add(frame)
-    except (OSError, pa.ArrowException) as fault:
-        reason = str(fault).splitlines()[0]
-        faults.append(f"{file.path} cannot be read after {_last(digests)}: {reason}")
-        return faults
+    except Unreadable as fault:
+        return [f"{fault} (after {_last(digests)})"]
     found = {str(n): text for n, text in digests.texts().items()}
     faults += [
         f"partition {file.partition}, {window_offsets(int(n))}: the records differ"
@@ -243,5 +245,11 @@ def _last(digests: Digests) -> str:
 
 def read_file(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
     """The frames of a data file, page checksums checked."""
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        yield from file.iter_batches(1 << 16, columns=columns, use_threads=False)
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield from file.iter_batches(1 << 16, columns=columns, use_threads=False)
+    except FileNotFoundError:
+        raise Unreadable(f"{path} is missing") from None
+    except (OSError, pa.ArrowException) as fault:
+        why = str(fault).splitlines()[0]
+        raise Unreadable(f"{path} cannot be read: {why}") from None

@@ -2,20 +2,23 @@
 
     <root>/<cluster id>/<topic>/<topic id>/
         data/partition=0/<first>-<last>.<attempt>.parquet
-        groups.parquet   topic.json
+        groups.<attempt>.parquet   topic.<attempt>.json
         manifest.json                       written last
 
-The manifest alone says which files count. A data file is written under another name and renamed
-when it is whole; it carries its own description in its footer, so that a run that was broken off is
-taken up where it stopped. What no manifest names is an orphan, which `vacuum` removes.
+The manifest alone says which files count, with a checksum of each and one of itself. A file is
+written under another name and renamed when it is whole; no run writes over a file of an earlier
+one, whose manifest stays true until the next takes its place. A data file carries its own
+description in its footer, so that a run that was broken off is taken up where it stopped. What no
+manifest names is an orphan, which `vacuum` removes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -23,16 +26,15 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from klamm.model.errors import UsageError
+from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.writing import write_whole
 
 MANIFEST: Final = "manifest.json"
-TOPIC: Final = "topic.json"
-GROUPS: Final = "groups.parquet"
+VERSION: Final = 1
 FOOTER: Final = b"klamm.window"
 WINDOW_OFFSETS: Final = 1 << 20  # one file holds so many offsets, at most
 _GAPS_MAX: Final = 1000
-_URL: Final = re.compile(r"[a-z][a-z0-9+]+://")
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")  # a path with `//` in it has lost one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,14 @@ class File:
     time_max: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file beside the data, with its checksum."""
+
+    path: str
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEntry:
     """One partition in the manifest."""
@@ -95,10 +105,12 @@ class Manifest:
     topic_id: str
     partitions: Mapping[str, PartitionEntry]
     files: Sequence[File]
+    settings: Part  # what the topic was: partitions, configs, assignments
+    groups: Part  # what consumer groups had committed
     schema_fingerprint: str
     writer: str
     created_ms: int
-    version: int = 1
+    version: int = VERSION
     mode: str = "rows"
     state: str = "complete"
     path: Path = field(default=Path(), compare=False)
@@ -121,14 +133,47 @@ class Manifest:
         """Commits the archive."""
         body = {k: v for k, v in asdict(self).items() if k != "path"}
         target = self.path / MANIFEST
-        write_whole(target, json.dumps(body, indent=1))
+        write_whole(target, json.dumps(body | {"sha256": _seal(body)}, indent=1))
         return target
+
+
+def read_part(manifest: Manifest, part: Part) -> bytes:
+    """The content of a file beside the data, if it is what was written."""
+    if fault := part_fault(manifest, part):
+        raise KlammError(f"the archive is damaged: {fault}")
+    return (manifest.path / part.path).read_bytes()
+
+
+def part_fault(manifest: Manifest, part: Part) -> str | None:
+    """What is wrong with a file beside the data."""
+    path = manifest.path / part.path
+    try:
+        return None if sha256(path) == part.sha256 else f"{path} is not as it was written"
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except OSError as fault:
+        return f"{path} cannot be read: {fault.strerror}"
+
+
+def _seal(body: Mapping[str, Any]) -> str:
+    """The checksum of a manifest's content, however it is laid out."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def new_name(stem: str, suffix: str) -> str:
+    """A file name that no other attempt has."""
+    return f"{stem}.{os.urandom(4).hex()}.{suffix}"
+
+
+def refuse_address(place: str | Path) -> None:
+    """Archives and reports lie in directories."""
+    if _URL.match(str(place)):
+        raise UsageError(f"{place} is an address: name a directory of a mounted file system")
 
 
 def directory_of(root: str | Path, cluster: str, topic: str, topic_id: str) -> Path:
     """Where an archive of this topic lies."""
-    if _URL.match(str(root)):
-        raise UsageError(f"{root}: archives are written to a directory, not to an address")
+    refuse_address(root)
     return Path(root).absolute() / cluster / topic / topic_id
 
 
@@ -144,38 +189,31 @@ def read_manifest(directory: Path) -> Manifest:
     """The manifest of one archive; what is not whole is not an archive."""
     path = directory / MANIFEST
     try:
-        found = json.loads(path.read_text())
+        text = path.read_text()
     except FileNotFoundError:
         raise UsageError(f"{directory} holds no archive: there is no {MANIFEST} in it") from None
     except (OSError, ValueError) as fault:
-        raise UsageError(f"{path} cannot be read: {fault}") from None
-    if found.get("state") != "complete" or found.get("version") != 1:
-        raise UsageError(f"{path} is not a whole archive of a version that this klamm knows")
+        why = fault.strerror if isinstance(fault, OSError) else "it is no text"
+        raise KlammError(f"{path} cannot be read: {why}") from None
+    try:
+        return _manifest_of(json.loads(text), path)
+    except (ValueError, TypeError, KeyError):
+        raise KlammError(f"{path} is damaged, or no manifest of an archive") from None
+
+
+def _manifest_of(found: Any, path: Path) -> Manifest:
+    version = found["version"]
+    if type(version) is int and version > VERSION:
+        raise UsageError(
+            f"{path} is of format {version}, and this klamm knows {VERSION}: use a newer klamm"
+        )
+    if found.pop("sha256") != _seal(found) or found["state"] != "complete":
+        raise ValueError
     found["files"] = [File(**f) for f in found["files"]]
     found["partitions"] = {p: PartitionEntry(**e) for p, e in found["partitions"].items()}
-    return Manifest(**found, path=directory)
-
-
-def find_archives(root: str | Path) -> list[Manifest]:
-    """Every archive at or below a directory, oldest first."""
-    base = Path(root)
-    if not base.is_dir():
-        raise UsageError(f"there is no directory {root}")
-    found = [read_manifest(path.parent) for path in sorted(base.rglob(MANIFEST))]
-    return sorted(found, key=lambda m: m.created_ms)
-
-
-def find_archive(root: str | Path, topic: str | None = None) -> Manifest:
-    """The one archive that a user means: the newest of a topic, or the only one there is."""
-    found = find_archives(root)
-    if topic is not None:
-        found = [m for m in found if m.topic == topic]
-    if not found:
-        raise UsageError(f"{root} holds no archive" + (f" of {topic}" if topic else ""))
-    topics = sorted({m.topic for m in found})
-    if len(topics) > 1:
-        raise UsageError(f"{root} holds archives of {', '.join(topics)}: say which with --topic")
-    return found[-1]
+    for name in ("settings", "groups"):
+        found[name] = Part(**found[name])
+    return Manifest(**found, path=path.parent)
 
 
 def existing(directory: Path, topic_id: str, window: Window) -> File | None:
@@ -225,29 +263,6 @@ def entry_of(log_start: int, end: int, files: Sequence[File], digest: str) -> Pa
         gaps=gaps if len(gaps) <= _GAPS_MAX else None,
         digest=digest,
     )
-
-
-def orphans(root: str | Path) -> Iterator[Path]:
-    """What a failed run has left: data files that no manifest names, and drafts."""
-    for directory in sorted({p.parent for p in Path(root).rglob("data") if p.is_dir()}):
-        named: set[Path] = set()
-        if (directory / MANIFEST).exists():
-            named = {directory / f.path for f in read_manifest(directory).files}
-        for path in sorted(directory.rglob("*")):
-            is_draft = path.name.endswith(".draft")
-            is_data = path.suffix == ".parquet" and directory / "data" in path.parents
-            if is_draft or (is_data and path not in named):
-                yield path
-
-
-def vacuum(root: str | Path) -> tuple[int, int]:
-    """Removes the orphans: how many files, how many bytes."""
-    count = size = 0
-    for path in list(orphans(root)):
-        size += path.stat().st_size
-        path.unlink()
-        count += 1
-    return count, size
 
 
 def footer_of(file: File, topic_id: str) -> dict[bytes, bytes]:

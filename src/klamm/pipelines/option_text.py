@@ -51,6 +51,8 @@ _REFUSED: Final[Mapping[str, str]] = {
     "partitioner.class": "use the option partitioner",
 }
 
+_TOPICS: Final = {"topic": "subscribe", "topics": "subscribe", "subscribe": "topic"}
+
 _SIZES: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20}
 
 _SIZES_LARGE: Final = {"g": 1 << 30, "gb": 1 << 30}
@@ -80,6 +82,10 @@ class Given:
     def _unknown(self, key: str) -> str:
         if key == "path":
             return "a topic has no path: name it with the option subscribe (or topic, to write)"
+        if key in _HONOURED:
+            return f"unknown option {key}; did you mean kafka.{key}?"
+        if key in _TOPICS and _TOPICS[key] in self._names:
+            return f"unknown option {key}; here, name the topic with {_TOPICS[key]}"
         near = difflib.get_close_matches(key, self._names, n=1)
         hint = f"; did you mean {self._names[near[0]]}?" if near else ""
         return f"unknown option {key}{hint}"

@@ -221,7 +221,7 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
     found = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         host, colon, port = part.rpartition(":")
-        if not colon or not port.isdigit() or not host:
+        if not colon or not port.isdigit() or not host or int(port) > 65535:
             raise UsageError(f"bootstrap server {part!r} is not host:port")
         found.append((host.strip("[]"), int(port)))
     if not found:

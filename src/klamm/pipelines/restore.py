@@ -12,20 +12,22 @@ records must neither be restamped nor expire: such settings are put aside and pu
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.model.names import TopicPartition
+from klamm.model.names import TopicPartition, name_fault
 from klamm.pipelines.archive import range_of, run_tasks, verify
 from klamm.pipelines.archive_files import window_frames
-from klamm.pipelines.archive_layout import GROUPS, TOPIC, Manifest, plan_windows
+from klamm.pipelines.archive_layout import Manifest, plan_windows, read_part
 from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.digests import window_offsets
 from klamm.pipelines.options import ConnectionOptions
@@ -77,11 +79,11 @@ def restore(
     refuse_speculation(spark)
     began, bar = time.monotonic(), progress or Silent()
     name = to or manifest.topic
+    lookup = Lookup(connection)
+    journal = check_target(lookup, manifest, name, as_of_ms)
     if check and (faults := verify(spark, manifest, progress=bar)):
         raise KlammError(f"the archive is damaged: {'; '.join(faults[:5])}")
-    lookup = Lookup(connection)
-    kept = json.loads((manifest.path / TOPIC).read_text())
-    journal = _Journal(manifest.path / "restores" / name / "journal.json", as_of_ms)
+    kept = json.loads(read_part(manifest, manifest.settings))
     topic_id = _open_topic(lookup, name, kept, journal)
     commits = _commits(manifest)
     job = Job(
@@ -108,7 +110,31 @@ def restore(
     )
 
 
-class _Journal:
+def check_target(
+    lookup: Lookup, manifest: Manifest, name: str, as_of_ms: int | None = None
+) -> Journal:
+    """What can be said against a restore before anything is done; else where it will note its way.
+
+    Costs nothing, so that who mistyped a name need not wait for Spark.
+    """
+    if fault := name_fault(name):
+        raise UsageError(fault)
+    oldest = min((f.time_min for f in manifest.files if f.rows), default=None)
+    if as_of_ms is not None and oldest is not None and as_of_ms < oldest:
+        raise UsageError(
+            f"the archive of {manifest.topic} has no record as old as {_when(as_of_ms)}: "
+            f"its first is of {_when(oldest)}"
+        )
+    journal = Journal(manifest.path / "restores" / name / "journal.json", as_of_ms)
+    _own_topic(lookup, name, journal)
+    return journal
+
+
+def _when(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+class Journal:
     """What a restore must remember to be taken up again: the topic that is its own."""
 
     def __init__(self, path: Path, as_of_ms: int | None) -> None:
@@ -118,7 +144,12 @@ class _Journal:
     def read(self) -> dict[str, Any]:
         if not self.path.exists():
             return {}
-        found: dict[str, Any] = json.loads(self.path.read_text())
+        try:
+            found: dict[str, Any] = json.loads(self.path.read_text())
+        except ValueError:
+            raise KlammError(
+                f"{self.path} is damaged: delete the half-filled topic and this file"
+            ) from None
         if found["state"] != "complete" and found["as_of_ms"] != self._as_of_ms:
             raise UsageError(
                 f"{self.path} is of a restore with another --as-of: delete the half-filled topic "
@@ -134,30 +165,33 @@ class _Journal:
         self.write("complete", self.read()["topic_id"])
 
 
-def _open_topic(lookup: Lookup, name: str, kept: dict[str, Any], journal: _Journal) -> str:
-    """The topic to fill: a new one, or the one that an unfinished restore has begun."""
-    found = lookup.view([name]).topics.get(name)
-    state = journal.read()
+def _own_topic(lookup: Lookup, name: str, journal: Journal) -> str | None:
+    """The topic that an unfinished restore has begun; that of somebody else is refused."""
+    found, state = lookup.view([name]).topics.get(name), journal.read()
+    if found is None:
+        return None
     begun = state.get("state") in ("creating", "filling")
-    if found is not None:
-        mine = begun and (
-            state["topic_id"] == found.id
-            or (state["state"] == "creating" and not any(lookup.latest(found.partitions).values()))
-        )
-        if not mine:
-            raise UsageError(f"there is a topic {name} already: choose another name with --to")
-        journal.write("filling", found.id)
+    if begun and state["topic_id"] == found.id:
         return found.id
-    journal.write("creating", "")
-    configs = {k: v for k, v in kept["configs"].items() if k != FROZEN}
-    lookup.create(name, kept["partitions"], configs={**configs, **_ASIDE})
-    topic_id = lookup.view([name]).topics[name].id
+    if begun and state["state"] == "creating" and not any(lookup.latest(found.partitions).values()):
+        return found.id
+    raise UsageError(f"there is a topic {name} already: choose another name with --to")
+
+
+def _open_topic(lookup: Lookup, name: str, kept: dict[str, Any], journal: Journal) -> str:
+    """The topic to fill: a new one, or the one that an unfinished restore has begun."""
+    topic_id = _own_topic(lookup, name, journal)
+    if topic_id is None:
+        journal.write("creating", "")
+        configs = {k: v for k, v in kept["configs"].items() if k != FROZEN}
+        lookup.create(name, kept["partitions"], configs={**configs, **_ASIDE})
+        topic_id = lookup.view([name]).topics[name].id
     journal.write("filling", topic_id)
     return topic_id
 
 
 def _commits(manifest: Manifest) -> list[tuple[str, int, int]]:
-    rows = pq.read_table(manifest.path / GROUPS).to_pylist()
+    rows = pq.read_table(io.BytesIO(read_part(manifest, manifest.groups))).to_pylist()
     return [(r["group"], r["partition"], r["offset"]) for r in rows]
 
 

@@ -28,6 +28,7 @@ from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.digests import WINDOW, canonical
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.producer import Producer
+from klamm.pipelines.writing import drafted
 
 if TYPE_CHECKING:
     pass
@@ -162,10 +163,8 @@ class _Walk:
 
     def write_map(self, directory: Path) -> None:
         """The offset map of this partition, whole or not at all."""
-        directory.mkdir(parents=True, exist_ok=True)
-        draft = directory / f".partition-{self._partition}.draft"
-        pq.write_table(pa.Table.from_pylist(self._map, _MAP), draft)
-        draft.rename(directory / f"partition-{self._partition}.parquet")
+        with drafted(directory / f"partition-{self._partition}.parquet") as draft:
+            pq.write_table(pa.Table.from_pylist(self._map, _MAP), draft)
 
 
 def visible(frame: Any, as_of_ms: int | None = None) -> Any:

@@ -6,8 +6,9 @@ planning the splits (`ranges`) needs no cluster any more.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from klamm.model.errors import UsageError
@@ -51,11 +52,18 @@ def partitions_of(options: ReadOptions, view: View) -> list[TopicPartition]:
     return sorted(tp for topic in view.topics.values() for tp in topic.partitions)
 
 
-def require_topics(options: ReadOptions, view: View) -> None:
+def require_topics(options: ReadOptions, view: View, lookup: Lookup) -> None:
     """A named topic that does not exist is an error, not an empty table."""
     missing = [name for name in options.subscribe or () if name not in view.topics]
     if missing:
-        raise UsageError(f"there is no topic {' or '.join(missing)}")
+        raise no_topic(lookup, missing)
+
+
+def no_topic(lookup: Lookup, missing: Sequence[str]) -> UsageError:
+    """The sentence about topics that do not exist, with the nearest one that does."""
+    text = f"there is no topic {' or '.join(missing)}"
+    near = difflib.get_close_matches(missing[0], lookup.view(None).topics, n=1)
+    return UsageError(f"{text}; did you mean {near[0]}?" if near else text)
 
 
 def ids_of(view: View) -> dict[str, str]:

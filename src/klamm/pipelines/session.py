@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.java import use_java
+from klamm.pipelines.options import parse_bootstrap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,16 +29,20 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "1g",
 }
 
+_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
+
 
 def start(
     master: str = "local[*]", *, name: str = "klamm", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Starts Spark, or takes the running one, with the source registered."""
     try:
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError:
         raise UsageError("this needs PySpark: `pip install klamm[spark]`") from None
     use_java()
+    check_master(master)
     # Workers run the same Python; without this they take whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "SPARK_HOME" not in os.environ:
@@ -47,9 +53,32 @@ def start(
     shuffle = {"spark.sql.shuffle.partitions": str(_shuffle_tasks(master))}
     for key, value in {**_SETTINGS, **shuffle, **(settings or {})}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except PySparkRuntimeError as fault:
+        if fault.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise KlammError("Spark did not start: what Java said about it stands above") from None
     register(spark)
     return spark
+
+
+def check_master(master: str) -> None:
+    """Refuses what Spark would take a minute, or a page, to refuse."""
+    if not _MASTER.fullmatch(master):
+        raise UsageError(f"{master!r} is no Spark master: write local[2] or spark://host:7077")
+    if not master.startswith("spark://"):
+        return
+    places, faults = parse_bootstrap(master.removeprefix("spark://")), []
+    for place in places:
+        try:
+            socket.create_connection(place, timeout=10).close()
+        except OSError as fault:
+            why = (fault.strerror or str(fault)).lower()
+            faults.append(f"no Spark master answers at {place[0]}:{place[1]}: {why}")
+        else:
+            return
+    raise KlammError("; ".join(faults))
 
 
 def _shuffle_tasks(master: str) -> int:

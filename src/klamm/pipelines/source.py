@@ -218,7 +218,7 @@ def plan_batch(options: ReadOptions) -> list[Split]:
     """The splits of a batch read."""
     lookup = lookup_of(options)
     view = view_of(options, lookup)
-    require_topics(options, view)
+    require_topics(options, view, lookup)
     tps = partitions_of(options, view)
     start = resolve("startingOffsets", options.starting, tps, lookup)
     end = resolve("endingOffsets", options.ending, tps, lookup, committed=options.read_committed)

@@ -144,7 +144,7 @@ class Stream:
 
     def _computed(self) -> StreamOffsets:
         view = self._now(fresh=True)
-        require_topics(self.options, view)
+        require_topics(self.options, view, self._lookup)
         tps = partitions_of(self.options, view)
         starting = self.options.starting
         self._check_ids(starting.ids, ids_of(view))

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from klamm.model.errors import KlammError
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes a small file so that a reader finds all of it or nothing."""
+@contextmanager
+def drafted(path: Path) -> Iterator[Path]:
+    """A place to write to, which gets its name when all of it is on the disk."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("w") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
+        yield draft
+        with draft.open("rb+") as written:
+            os.fsync(written.fileno())
         draft.rename(path)
     except OSError as fault:
+        raise KlammError(disk_fault(fault, path)) from None
+    finally:
         with suppress(OSError):
             draft.unlink()
-        raise KlammError(disk_fault(fault, path)) from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a small file so that a reader finds all of it or nothing."""
+    with drafted(path) as draft:
+        draft.write_text(text)
 
 
 def disk_fault(fault: OSError, target: Path) -> str:

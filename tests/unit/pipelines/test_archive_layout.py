@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.model.errors import UsageError
+from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.archive_layout import (
     File,
     Manifest,
+    Part,
     directory_of,
     entry_of,
-    find_archive,
+    part_fault,
     plan_windows,
     read_manifest,
-    vacuum,
+    read_part,
+    sha256,
 )
 
 
 def _file(first: int, last: int, *, rows: int | None = None, gaps: int = 0) -> File:
     return File(
-        path=f"data/partition=0/{first}-{last}.a.parquet",
+        path=f"data/partition=0/{first:018d}-{last:018d}.aaaaaaaa.parquet",
         partition=0,
         first=first,
         last=last,
@@ -45,6 +48,8 @@ def _manifest(path: Path, topic: str = "t", created_ms: int = 1) -> Manifest:
         topic_id="id",
         partitions={"0": entry_of(0, 10, files, "d")},
         files=files,
+        settings=Part("topic.aaaaaaaa.json", ""),
+        groups=Part("groups.aaaaaaaa.parquet", ""),
         schema_fingerprint="f",
         writer="w",
         created_ms=created_ms,
@@ -84,47 +89,51 @@ def test_what_has_no_manifest_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with pytest.raises(UsageError, match=r"there is no manifest\.json"):
         read_manifest(tmp_path)
-    with pytest.raises(UsageError, match="holds no archive"):
-        find_archive(tmp_path)
-    with pytest.raises(UsageError, match="there is no directory"):
-        find_archive(tmp_path / "wrong")
 
 
-def test_half_a_manifest_is_no_archive(tmp_path: Path) -> None:
-    _manifest(tmp_path).write()
-    path = tmp_path / "manifest.json"
-    path.write_text(path.read_text()[:-20])
-    with pytest.raises(UsageError, match="cannot be read"):
+def test_no_byte_of_a_manifest_can_change_unnoticed(tmp_path: Path) -> None:
+    """Not its layout, which means nothing, but all that it says."""
+    manifest = _manifest(tmp_path)
+    path = manifest.write()
+    whole = path.read_bytes()
+    for place, byte in enumerate(whole):
+        if byte in b" \n":
+            continue
+        for changed in (byte ^ 0x01, byte ^ 0x40):
+            path.write_bytes(whole[:place] + bytes([changed]) + whole[place + 1 :])
+            with suppress(KlammError):
+                assert read_manifest(tmp_path) == manifest
+    path.write_bytes(whole[:-20])
+    with pytest.raises(KlammError, match="is damaged, or no manifest of an archive"):
         read_manifest(tmp_path)
 
 
-def test_the_newest_archive_of_a_topic_is_meant(tmp_path: Path) -> None:
-    for number in (2, 1):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        _manifest(directory, created_ms=number).write()
-    assert find_archive(tmp_path).created_ms == 2
-    other = tmp_path / "other"
-    other.mkdir()
-    _manifest(other, topic="u", created_ms=3).write()
-    with pytest.raises(UsageError, match="t, u: say which with --topic"):
-        find_archive(tmp_path)
-    assert find_archive(tmp_path, "t").created_ms == 2
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '"x"', "null", '{"version": 1}'])
+def test_something_else_of_that_name_is_no_archive(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(KlammError, match=r"manifest\.json is damaged, or no manifest"):
+        read_manifest(tmp_path)
 
 
-def test_vacuum_removes_what_no_manifest_names(tmp_path: Path) -> None:
-    manifest = _manifest(tmp_path)
-    manifest.write()
-    data = tmp_path / "data" / "partition=0"
-    data.mkdir(parents=True)
-    kept = tmp_path / manifest.files[0].path
-    for path in (kept, data / "0-9.b.parquet", data / ".x.parquet.draft"):
-        path.write_bytes(b"12345")
-    assert vacuum(tmp_path) == (2, 10)
-    assert [p.name for p in data.iterdir()] == [kept.name]
-    assert (tmp_path / "manifest.json").exists()
+def test_newer_format_asks_for_a_newer_klamm(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"version": 2, "what": "we cannot know"}')
+    with pytest.raises(UsageError, match="is of format 2, and this klamm knows 1: use a newer"):
+        read_manifest(tmp_path)
+
+
+def test_files_beside_the_data_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "topic.x.json"
+    path.write_text("settings")
+    manifest, part = _manifest(tmp_path), Part(path.name, sha256(path))
+    assert read_part(manifest, part) == b"settings"
+    path.write_text("sETTINGS")
+    assert part_fault(manifest, part) == f"{path} is not as it was written"
+    path.unlink()
+    with pytest.raises(KlammError, match=f"the archive is damaged: {path} is missing"):
+        read_part(manifest, part)
 
 
 def test_addresses_are_refused() -> None:
-    with pytest.raises(UsageError, match="not to an address"):
-        directory_of("s3://bucket", "c", "t", "id")
+    for place in ("s3://bucket", Path("s3://bucket/x"), "hdfs://h/x"):
+        with pytest.raises(UsageError, match="is an address"):
+            directory_of(place, "c", "t", "id")

@@ -42,6 +42,8 @@ def test_keys_are_found_in_any_case() -> None:
     [
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"path": "x"}, "subscribe"),
+        ({"topic": "x"}, "here, name the topic with subscribe"),
+        ({"bootstrap.servers": "h:1"}, "did you mean kafka.bootstrap.servers?"),
         ({"assign": '{"t":[0]}'}, "exactly one of"),
         ({"startingOffsets": "latest"}, "makes no sense for a batch"),
         ({"startingOffsets": '{"t":{"0":-1}}'}, "makes no sense for a batch"),
@@ -126,7 +128,8 @@ def test_write_options() -> None:
         ({"kafka.acks": "0"}, "lose records"),
         ({"kafka.partitioner.class": "x"}, "option partitioner"),
         ({"delivery": "exactly-once"}, "at-least-once"),
-        ({"subscribe": "t"}, "unknown option"),
+        ({"subscribe": "t"}, "unknown option subscribe; here, name the topic with topic"),
+        ({"kafka.bootstrap.servers": "h:65536"}, "is not host:port"),
     ],
 )
 def test_write_refusals(more: dict[str, str], says: str) -> None:
