@@ -16,7 +16,7 @@ SIZE_PREFIX: Final = 4
 _SIZE_MIN: Final = 4 * 1024
 # A client that fills the buffer in one go has more to say: it gets a larger one, up to this. A read
 # then takes many small frames, and one turn of the loop serves them all.
-_SIZE_BUSY: Final = 256 * 1024
+_SIZE_BUSY: Final = 128 * 1024
 _GROWTH: Final = 4
 # While the next frame's size is unknown this much is read at most: it is little to move when it
 # ends in the first bytes of a large one.

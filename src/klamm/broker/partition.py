@@ -228,7 +228,7 @@ class Partition:
             from_client=from_client,
         )
         if local.log_end_offset != end:
-            self._grown(end)
+            self._grown(local, end)
         return result
 
     def not_leading(self) -> ErrorCode:
@@ -241,7 +241,7 @@ class Partition:
     def in_sync_min_effective(self) -> int:
         return min(self.in_sync_min, len(self.replicas))
 
-    def _grown(self, end_before: int) -> None:
+    def _grown(self, local: PartitionLog, end_before: int) -> None:
         if self.followers:
             now_ms = self._host.now_ms()
             for broker, state in self.followers.items():
@@ -250,7 +250,7 @@ class Partition:
             if len(self.isr.committed) <= 1:
                 self.advance(now_ms)
         else:
-            self._commit_alone()
+            self._commit_to(local, local.log_end_offset)
         for follower in self.follower_watches:
             follower.touched(self)
         if self.append_watches:
@@ -262,32 +262,26 @@ class Partition:
         local = self.log
         assert local is not None, f"{self} has no log"
         if not self.followers:
-            return self._commit_alone()
+            return self._commit_to(local, local.log_end_offset)  # there is nobody to wait for
         now = core.high_watermark(self._view(local, now_ms), self._host.eligible())
         return self._commit_to(local, now)
 
-    def _commit_alone(self) -> bool:
-        """There is nobody to wait for."""
-        assert self.log is not None, f"{self} has no log"
-        return self._commit_to(self.log, self.log.log_end_offset)
-
     def _commit_to(self, local: PartitionLog, now: int) -> bool:
-        if now <= local.high_watermark:
+        if not local.advance_high_watermark(now):
             return False
-        local.advance_high_watermark(now)
         waiters = self._ack_waiters
         while waiters and waiters[0][0] <= now:
             waiters.popleft()[1].settled(self, self._acknowledgement())
         for follower in self.follower_watches:
             follower.changed(self)
-        self.committed()
+        if self.committed_watches:
+            self.committed()
         return True
 
     def committed(self) -> None:
         """Consumers can see more than before."""
-        if self.committed_watches:
-            for watch in list(self.committed_watches):
-                watch.touched(self)
+        for watch in list(self.committed_watches):
+            watch.touched(self)
 
     def _acknowledgement(self) -> ErrorCode:
         if len(self.isr.committed) < self.in_sync_min_effective:

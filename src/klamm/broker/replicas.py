@@ -71,6 +71,8 @@ class ReplicaManager:
 
     def __init__(self, broker: Broker) -> None:
         self.broker_id = broker.id
+        self.now_ms = broker.clock.elapsed_ms
+        self.wall_ms = broker.clock.now_ms
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topic_names: dict[uuid.UUID, str] = {}  # of the topics hosted here
         self.controller_epoch = -1  # the highest that has ordered anything
@@ -85,12 +87,6 @@ class ReplicaManager:
         self._lock = asyncio.Lock()
 
     # What partitions need (Host)
-
-    def now_ms(self) -> int:
-        return self._broker.clock.elapsed_ms()
-
-    def wall_ms(self) -> int:
-        return self._broker.clock.now_ms()
 
     def eligible(self) -> Collection[BrokerId]:
         return self._broker.metadata.snapshot.brokers.keys()

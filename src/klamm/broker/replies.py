@@ -77,6 +77,7 @@ class Sender:
         return self._sending is not None
 
     def add(self, parts: Parts) -> None:
+        """Say this after all that was added before."""
         for at, part in enumerate(parts):
             if isinstance(part, bytes):
                 self._gather(part)

@@ -33,6 +33,10 @@ from klamm.protocol.batch import (
 )
 
 NO_TIME: Final = -1
+# What makes a batch one that needs a closer look: zstd, a time or a marker of the broker's.
+_UNUSUAL: Final = Codec.ZSTD | LOG_APPEND_TIME | CONTROL
+_new: Final = tuple.__new__
+_unpack: Final = HEADER.unpack_from
 _ZSTD_FROM_VERSION: Final = 7
 
 _attributes: Final = struct.Struct(">h")
@@ -64,6 +68,34 @@ class Appended(NamedTuple):
     log_start_offset: int
     log_append_time_ms: int = NO_TIME  # only where the topic stamps batches itself
     is_duplicate: bool = False  # it had been there before; nothing was written
+
+
+def checked_header(
+    batch: memoryview, settings: LogSettings, version: int, from_client: bool
+) -> BatchHeader | AppendRefused:
+    """The header of what must be one batch, if it may be appended as far as that can tell.
+
+    Nearly all are as they should be, which one look shows; at the others it is looked again, by the
+    rules one by one.
+    """
+    size = len(batch)
+    if HEADER_SIZE <= size <= settings.size_max:
+        values = _unpack(batch)
+        base, length, _, magic, crc, attributes, delta, _, _, producer, _, sequence, count = values
+        if (
+            length + PREFIX_SIZE == size
+            and magic == MAGIC
+            and base == 0
+            and count == delta + 1 > 0
+            and not attributes & _UNUSUAL
+            and (sequence >= 0 or producer < 0)
+            and crc32c.crc32c(batch[CRC_FROM:]) == crc
+        ):
+            return _new(BatchHeader, values)
+    header = read_sole_header(batch)
+    if isinstance(header, AppendRefused):
+        return header
+    return header_fault(batch, header, settings, version, from_client) or header
 
 
 def read_sole_header(batch: memoryview) -> BatchHeader | AppendRefused:

@@ -29,10 +29,12 @@ MAX_TIMESTAMP_AT: Final = 35
 
 _CHUNK: Final = 8192
 _LARGE_CHUNK: Final = 1 << 20
+_new: Final = tuple.__new__  # what `_make` does, without asking how many values there are
+_unpack: Final = HEADER.unpack_from
 
 
 def read_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> BatchHeader:
-    return BatchHeader._make(HEADER.unpack_from(buffer, at))
+    return _new(BatchHeader, _unpack(buffer, at))
 
 
 def headers(

@@ -61,8 +61,9 @@ def _append_run(log: PartitionLog, data: memoryview, run: list[BatchHeader], now
     interval = log.settings.index_interval_bytes
     first = run[0]
     try:
-        log.make_room(first.size, first.base_offset, first.last_offset, first.max_timestamp, now_ms)
-        active = log.segments.active
+        active = log.make_room(
+            first.size, first.base_offset, first.last_offset, first.max_timestamp, now_ms
+        )
         position = active.write(data)
         at = 0
         for header in run:
@@ -79,11 +80,9 @@ def _append_run(log: PartitionLog, data: memoryview, run: list[BatchHeader], now
 
 def _fits(log: PartitionLog, size: int, header: BatchHeader) -> bool:
     """Whether the active segment takes this much more, a batch at the end included."""
+    settings = log.settings
     return not log.segments.active.is_full(
-        more=size,
-        last_offset=header.last_offset,
-        segment_bytes=log.settings.segment_bytes,
-        index_bytes=log.settings.segment_index_bytes,
+        size, header.last_offset, settings.segment_bytes, settings.segment_index_bytes
     )
 
 

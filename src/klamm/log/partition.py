@@ -27,8 +27,7 @@ from klamm.log.append import (
     NO_TIME,
     Appended,
     AppendRefused,
-    header_fault,
-    read_sole_header,
+    checked_header,
     recompressed,
     record_fault,
     stamp_append_time,
@@ -57,6 +56,7 @@ from klamm.protocol.batch import EPOCH_AT, BatchHeader
 # All that a user of a log needs to name.
 __all__ = ["AppendRefused", "Appended", "LogDirectoryFailed", "PartitionLog", "Slice"]
 
+_new: Final = tuple.__new__
 _pack_offset: Final = struct.Struct(">q").pack_into
 _pack_epoch: Final = struct.Struct(">i").pack_into
 
@@ -162,15 +162,15 @@ class PartitionLog:
         """
         self.health.check()
         settings = self.settings
-        header = read_sole_header(batch)
+        header = checked_header(batch, settings, request_version, from_client)
         if isinstance(header, AppendRefused):
             return header
-        fault = header_fault(batch, header, settings, request_version, from_client)
-        if fault is None and settings.checks_records and from_client:
+        if settings.checks_records and from_client:
             fault = record_fault(batch, settings, now_ms)
-        if fault is not None:
-            return fault
-        if header.producer_id >= 0:
+            if fault is not None:
+                return fault
+        has_producer = header.producer_id >= 0
+        if has_producer:
             verdict = self.history.check(batch, header, from_client)
             if isinstance(verdict, Refused):
                 return AppendRefused(verdict.code, verdict.why)
@@ -193,21 +193,17 @@ class PartitionLog:
         _pack_offset(batch, 0, first)
         _pack_epoch(batch, EPOCH_AT, leader_epoch)
         try:
-            size = len(batch)
-            self.make_room(size, first, last, max_timestamp, now_ms)
-            active = self.segments.active
-            position = active.write(batch)
-            interval = settings.index_interval_bytes
-            active.note(position, first, last, max_timestamp, size, interval)
+            active = self.make_room(len(batch), first, last, max_timestamp, now_ms)
+            active.append(batch, first, last, max_timestamp, settings.index_interval_bytes)
             self.epochs.assign(leader_epoch, first)
-            if header.producer_id >= 0:
+            if has_producer:
                 self.note_producer(batch, header, first, max_timestamp)
         except OSError as error:
             raise self.health.failed(error) from error
         self.log_end_offset = last + 1
         if last + 1 - self.recovery_point >= settings.flush_messages:
             self.flush()
-        return Appended(first, last, self.log_start_offset, append_time)
+        return _new(Appended, (first, last, self.log_start_offset, append_time, False))
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int = 0) -> Appended:
         """Write batches as the leader sent them; a batch cut off at the end is left out.
@@ -237,20 +233,17 @@ class PartitionLog:
 
     def make_room(
         self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
-    ) -> None:
-        """Begin a new segment when the active one is full or old enough."""
+    ) -> Segment:
+        """The active segment: a new one when the last is full or old enough."""
         active = self.segments.active
         settings = self.settings
         if active.size and (
-            active.is_full(
-                more=size,
-                last_offset=last_offset,
-                segment_bytes=settings.segment_bytes,
-                index_bytes=settings.segment_index_bytes,
-            )
+            active.is_full(size, last_offset, settings.segment_bytes, settings.segment_index_bytes)
             or active.age_ms(timestamp, now_ms) > settings.roll_ms - active.jitter_ms
         ):
             self.roll(first_offset, now_ms=now_ms)
+            active = self.segments.active
+        return active
 
     def roll(self, base_offset: int | None = None, *, now_ms: int = 0) -> None:
         """Close the active segment and begin a new one; an empty one is used on."""

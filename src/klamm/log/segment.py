@@ -129,9 +129,8 @@ class Segment:
     ) -> None:
         """Write one batch at the end, and keep what readers will ask about it."""
         position = self.write(data)
-        self.note(
-            position, first_offset, last_offset, max_timestamp, len(data), index_interval_bytes
-        )
+        size = self.size - position
+        self.note(position, first_offset, last_offset, max_timestamp, size, index_interval_bytes)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Put bytes at the end; where they are. Readers see all of them or none."""
@@ -139,8 +138,7 @@ class Segment:
         handle = self._pool.get(self.path, create=True)
         if not position and self._reserved:
             os.ftruncate(handle.fileno(), self._reserved)
-        write_at(handle.fileno(), data, position)
-        self.size = position + len(data)
+        self.size = position + write_at(handle.fileno(), data, position)
         return position
 
     def note(
@@ -173,7 +171,7 @@ class Segment:
         recent.append(last_offset)
         self._recent_positions.append(position)
 
-    def is_full(self, *, more: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
+    def is_full(self, more: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
         """Whether so many more bytes, up to this offset, have no place here."""
         return (
             self.size + more > segment_bytes
@@ -189,7 +187,9 @@ class Segment:
 
     def age_ms(self, timestamp: int, now_ms: int) -> int:
         """How long after the first batch a batch with this timestamp comes."""
-        first = self.first_timestamp
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp
         if first >= 0:
             return timestamp - first
         return now_ms - self.created_ms if self.created_ms else 0

@@ -41,6 +41,7 @@ _END_TAGS: Final = 3  # of the partition, the topic and the request: none, one b
 
 _FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError, ProtocolError)
 
+_new: Final = tuple.__new__  # what `_make` does, without asking how many values there are
 _HEAD: Final = struct.Struct(">ii")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_ID_AT: Final = 4
@@ -51,12 +52,12 @@ _OFFSETS_FROM_END: Final = 33  # they, no errors, no message, tags; tags; thrott
 class Beginning:
     """What stands in front of the records, understood, and the answer that goes with it."""
 
-    __slots__ = ("_answer", "_head", "_offsets_at", "acks", "header", "place", "timeout_ms")
+    __slots__ = ("_answer", "_offsets_at", "acks", "head", "header", "place", "timeout_ms")
 
     def __init__(
         self, head: int, header: RequestHeader, place: TopicPartition, acks: int, timeout_ms: int
     ) -> None:
-        self._head = head  # the API and its version
+        self.head = head  # the API and its version
         self.header = header  # with the correlation id of the first such request
         self.place = place
         self.acks = acks
@@ -65,9 +66,6 @@ class Beginning:
         body = encode_response(header.api_version, ProduceResponse([result]))
         self._answer = bytearray(encode_response_frame(header, body))
         self._offsets_at = len(self._answer) - _OFFSETS_FROM_END
-
-    def is_of(self, head: int) -> bool:
-        return self._head == head
 
     def answer(self, correlation_id: int, base_offset: int, time_ms: int, log_start: int) -> bytes:
         """The whole frame that says that the records are in the log."""
@@ -112,13 +110,13 @@ class Beginnings:
             return None
         end = at + count - 1
         if (
-            not beginning.is_of(head)
+            head != beginning.head
             or count == 0
             or end + _END_TAGS != len(frame)
-            or any(frame[end:])
+            or frame[end] | frame[end + 1] | frame[end + 2]
         ):
             return None
-        return Recognised(beginning, correlation_id, frame[at:end])
+        return _new(Recognised, (beginning, correlation_id, frame[at:end]))
 
     def learn(self, frame: memoryview, header: RequestHeader) -> None:
         """Remember how this request begins, if it is one of those that come again."""
