@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from klamm.pipelines.archive_layout import (
     footer_of,
     sha256,
 )
+from klamm.pipelines.behind import FileBehind
 from klamm.pipelines.columns import COLUMNS, Source
 from klamm.pipelines.digests import Digests, window_offsets
 from klamm.pipelines.fetcher import RangeReader
@@ -52,15 +53,25 @@ _COLUMNS: Final = {
     "codec": "batch_codec",
 }
 
-SCHEMA: Final = pa.schema(
+FRAME: Final = pa.schema(
     [(name, COLUMNS[column][0]) for name, column in _COLUMNS.items()] + [("is_aborted", pa.bool_())]
 )
 
+_NULLABLE: Final = ("key", "value")
+
+# Where values may be missing, Parquet keeps a mark for each that is there: it takes time.
+SCHEMA: Final = pa.schema([field.with_nullable(field.name in _NULLABLE) for field in FRAME])
+
 _PLAIN: Final = ("offset", "timestamp_ms", "key", "value", "headers")
+
+# By these readers skip what they do not want; of the others nothing is to be learned.
+_WITH_STATISTICS: Final = ["offset", "timestamp_ms"]
 
 _GROUP_ROWS: Final = 262_144
 
 _GROUP_BYTES: Final = 128 << 20
+
+_FIRST_SHARE: Final = 1 / 8  # how much of a full group the first one holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +117,17 @@ def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
             "offset": "DELTA_BINARY_PACKED",
             "timestamp_ms": "DELTA_BINARY_PACKED",
         },
+        "write_statistics": _WITH_STATISTICS,
         "data_page_size": 1 << 20,
         "write_page_checksum": True,
     }
-    with draft.open("wb") as out:
+    with FileBehind(draft) as out:
         with pq.ParquetWriter(out, SCHEMA, **options) as writer:
             frames = _noted(window_frames(job.connection, wanted), digests, story)
             for group in ahead(_grouped(frames)):
-                writer.write_table(pa.Table.from_batches(group, SCHEMA), row_group_size=_GROUP_ROWS)
+                columns = pa.Table.from_batches(group, FRAME).columns
+                table = pa.Table.from_arrays(columns, schema=SCHEMA)
+                writer.write_table(table, row_group_size=_GROUP_ROWS)
             story.close(wanted.stop)
             file = File(
                 path=path,
@@ -131,9 +145,7 @@ def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
                 time_max=story.time_max,
             )
             writer.add_key_value_metadata(footer_of(file, job.topic_id))
-        out.flush()
-        os.fsync(out.fileno())
-    return File(**(asdict(file) | {"bytes": draft.stat().st_size, "sha256": sha256(draft)}))
+        return replace(file, sha256=out.finish(), bytes=out.size)
 
 
 def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]:
@@ -169,16 +181,21 @@ def _noted(frames: Iterable[Any], digests: Digests, story: _Story) -> Iterator[A
 
 
 def _grouped(frames: Iterable[Any]) -> Generator[list[Any], None, None]:
-    """Frames for one row group each."""
+    """Frames for one row group each.
+
+    Groups grow from small to full, because nothing is written before the first is complete.
+    """
     group: list[Any] = []
     rows = size = 0
+    share = _FIRST_SHARE
     for frame in frames:
         group.append(frame)
         rows += frame.num_rows
         size += frame.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+        if rows >= _GROUP_ROWS * share or size >= _GROUP_BYTES * share:
             yield group
             group, rows, size = [], 0, 0
+            share = min(2 * share, 1.0)
     if group:
         yield group
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from klamm.pipelines import batches, columns, digests, kernels, scanning
-from klamm.pipelines.archive_files import _COLUMNS, SCHEMA
+from klamm.pipelines.archive_files import _COLUMNS, FRAME
 from klamm.pipelines.columns import Source
 from klamm.pipelines.digests import WINDOW, Digests
 from klamm.pipelines.frames import Decoder
@@ -36,7 +36,7 @@ def _frames(data: bytes, rows: int = 1000) -> list[Any]:
         aborted="mark",
         frame_rows=rows,
     )
-    assert decoder.schema == SCHEMA
+    assert decoder.schema == FRAME
     return list(decoder.feed(np.frombuffer(data, np.uint8), walk(data, "t")))
 
 
