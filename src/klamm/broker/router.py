@@ -17,7 +17,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker import api as registry
-from klamm.broker.api import produce
+from klamm.broker import produce_again
 from klamm.broker.connection import Answer, Peer
 from klamm.broker.context import RequestContext
 from klamm.broker.promises import Promise
@@ -65,7 +65,7 @@ class Router:
     def _repeat(self, peer: Peer, request: Recognised) -> Answer | None:
         """What is said to a Produce that begins as one before."""
         try:
-            return produce.serve_again(self._broker, peer, request)
+            return produce_again.serve(self._broker, peer, request)
         except Exception as fault:
             raise _failed_to_serve(request.beginning.header, fault) from fault
 

@@ -20,7 +20,7 @@ from klamm.protocol.produce import (
     ProduceRequest,
     TopicRecords,
 )
-from unit.broker.brokers import World, world
+from unit.broker.brokers import World, until, world
 
 BATCH: Final = encode_batch([Record(0, 1_000, b"k", b"value")])
 
@@ -139,5 +139,60 @@ def test_who_leads_is_asked_each_time(
             assert again.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             await used.close()
             await fresh.close()
+
+    asyncio.run(run())
+
+
+async def _send_in_time(connection: Connection, timeout_ms: int) -> PartitionResult:
+    topics = [TopicRecords("t", [PartitionRecords(0, memoryview(bytearray(BATCH)))])]
+    response = await connection.produce(11, ProduceRequest(None, -1, timeout_ms, topics))
+    assert response is not None
+    return response.topics[0].partitions[0]
+
+
+def test_what_followers_do_not_confirm_in_time_is_said_to_be_late(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=2) as w:
+            await w.create("t", (0, 1))
+            used, fresh = await w.connect(0), await w.connect(0)
+            assert (await _send_in_time(used, 300)).error_code == 0
+            await w.brokers[1].fetchers.stop()
+            again, plain = await asyncio.gather(
+                *(_send_in_time(connection, 300) for connection in (used, fresh))
+            )
+            assert again.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert {again.base_offset, plain.base_offset} == {1, 2}
+            assert again == plain._replace(base_offset=again.base_offset)
+            await used.close()
+            await fresh.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_many_wait_for_the_followers_at_once(tmp_path: Path, is_lost: bool) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=2) as w:
+            await w.create("t", (0, 1))
+            connection = await w.connect(0)
+            assert (await _send_in_time(connection, 20_000)).error_code == 0
+            await w.brokers[1].fetchers.stop()
+            async with asyncio.TaskGroup() as group:
+                sent = [group.create_task(_send_in_time(connection, 20_000)) for _ in range(20)]
+                local = w.leader().log
+                assert local is not None
+                await until(lambda: local.log_end_offset == 21, "all are appended")
+                assert not any(task.done() for task in sent)
+                if is_lost:
+                    w.leader().stop()
+                else:
+                    w.brokers[1].fetchers.add(w.replica(1))
+                    w.brokers[1].fetchers.apply()
+            results = [task.result() for task in sent]
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_lost else ErrorCode.NONE
+            assert [(r.error_code, r.base_offset) for r in results] == [
+                (code, offset) for offset in range(1, 21)
+            ]
+            await connection.close()
 
     asyncio.run(run())

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.broker.authorization import INTERNAL_WRITER
-from klamm.broker.connection import Answer, Peer
+from klamm.broker.connection import Answer
 from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.partition import Partition
@@ -34,7 +34,6 @@ from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode
 from klamm.model.names import INTERNAL_TOPICS, TopicPartition
-from klamm.protocol.beginnings import Recognised
 from klamm.protocol.frames import encode_response_frame
 from klamm.protocol.produce import (
     PartitionResult,
@@ -78,30 +77,6 @@ async def _append_verified(
     return reply if isinstance(reply, Reply) else await reply.outcome()
 
 
-def serve_again(broker: Broker, peer: Peer, request: Recognised) -> Answer | None:
-    """The same for a request that begins as one before; None when `serve` has to look at it.
-
-    All that `serve` would ask of such a beginning is known, but for who leads the partition now.
-    """
-    beginning, correlation_id, records = request
-    partition = broker.replicas.partitions.get(beginning.place)
-    if partition is None or broker.quotas.is_active or is_transactional(records):
-        return None
-    acks, version = beginning.acks, beginning.header[1]
-    outcome = _append(broker, partition, version, records, acks)
-    if acks == 1 and isinstance(outcome, Appended):
-        base_offset, _, log_start, time_ms, _ = outcome
-        return Reply((beginning.answer(correlation_id, base_offset, time_ms, log_start),))
-    context = RequestContext(beginning.header._replace(correlation_id=correlation_id), peer)
-    results = [_result(broker, partition, outcome)]
-    topics = [TopicResult(beginning.place.topic, results)]
-    if acks == -1 and results[0].error_code == 0:
-        waiting = _Waiting(broker, context, topics, len(records))
-        waiting.expect(partition, results)
-        return waiting.begin(beginning.timeout_ms)
-    return _reply(broker, context, acks, topics, len(records))
-
-
 def _append_all(
     broker: Broker,
     context: RequestContext,
@@ -130,15 +105,15 @@ def _append_all(
                 if code is not ErrorCode.NONE:
                     results.append(PartitionResult(index, code, error_message=NOT_VERIFIED))
                     continue
-            outcome = _append(broker, partition, context.version, records, acks)
-            result = _result(broker, partition, outcome)
+            outcome = append(broker, partition, context.version, records, acks)
+            result = as_result(broker, partition, outcome)
             results.append(result)
             if acks == -1 and result[1] == 0:
                 waiting = waiting or _Waiting(broker, context, topics, size)
                 waiting.expect(partition, results)
     if waiting is not None:
         return waiting.begin(request.timeout_ms)
-    return _reply(broker, context, acks, topics, size)
+    return reply_of(broker, context, acks, topics, size)
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
@@ -153,9 +128,10 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
     return None
 
 
-def _append(
+def append(
     broker: Broker, partition: Partition, version: int, records: memoryview | None, acks: int
 ) -> Appended | AppendRefused | ErrorCode:
+    """Put what a client sent into a log; what became of it."""
     if records is None:
         return AppendRefused(ErrorCode.INVALID_RECORD, "there are no records")
     try:
@@ -175,9 +151,10 @@ def _append(
     return outcome
 
 
-def _result(
+def as_result(
     broker: Broker, partition: Partition, outcome: Appended | AppendRefused | ErrorCode
 ) -> PartitionResult:
+    """The same as it is told to the client."""
     topic, index = partition.topic_partition
     if isinstance(outcome, Appended):
         base_offset, _, log_start, append_time_ms, _ = outcome
@@ -199,9 +176,10 @@ def _not_here(broker: Broker, topic: str, index: int, code: ErrorCode) -> Partit
     return PartitionResult(index, code, current_leader=leader)
 
 
-def _reply(
+def reply_of(
     broker: Broker, context: RequestContext, acks: int, topics: list[TopicResult], size: int
 ) -> Reply:
+    """The reply that tells these results, with what the client's quotas make of it."""
     quotas = broker.quotas
     wait_ms = charge(broker, context, PRODUCER_BYTE_RATE, size) if quotas.is_active else 0
     failed = [result for topic in topics for result in topic[1] if result[1]]
@@ -292,4 +270,4 @@ class _Waiting:
         self._open.clear()
 
     def _answer(self) -> Reply:
-        return _reply(self._broker, self._context, -1, self._topics, self._size)
+        return reply_of(self._broker, self._context, -1, self._topics, self._size)
