@@ -372,6 +372,62 @@ def test_kafka_topics_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -
     assert gently == Said(0, "", "")
 
 
+def test_kafka_topics_waits_for_leaders_and_says_when_none_came(
+    kafka: Klamm, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("request.timeout.ms=1000\n")
+    create = ("kafka-topics", "--create", "--topic", "nowhere", "--replica-assignment", "97:98")
+    said = kafka(*create, "--command-config", str(file))
+    assert said.code == 1
+    assert "already exists" not in said.err, "the broker was asked again for what it had done"
+    assert "REQUEST_TIMED_OUT" in said.err
+    again = kafka(*create)
+    assert "topic nowhere already exists" in again.err
+
+
+def test_a_topic_that_never_had_a_leader_is_explained_and_deleted(klamm: Klamm) -> None:
+    planned = klamm("topics", "create", "unborn", "--assignment", "97:98", "--dry-run")
+    assert "unborn-0 stays New: no assigned replica is live" in planned.out
+    # What the test before has left behind.
+    assert "until one of brokers 97, 98 is there" in klamm("topics", "explain", "nowhere").out
+    delete = ("topics", "delete", "nowhere")
+    assert klamm(*delete).out == "deleted topic nowhere\n"
+    assert "is being deleted already: see klamm topics explain" in klamm(*delete).err
+    assert klamm(*delete, "--forget-broker", "97", "--forget-broker", "98", "--wait").code == 0
+    assert "there is no topic nowhere" in klamm("topics", "explain", "nowhere").err
+    assert "it does not exist" in klamm(*delete).err
+
+
+def test_kafka_topics_warns_of_what_is_deprecated_and_takes_no_id_for_none(kafka: Klamm) -> None:
+    config = ("--config", "message.format.version=2.8")
+    said = kafka("kafka-topics", "--create", "--topic", "old", *config)
+    assert (said.code, said.err) == (0, "")
+    warning, created = said.out.splitlines()
+    assert warning.startswith("WARNING: message.format.version is deprecated")
+    assert created == "Created topic old."
+    zero = ("--topic-id", "AAAAAAAAAAAAAAAAAAAAAA", "--topic", "old")
+    assert kafka("kafka-topics", "--describe", *zero).out.startswith("Topic: old\t")
+    limit = ("--partition-size-limit-per-response", "few")
+    assert kafka("kafka-topics", "--describe", *limit).code == 1
+    assert kafka("kafka-topics", "--delete", "--topic", "old").code == 0
+
+
+def test_kafka_configs_shows_and_deletes_only_what_was_set_for_a_broker(kafka: Klamm) -> None:
+    setting, value = "log.cleaner.backoff.ms", "14999"
+    done = "Completed updating default config for brokers in the cluster.\n"
+    default = ("kafka-configs", "--alter", "--broker-defaults")
+    assert kafka(*default, "--add-config", f"{setting}={value}") == Said(0, done, "")
+    shown = kafka("kafka-configs", "--describe", "--broker-defaults").out.splitlines()
+    assert shown[0] == "Default configs for brokers in the cluster are:"
+    assert shown[1].startswith(f"  {setting}={value} ")
+    own = kafka("kafka-configs", "--describe", "--broker", "0")
+    assert own == Said(0, "Dynamic configs for broker 0 are:\n", "")
+    wrong = kafka("kafka-configs", "--alter", "--broker", "0", "--delete-config", setting)
+    assert wrong == Said(1, "", f"Invalid config(s): {setting}\n")
+    assert kafka(*default, "--delete-config", setting) == Said(0, done, "")
+
+
 def test_kafka_configs_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -> None:
     cluster.create_topic("configured", partitions=1, replication_factor=1)
     about = ("--entity-type", "topics", "--entity-name", "configured")

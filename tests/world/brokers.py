@@ -45,18 +45,25 @@ class FakeBroker:
                 errors = {o.partition: self._become(o, request) for o in request.orders}
                 return events.LeaderAndIsrAnswered(request, ErrorCode.NONE, errors)
             case effects.UpdateMetadata():
-                self.topic_ids.update(request.topic_ids)
-                for metadata in request.partitions:
-                    if metadata.is_deleted:
-                        self.metadata.pop(metadata.partition, None)
-                    else:
-                        self.metadata[metadata.partition] = metadata
+                self._learn(request)
                 return None
             case effects.StopReplica():
                 errors = {o.partition: self._stop(o) for o in request.orders}
                 if not any(o.delete for o in request.orders):
                     return None
                 return events.StopReplicaAnswered(request, ErrorCode.NONE, errors)
+
+    def _learn(self, request: effects.UpdateMetadata) -> None:
+        ids = request.topic_ids
+        again = {t for t, id in ids.items() if self.topic_ids.get(t, id) != id}
+        for partition in [p for p in self.metadata if p.topic in again]:
+            del self.metadata[partition]  # another topic of that name
+        self.topic_ids.update(ids)
+        for metadata in request.partitions:
+            if metadata.is_deleted:
+                self.metadata.pop(metadata.partition, None)
+            else:
+                self.metadata[metadata.partition] = metadata
 
     def holdings(self, controller_epoch: int) -> Holdings:
         """The answer to a roll call, which fences as any request does."""

@@ -56,6 +56,8 @@ class Controller(Protocol):
 
     def is_queued_for_deletion(self, topic: str) -> bool: ...
 
+    def is_alive(self, topic: str) -> bool: ...
+
 
 class Host(Protocol):
     """What administration needs of its broker."""
@@ -284,6 +286,7 @@ class Admin:
             version=version,
             names=self._host.controller.topic_names,
             visible=snapshot.topics,
+            unborn=self._host.controller.is_alive,
             policy=self._policies.delete,
         )
 
@@ -293,8 +296,8 @@ class Admin:
         name = admit_deletion(ask, facts)
         if isinstance(name, Refused):
             return name
-        refused = quota.take(len(snapshot.topics[name]))
-        return refused or Deleted(name, snapshot.topic_ids.get(name, ZERO_ID))
+        refused = quota.take(len(snapshot.topics.get(name, ())))
+        return refused or Deleted(name, snapshot.topic_ids.get(name, ask.topic_id))
 
 
 def _settled(

@@ -110,6 +110,11 @@ class ControllerShell:
         """Whether the controller is about to delete this topic."""
         return self._term is not None and self._term.core.context.is_queued(topic)
 
+    def is_alive(self, topic: str) -> bool:
+        """Whether the controller knows this topic and is not about to delete it."""
+        context = self._term.core.context if self._term else None
+        return context is not None and topic in context.topics and not context.is_queued(topic)
+
     async def start(self) -> None:
         """Stand for election, now and whenever the controller is gone."""
         session = self._host.session

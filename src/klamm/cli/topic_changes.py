@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from klamm.cli import waiting
 from klamm.cli.asking import refuse
 from klamm.cli.facts import TopicFacts, describe_topics, list_topics
 from klamm.client.admin import Admin, ConfigChange, Operation, Resource, ResourceType
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import id_text
 from klamm.protocol.messages import create_topics
 
@@ -54,6 +55,9 @@ class Changes:
 async def create(admin: Admin, new: NewTopic, dry_run: bool) -> dict[str, object]:
     """Create a topic; what it has become."""
     (result,) = await admin.create_topics([new.message()], validate_only=dry_run)
+    if result.error_code == ErrorCode.REQUEST_TIMED_OUT and result.error_message is None:
+        late = f"it exists but has no leaders yet: see klamm topics explain {new.name}"
+        result = replace(result, error_message=f"{ErrorCode.REQUEST_TIMED_OUT.name}: {late}")
     refuse(result.error_code, f"topic {new.name!r}", result.error_message)
     return {
         "name": result.name,
@@ -111,10 +115,15 @@ async def alter_settings(
 async def delete(admin: Admin, names: Sequence[str], if_exists: bool, dry_run: bool) -> list[str]:
     """Delete topics; the names of those that are gone."""
     known = {topic.name for topic in await list_topics(admin)}
-    for name in names:
-        if name not in known and not if_exists:
+    hidden = {n: await waiting.standing(admin, n) for n in names if n not in known}
+    for name, standing in hidden.items():
+        if standing is waiting.Standing.DOOMED:
+            raise KlammError(
+                f"topic {name!r} is being deleted already: see klamm topics explain {name}"
+            )
+        if standing is waiting.Standing.ABSENT and not if_exists:
             refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}", "it does not exist")
-    wanted = [name for name in names if name in known]
+    wanted = [n for n in names if n in known or hidden[n] is waiting.Standing.UNBORN]
     if dry_run or not wanted:
         return wanted
     for result in await admin.delete_topics(wanted):

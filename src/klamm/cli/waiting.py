@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, Final
 
 from klamm.cli.asking import refuse
@@ -35,25 +36,35 @@ async def mark(admin: Admin, names: Sequence[str], if_exists: bool) -> list[str]
     A topic whose deletion hangs is in nobody's metadata any more; the controller knows it.
     """
     known = {topic.name for topic in await list_topics(admin)}
-    hidden = [name for name in names if name not in known]
-    doomed = [name for name in hidden if await _is_being_deleted(admin, name)]
-    for name in hidden:
-        if name not in doomed and not if_exists:
+    hidden = {name: await standing(admin, name) for name in names if name not in known}
+    for name, found in hidden.items():
+        if found is Standing.ABSENT and not if_exists:
             refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}", "it does not exist")
-    visible = [name for name in names if name in known]
-    for result in await admin.delete_topics(visible, patience_ms=1) if visible else ():
+    living = [n for n in names if n in known or hidden[n] is Standing.UNBORN]
+    for result in await admin.delete_topics(living, patience_ms=1) if living else ():
         if result.error_code != ErrorCode.REQUEST_TIMED_OUT:
             refuse(result.error_code, f"topic {result.name!r}", result.error_message)
-    return [name for name in names if name in doomed or name in known]
+    return [n for n in names if n in known or hidden[n] is not Standing.ABSENT]
 
 
-async def _is_being_deleted(admin: Admin, topic: str) -> bool:
+class Standing(Enum):
+    """What a topic is that no metadata shows."""
+
+    ABSENT = auto()
+    UNBORN = auto()  # it never had a leader
+    DOOMED = auto()  # it is being deleted
+
+
+async def standing(admin: Admin, topic: str) -> Standing:
+    """Ask the controller about a topic that is in no metadata."""
     try:
-        return (await explain(admin, topic))["deleting_since_ms"] is not None
+        is_doomed = (await explain(admin, topic))["deleting_since_ms"] is not None
     except RequestRefused as refusal:
-        if refusal.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return False
+        # A cluster that is not klamm's explains nothing, and deletes nothing that it hides.
+        if refusal.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNSUPPORTED_VERSION):
+            return Standing.ABSENT
         raise
+    return Standing.DOOMED if is_doomed else Standing.UNBORN
 
 
 async def forget(admin: Admin, names: Iterable[str], brokers: Iterable[int]) -> None:

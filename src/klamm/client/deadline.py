@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from klamm.client.errors import DeadlineExceeded
+
+# What the way of a request and its answer may take, but not more than a part of a short time.
+_ON_THE_WAY_S: Final = 1.0
+_AT_LEAST: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +34,13 @@ class Deadline:
 
     @property
     def left_ms(self) -> int:
-        """What is left as the brokers count, at least 1."""
-        left_s = self.at_s - asyncio.get_running_loop().time()
-        return max(1, int(1000 * min(left_s, self.attempt_s)))
+        """How long a broker may take over a try, at least 1.
+
+        A little less than is waited for its answer: a broker that says that its time is over
+        should be heard, and not be asked once more for what it has done already.
+        """
+        left_s = min(self.at_s - asyncio.get_running_loop().time(), self.attempt_s)
+        return max(1, int(1000 * max(left_s - _ON_THE_WAY_S, _AT_LEAST * left_s)))
 
     async def pause(self, seconds: float) -> bool:
         """Waits a little before another try; False when there is no time for one."""

@@ -63,19 +63,24 @@ def _deletion(context: Context, partition: Partition) -> Iterator[Waiting]:
 def _life(context: Context, partition: Partition) -> Iterator[Waiting]:
     id, leadership = partition.id, partition.leadership
     if partition.state is PartitionState.NEW:
-        until = f"one of brokers {_listed(partition.assignment.replicas)} is there"
+        until = f"{_listed(partition.assignment.replicas)} is there"
         since_ms = context.unled[id]
         yield Waiting("creation", id.partition, None, Obstacle.NO_REPLICA, until, since_ms)
     elif partition.state is PartitionState.OFFLINE and leadership is not None:
         why, since_ms = Obstacle.NO_IN_SYNC, context.unled[id]
-        until = f"one of brokers {_listed(leadership.isr)} is back, or an unclean election"
+        until = _return(context, partition, leadership.isr)
+        others = [b for b in partition.assignment.replicas if b not in leadership.isr]
+        if any(context.is_online(broker, id) for broker in others):
+            until += ", or an unclean election"
+        elif others:
+            until += f", or {_listed(tuple(others))} is back and an unclean election is held"
         if any(id in context.lost_logs.get(broker, ()) for broker in leadership.isr):
             why = Obstacle.LOG_LOST
-            until = f"broker {_listed(leadership.isr)} restarts with the disk it had, or an unclean"
+            until = f"{_listed(leadership.isr)} restarts with the disk it had, or an unclean"
             until += " election"
         elif any(id in context.foreign.get(broker, ()) for broker in leadership.isr):
             why = Obstacle.FOREIGN_LOG
-            until = f"one of brokers {_listed(leadership.isr)} restarts, which sets that log aside"
+            until = f"{_listed(leadership.isr)} restarts, which sets that log aside"
         yield Waiting("election", id.partition, None, why, until, since_ms)
     if leadership is None:
         return
@@ -86,6 +91,14 @@ def _life(context: Context, partition: Partition) -> Iterator[Waiting]:
             yield Waiting("replication", id.partition, broker, why, until, refused[id])
         elif broker not in leadership.isr:
             yield _lag(context, partition, broker)
+
+
+def _return(context: Context, partition: Partition, brokers: tuple[BrokerId, ...]) -> str:
+    """What would bring one of these replicas back."""
+    absences = [_absence(context, partition, broker) for broker in brokers]
+    if all(absence is None or absence[0] is Obstacle.BROKER_DOWN for absence in absences):
+        return f"{_listed(brokers)} is back"
+    return " or ".join(absence[2] for absence in absences if absence is not None)
 
 
 def _lag(context: Context, partition: Partition, broker: BrokerId) -> Waiting:
@@ -125,4 +138,5 @@ def _absence(
 
 
 def _listed(brokers: tuple[BrokerId, ...]) -> str:
-    return ", ".join(map(str, brokers))
+    names = ", ".join(map(str, brokers))
+    return f"broker {names}" if len(brokers) == 1 else f"one of brokers {names}"

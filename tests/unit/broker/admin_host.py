@@ -51,6 +51,9 @@ class Memory:
     def is_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.queued
 
+    def is_alive(self, topic: str) -> bool:
+        return topic in self._metadata.snapshot.topics and topic not in self.queued
+
 
 class TestHost:
     """What every part of administration asks of its broker."""

@@ -37,7 +37,7 @@ def test_a_creation_waits_for_a_broker(world: World) -> None:
     world.now_ms = 2_000
     world.create("U", [[7]])
     world.now_ms = 3_000
-    until = "one of brokers 7 is there"
+    until = "broker 7 is there"
     assert explain(world, "U").waiting == (
         Waiting("creation", 0, None, Obstacle.NO_REPLICA, until, 2_000),
     )
@@ -56,11 +56,26 @@ def test_replication_and_election_wait_for_brokers_from_when_they_went(world: Wo
             0,
             None,
             Obstacle.NO_IN_SYNC,
-            "one of brokers 1 is back, or an unclean election",
+            "broker 1 is back, or broker 2 is back and an unclean election is held",
             3_000,
         ),
         Waiting("replication", 0, TWO, Obstacle.BROKER_DOWN, "broker 2 is back", 2_000),
     )
+
+
+def test_an_election_waits_for_the_disk_of_a_broker_that_is_there(world: World) -> None:
+    world.create("U", [[1], [2, 3]])
+    world.deliver()
+    world.stop_broker(3)
+    for index, broker in ((0, BrokerId(1)), (1, TWO)):
+        world.brokers[broker].bad_disk[tp(f"U-{index}")] = None
+    world.handle(events.LogDirFailed((BrokerId(1), TWO), ("n",)))
+    world.deliver()
+    elections = [w for w in explain(world, "U").waiting if w.what == "election"]
+    assert [w.until for w in elections] == [
+        "broker 1 restarts with a good disk",
+        "broker 2 restarts with a good disk, or broker 3 is back and an unclean election is held",
+    ]
 
 
 def test_a_replica_on_a_bad_disk_and_one_that_leaves(world: World) -> None:

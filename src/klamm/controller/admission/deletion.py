@@ -27,6 +27,7 @@ class DeletionFacts:
     version: int  # of the request
     names: Mapping[uuid.UUID, str]  # by id, as the controller knows them
     visible: Collection[str]  # in this broker's metadata
+    unborn: Callable[[str], bool] = lambda _: False  # without a leader so far, so in no metadata
     policy: Callable[[str], str | None] | None = None
 
 
@@ -50,7 +51,8 @@ def admit_deletion(ask: Doomed, facts: DeletionFacts) -> str | Refused:
     name = ask.name if ask.name is not None else facts.names.get(ask.topic_id)
     if name is None:
         return Refused(f"there is no topic with id {ask.topic_id}", ErrorCode.UNKNOWN_TOPIC_ID)
-    if name not in facts.visible:
+    # Kafka cannot delete a topic that never had a leader, nor create another of its name.
+    if name not in facts.visible and not facts.unborn(name):
         return Refused(f"there is no topic {name}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     why = facts.policy(name) if facts.policy is not None else None
     return name if why is None else Refused(why, ErrorCode.POLICY_VIOLATION)
