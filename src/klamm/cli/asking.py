@@ -42,7 +42,8 @@ class Declined(RequestRefused):
     """A broker said no about something; `said` is its own words alone."""
 
     def __init__(self, code: ErrorCode, about: object, said: str) -> None:
-        super().__init__(code, f"{about}: {said}")
+        # Most brokers' words name their subject themselves.
+        super().__init__(code, said if said.startswith(str(about)) else f"{about}: {said}")
         self.said = said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -75,6 +76,8 @@ def drain(
     async def work(admin: Admin) -> moves.Plan:
         staying = await live_brokers(admin)
         plan = moves.drain(await list_topics(admin), broker, staying)
+        if not plan and broker not in staying:
+            raise _no_broker(broker, sorted(staying))
         if not dry_run:
             await request_moves(admin, plan)
         return plan
@@ -167,7 +170,7 @@ async def _list(admin: Admin) -> list[Row]:
 async def _describe(admin: Admin, broker: int) -> Row:
     rows = {row["id"]: row for row in await _list(admin)}
     if broker not in rows:
-        raise UsageError(f"there is no broker {broker} among {sorted(map(str, rows))}")
+        raise _no_broker(broker, rows)
     dirs = (await admin.log_dirs([broker]))[broker]
     sizes = {
         found.log_dir: sum(p.partition_size for t in found.topics for p in t.partitions)
@@ -176,6 +179,10 @@ async def _describe(admin: Admin, broker: int) -> Row:
     settings = (await describe_settings(admin, ResourceType.BROKER, [str(broker)]))[str(broker)]
     changed = {s.name: s.value for s in settings if s.config_source != BUILT_IN}
     return {**rows[broker], "log_dirs": sizes, "settings": changed}
+
+
+def _no_broker(broker: int, live: Iterable[object]) -> UsageError:
+    return UsageError(f"there is no broker {broker}; there are {', '.join(map(str, live))}")
 
 
 def _cell(value: object) -> object:

@@ -59,7 +59,10 @@ def apply(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Start the moves of a plan; `status` says how they fare."""
-    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    except OSError as fault:
+        raise UsageError(f"cannot read {file}: {fault.strerror}") from fault
     wanted = moves.from_json(text)
     if dry_run:
         _tell_plan(wanted, output, bootstrap_server)
