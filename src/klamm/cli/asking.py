@@ -42,9 +42,13 @@ class Declined(RequestRefused):
     """A broker said no about something; `said` is its own words alone."""
 
     def __init__(self, code: ErrorCode, about: object, said: str) -> None:
-        # Most brokers' words name their subject themselves.
-        super().__init__(code, said if said.startswith(str(about)) else f"{about}: {said}")
+        super().__init__(code, about_it(about, said))
         self.said = said
+
+
+def about_it(about: object, said: str) -> str:
+    """What was said, with its subject where that does not begin it already."""
+    return said if said.startswith(str(about)) else f"{about}: {said}"
 
 
 def refuse(code: int, about: object, message: str | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from klamm.cli import moves, plans
-from klamm.cli.asking import run
+from klamm.cli.asking import about_it, run
 from klamm.cli.facts import list_topics
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -132,7 +132,7 @@ async def request_moves(admin: Admin, targets: Targets) -> None:
     if not targets:
         return
     refused = [
-        f"{tp}: {result.error_message or code_of(result.error_code).name}"
+        about_it(tp, result.error_message or code_of(result.error_code).name)
         for tp, result in (await admin.reassign(targets)).items()
         if result.error_code
     ]

@@ -105,14 +105,15 @@ def _lag(context: Context, partition: Partition, broker: BrokerId) -> Waiting:
     id = partition.id
     moving = broker in partition.assignment.adding
     absence = _absence(context, partition, broker)
-    if absence is not None:
-        why, _, until = absence
-    else:
-        why = Obstacle.CATCHING_UP if moving else Obstacle.LAGGING
-        until = f"broker {broker} has caught up"
     since_ms = dict(partition.behind).get(broker, context.began_ms)
     if moving:
         since_ms = max(since_ms, context.moving[id])
+    if absence is not None:
+        why, away_ms, until = absence
+        since_ms = max(since_ms, away_ms)
+    else:
+        why = Obstacle.CATCHING_UP if moving else Obstacle.LAGGING
+        until = f"broker {broker} has caught up"
     what = "move" if moving else "replication"
     return Waiting(what, id.partition, broker, why, until, since_ms)
 

@@ -111,6 +111,17 @@ def test_a_move_waits_for_the_replica_that_catches_up(world: World) -> None:
     )
 
 
+def test_a_move_waits_for_its_broker_from_when_that_went(world: World) -> None:
+    world.now_ms = 2_000
+    world.ask(events.MovesAsked({tp("T-0"): (ONE, THREE)}))
+    world.now_ms = 3_000
+    world.stop_broker(3)
+    world.now_ms = 4_000
+    assert explain(world).waiting == (
+        Waiting("move", 0, THREE, Obstacle.BROKER_DOWN, "broker 3 is back", 3_000),
+    )
+
+
 def test_a_deletion_waits_for_a_broker_that_is_away(world: World) -> None:
     world.now_ms = 2_000
     world.stop_broker(2)
