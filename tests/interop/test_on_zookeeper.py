@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,12 @@ import pytest
 from interop.lifecycle import SETTINGS, live_and_die
 from interop.test_lifecycle_confluent import Confluent
 from klamm import Cluster
+from klamm.broker.standby import Standby
+from klamm.store import layout
+from klamm.store.port import Create
+from klamm.store.zookeeper import ZooKeeperStore
+from unit.broker.brokers import until
+from unit.broker.standing_by import Writer, check
 from unit.store.zookeeper_server import (
     SESSION_TIMEOUT_MS,
     ZooKeeperEnsemble,
@@ -42,6 +49,25 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 def test_a_topics_life_on_zookeeper(zookeeper: ZooKeeperServer) -> None:
     with Cluster(3, settings=SETTINGS, zookeeper=f"{zookeeper.connect_string}/life") as cluster:
         live_and_die(Confluent(cluster.bootstrap_servers), cluster, "life-of-a-topic")
+
+
+async def test_a_standby_has_at_hand_what_would_be_read(zookeeper: ZooKeeperServer) -> None:
+    dice = random.Random(5)
+    store = ZooKeeperStore(f"{zookeeper.connect_string}/standby")
+    try:
+        session, other = await store.connect(), await store.connect()
+        for path in layout.with_parents([*layout.ROOTS, layout.FORGOTTEN]):
+            await other.multi([Create(path)])
+        writer = Writer(other, dice)
+        for _ in range(5):
+            standby = Standby(session, calm_s=0)
+            await until(lambda standby=standby: standby.is_current, "it never had everything")
+            for _ in range(dice.randrange(60)):
+                await writer.do_something()
+            assert await check(standby, session)
+            await standby.close()
+    finally:
+        await store.close()
 
 
 def test_another_broker_takes_over_when_the_controller_dies(zookeeper: ZooKeeperServer) -> None:

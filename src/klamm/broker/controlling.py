@@ -22,6 +22,7 @@ from klamm.broker.inbox import Inbox
 from klamm.broker.ledger import Ledger
 from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.outbox import Link, Outbox
+from klamm.broker.standby import Standby
 from klamm.broker.term import Term
 from klamm.client.connection import Connection
 from klamm.controller import events, gauges
@@ -36,6 +37,7 @@ from klamm.store.port import Create, Delete, Node, Session, SessionState, SetDat
 log = logging.getLogger(__name__)
 
 A = TypeVar("A")
+_STANDBY: Final = "klamm.controller.standby.enable"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _PAUSE_AFTER_FAILURE_S: Final = 0.5
 
@@ -82,6 +84,7 @@ class ControllerShell:
         self._unwatch: list[Unwatch] = []
         self._resigns = True
         self._is_cut_off = False  # from the store, for so long that others may lead
+        self._standby: Standby | None = None
 
     @property
     def is_active(self) -> bool:
@@ -115,6 +118,11 @@ class ControllerShell:
         context = self._term.core.context if self._term else None
         return context is not None and topic in context.topics and not context.is_queued(topic)
 
+    @property
+    def standby_partitions(self) -> int:
+        """How many partitions' states are at hand for a term to begin with."""
+        return self._standby.partitions_count if self._standby else 0
+
     async def start(self) -> None:
         """Stand for election, now and whenever the controller is gone."""
         session = self._host.session
@@ -136,6 +144,9 @@ class ControllerShell:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        if self._standby is not None:
+            await self._standby.close()
+            self._standby = None
         self.ledger.close()
 
     async def submit(self, ask: events.Ask[A]) -> A:
@@ -179,6 +190,8 @@ class ControllerShell:
                 mandate = await self._elect()
                 if mandate is not None:
                     await self._lead(mandate)
+                elif self._standby is None and self._host.settings.bool(_STANDBY):
+                    self._standby = Standby(self._host.session)
             except StoreUnavailable as fault:
                 # Without the store nobody leads; a new session starts a new shell.
                 log.warning("the controller lost the store", extra={"fault": str(fault)})
@@ -252,7 +265,8 @@ class ControllerShell:
     async def _lead(self, mandate: Mandate) -> None:
         """Lead until the mandate is lost, or something goes wrong."""
         log.info("this broker is the controller", extra={"epoch": mandate.epoch})
-        self._term = self._new_term(mandate)
+        standby, self._standby = self._standby, None
+        self._term = self._new_term(mandate, standby)
         work = asyncio.create_task(self._term.run(), name=f"term-{mandate.epoch}")
         try:
             await self._until_replaced(mandate, work)
@@ -260,6 +274,8 @@ class ControllerShell:
             self._term = None
             work.cancel()
             (ended,) = await asyncio.gather(work, return_exceptions=True)
+            if standby is not None:
+                await standby.close()
             if self._resigns:
                 await self._give_up_node(mandate)
         if isinstance(ended, Exception):
@@ -299,7 +315,7 @@ class ControllerShell:
         except StoreUnavailable:
             log.info("the store is away: the controller's node goes with its session")
 
-    def _new_term(self, mandate: Mandate) -> Term:
+    def _new_term(self, mandate: Mandate, standby: Standby | None) -> Term:
         host = self._host
         inbox = Inbox()
         core = Core(host.id, mandate.epoch)
@@ -322,6 +338,7 @@ class ControllerShell:
             settings=lambda: host.settings,
             now_ms=host.now_ms,
             metrics=self.metrics,
+            standby=standby,
         )
 
     async def _open(self, endpoint: Endpoint) -> Link:

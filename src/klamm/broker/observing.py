@@ -9,12 +9,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from klamm.broker.committing import topic_node
 from klamm.controller import effects, events
 from klamm.controller.context import Context
 from klamm.model.brokers import Broker
+from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition, is_usable_id
 from klamm.store import layout
 from klamm.store.port import Node, Session
@@ -79,6 +80,22 @@ Hint = (
 )
 
 
+Topics = dict[str, effects.TopicNode]
+States = dict[TopicPartition, Leadership]
+
+
+class AtHand(Protocol):
+    """Who may know topics and states already (`standby.py`)."""
+
+    async def catch_up(self) -> tuple[Topics, States] | None:
+        """All of them as they are now; nothing is awaited between that and the return."""
+        ...
+
+    async def close(self) -> None:
+        """What was known was taken over, or is not wanted."""
+        ...
+
+
 class Observer:
     """Reads for one term; `draw_id` gives ids for topics that were made without one.
 
@@ -120,21 +137,23 @@ class Observer:
                 wanted = await self._election_requests()
                 return [events.ElectionsRequested(wanted)] if wanted is not None else []
 
-    async def everything(self) -> events.TermBegan:
-        """All the facts a new controller needs."""
+    async def everything(self, standby: AtHand | None = None) -> events.TermBegan:
+        """All the facts a new controller needs; a standby may have most of them."""
         brokers = await self.brokers()
-        topics = await self._topics(await self._names(layout.TOPICS))
-        partitions = [
-            TopicPartition(name, index)
-            for name, node in topics.items()
-            for index in node.partitions
-        ]
-        nodes = await self._session.get_many([layout.state_path(p) for p in partitions])
-        states = {}
-        for partition, node in zip(partitions, nodes, strict=True):
-            state = layout.decode_state(node.data, node.stat.version) if node else None
-            if state is not None:
-                states[partition] = state
+        facts = None if standby is None else await standby.catch_up()
+        if facts is None:
+            topics = await self.topics(await self._names(layout.TOPICS))
+            states = await self.states(
+                [
+                    TopicPartition(name, index)
+                    for name, node in topics.items()
+                    for index in node.partitions
+                ]
+            )
+        else:
+            topics, states = facts
+            for name in topics:
+                self._watch(layout.topic_path(name), TopicHint(name))
         return events.TermBegan(
             brokers=brokers,
             topics=topics,
@@ -146,6 +165,16 @@ class Observer:
             isr_notices=await self._names(layout.ISR_CHANGES),
             leftovers=await self._leftovers(),
         )
+
+    async def states(self, partitions: Sequence[TopicPartition]) -> States:
+        """The states of those of these partitions that have one."""
+        nodes = await self._session.get_many([layout.state_path(p) for p in partitions])
+        states = {}
+        for partition, node in zip(partitions, nodes, strict=True):
+            state = layout.decode_state(node.data, node.stat.version) if node else None
+            if state is not None:
+                states[partition] = state
+        return states
 
     async def brokers(self) -> dict[BrokerId, Broker]:
         """Who is registered."""
@@ -173,7 +202,7 @@ class Observer:
     async def _topics_changed(self, context: Context) -> list[events.Event]:
         names = await self._names(layout.TOPICS)
         present = set(names)
-        appeared = await self._topics([name for name in names if name not in context.topics])
+        appeared = await self.topics([name for name in names if name not in context.topics])
         vanished = tuple(name for name in context.topics if name not in present)
         if not appeared and not vanished:
             return []
@@ -201,7 +230,7 @@ class Observer:
     async def _topics_modified(self, names: Sequence[str], context: Context) -> list[events.Event]:
         # One that is not taken up yet, or is gone: the hint about all topics covers both. One of
         # the version that is known is the echo of a write of our own.
-        found = await self._topics([name for name in names if name in context.topics])
+        found = await self.topics([name for name in names if name in context.topics])
         known = context.topics
         return [
             events.TopicModified(name, node)
@@ -209,7 +238,8 @@ class Observer:
             if (node.version, node.topic_id) != (known[name].version, known[name].id)
         ]
 
-    async def _topics(self, names: Sequence[str]) -> dict[str, effects.TopicNode]:
+    async def topics(self, names: Sequence[str]) -> dict[str, effects.TopicNode]:
+        """Those of these topics that there are."""
         for name in names:
             self._watch(layout.topic_path(name), TopicHint(name))
         nodes = await self._session.get_many([layout.topic_path(name) for name in names])

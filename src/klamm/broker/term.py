@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
@@ -23,7 +23,7 @@ from klamm.broker.controller_states import state_of
 from klamm.broker.inbox import Inbox, Letter
 from klamm.broker.ledger import Ledger
 from klamm.broker.metrics import ControllerMetrics
-from klamm.broker.observing import Observer
+from klamm.broker.observing import AtHand, Observer
 from klamm.broker.outbox import Outbox
 from klamm.controller import events
 from klamm.controller.core import Core
@@ -64,8 +64,10 @@ class Term:
         settings: Callable[[], BrokerSettings],
         now_ms: Callable[[], int],
         metrics: ControllerMetrics | None = None,
+        standby: AtHand | None = None,
     ) -> None:
         self.core = core
+        self._standby = standby
         self._metrics = metrics or ControllerMetrics()
         self.inbox = inbox
         self._session = session
@@ -76,6 +78,7 @@ class Term:
         self._settings = settings
         self._now_ms = now_ms
         self._watches: dict[str, Unwatch] = {}
+        self._topics_watched: dict[str, observing.TopicHint] = {}  # by path
         self._working_on: list[Letter] = []  # more than one where an urgent one came in between
 
     async def run(self) -> None:
@@ -102,7 +105,9 @@ class Term:
     async def _take_over(self, tasks: asyncio.TaskGroup) -> None:
         with ExitStack() as stack:
             stack.enter_context(collector.paused())
-            began = await self._observer.everything()
+            began = await self._observer.everything(self._standby)
+            if self._standby is not None:
+                await self._standby.close()
             with self._outbox.held_back(), self._metrics.working(state_of(began)):
                 await self._work_on(began)
             # What brokers do with what they are told is as much again.
@@ -207,15 +212,26 @@ class Term:
         }
         for path, hint in children.items():
             self._watches[path] = self._session.watch_children(path, partial(self.inbox.put, hint))
+        # One for all topics: a watch a topic would be a request a topic.
+        self._watches["topics"] = self._session.watch_tree(layout.TOPICS, self._topics_touched)
         self._watch_node(layout.REASSIGN_PARTITIONS, observing.MovesHint())
         self._watch_node(layout.PREFERRED_REPLICA_ELECTION, observing.ElectionsHint())
 
+    def _topics_touched(self, paths: Collection[str]) -> None:
+        if layout.TOPICS in paths:
+            self.inbox.put(observing.AllTopicsHint())
+        for hint in filter(None, map(self._topics_watched.get, paths)):
+            self.inbox.put(hint)
+
     def _watch_node(self, path: str, hint: observing.Hint) -> None:
-        if path not in self._watches:
+        if isinstance(hint, observing.TopicHint):
+            self._topics_watched[path] = hint
+        elif path not in self._watches:
             self._watches[path] = self._session.watch_node(path, partial(self.inbox.put, hint))
 
     def _unwatch(self, paths: Iterable[str]) -> None:
         for path in paths:
+            self._topics_watched.pop(path, None)
             unwatch = self._watches.pop(path, None)
             if unwatch is not None:
                 unwatch()

@@ -130,6 +130,11 @@ BROKER: Final = (
         "OfflineLogDirectoryCount",
     ),
     Single(
+        "klamm_broker_standby_partition_count",
+        "partitions whose states are at hand, should this broker become the controller",
+        lambda b: b.controller.standby_partitions,
+    ),
+    Single(
         "klamm_broker_connection_count",
         "connections that are open",
         lambda b: b.listener.connection_count,

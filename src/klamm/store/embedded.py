@@ -23,7 +23,7 @@ from typing import Final, Self
 
 from klamm.model.errors import StoreUnavailable
 from klamm.store.database import Database, Rows, rows_of
-from klamm.store.port import Hint, Node, Op, Result, SessionState, Unwatch
+from klamm.store.port import Hint, Node, Op, Result, SessionState, TreeHint, Unwatch
 from klamm.store.tree import Draft, Tree, check_path
 from klamm.store.watches import Watches
 
@@ -165,7 +165,9 @@ class EmbeddedStore:
         """The transaction is on the disk, or will never be: show it and tell everybody."""
         if failure is not None:
             draft = self._only_ends(group)
-        for hint in self._watches.hints(self._tree.publish(draft.changes)):
+        touched = self._tree.publish(draft.changes)
+        self._watches.tell_trees(touched.nodes)
+        for hint in self._watches.hints(touched):
             loop.call_soon(hint)
         for write in group:
             if write.done.cancelled():
@@ -230,6 +232,10 @@ class EmbeddedSession:
     def watch_children(self, path: str, hint: Hint) -> Unwatch:
         self._check()
         return self._store._watches.add_children(self._id, path, hint)
+
+    def watch_tree(self, path: str, hint: TreeHint) -> Unwatch:
+        self._check()
+        return self._store._watches.add_tree(self._id, path, hint)
 
     def watch_state(self, hear: Callable[[SessionState], None]) -> Unwatch:
         self._listeners.append(hear)

@@ -9,7 +9,7 @@ sees a write before it is durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
@@ -99,6 +99,7 @@ class Result(NamedTuple):
 
 
 Hint = Callable[[], None]
+TreeHint = Callable[[Collection[str]], None]
 Unwatch = Callable[[], None]
 
 
@@ -152,6 +153,15 @@ class Session(Protocol):
 
     def watch_children(self, path: str, hint: Hint) -> Unwatch:
         """Call `hint` on the loop when the node's children may have changed."""
+        ...
+
+    def watch_tree(self, path: str, hint: TreeHint) -> Unwatch:
+        """Call `hint` with the paths from this one down that may have been created, changed or
+        removed; with this path itself when it may be any of them.
+
+        Stricter than the others: the hint comes before any answer that shows the change, and
+        before the answer to any write that comes after it. So it must be quick.
+        """
         ...
 
     def watch_state(self, hear: Callable[[SessionState], None]) -> Unwatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from klamm.store.port import Hint, Unwatch
+from klamm.store.port import Hint, TreeHint, Unwatch
 from klamm.store.tree import Touched
 
 
@@ -19,6 +19,18 @@ class _Watch:
         # It may have been taken off since the loop was asked to call it.
         if self.live:
             self.hint()
+
+
+@dataclass(slots=True, eq=False)
+class _TreeWatch:
+    session: int
+    path: str
+    hint: TreeHint
+
+    def hear(self, paths: Iterable[str]) -> None:
+        below = self.path.rstrip("/") + "/"
+        if own := [path for path in paths if path == self.path or path.startswith(below)]:
+            self.hint(own)
 
 
 class _Register:
@@ -67,6 +79,7 @@ class Watches:
     def __init__(self) -> None:
         self._nodes = _Register()
         self._children = _Register()
+        self._trees: list[_TreeWatch] = []
 
     def add_node(self, session: int, path: str, hint: Hint) -> Unwatch:
         return self._nodes.add(path, _Watch(session, hint))
@@ -74,17 +87,33 @@ class Watches:
     def add_children(self, session: int, path: str, hint: Hint) -> Unwatch:
         return self._children.add(path, _Watch(session, hint))
 
+    def add_tree(self, session: int, path: str, hint: TreeHint) -> Unwatch:
+        watch = _TreeWatch(session, path, hint)
+        self._trees.append(watch)
+        return lambda: self._trees.remove(watch) if watch in self._trees else None
+
     @property
     def paths(self) -> tuple[str, ...]:
         """Every path that somebody watches."""
-        return tuple(dict.fromkeys((*self._nodes.paths, *self._children.paths)))
+        trees = (tree.path for tree in self._trees)
+        return tuple(dict.fromkeys((*self._nodes.paths, *self._children.paths, *trees)))
 
     def watched(self, path: str) -> bool:
-        return path in self._nodes.paths or path in self._children.paths
+        return path in self._nodes.paths or path in self._children.paths or self.is_tree(path)
+
+    def is_tree(self, path: str) -> bool:
+        """Whether somebody watches all that is below this path."""
+        return any(tree.path == path for tree in self._trees)
 
     def remove_session(self, session: int) -> None:
         self._nodes.remove_session(session)
         self._children.remove_session(session)
+        self._trees = [tree for tree in self._trees if tree.session != session]
+
+    def tell_trees(self, paths: Iterable[str]) -> None:
+        """Give the hints of whole trees, here and now."""
+        for tree in tuple(self._trees):
+            tree.hear(paths)
 
     def hints(self, touched: Touched) -> Iterable[Callable[[], None]]:
         """The watches to call, each once however many of its nodes' changes came together."""

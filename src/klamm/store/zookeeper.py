@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from klamm.model.errors import StoreUnavailable, UsageError
-from klamm.store.port import Hint, Node, Op, Result, SessionState, Unwatch
+from klamm.store.port import Hint, Node, Op, Result, SessionState, TreeHint, Unwatch
 from klamm.store.tree import ROOT, Touched, check_path
 from klamm.store.watches import Watches
 from klamm.store.zookeeper_bridge import Bridge, Request
@@ -142,6 +142,10 @@ class ZooKeeperSession:
         self._check()
         return self._watching(path, self._watches.add_children(self._id, path, hint))
 
+    def watch_tree(self, path: str, hint: TreeHint) -> Unwatch:
+        self._check()
+        return self._watching(path, self._watches.add_tree(self._id, path, hint))
+
     def watch_state(self, hear: Callable[[SessionState], None]) -> Unwatch:
         self._listeners.append(hear)
         return lambda: self._listeners.remove(hear) if hear in self._listeners else None
@@ -199,7 +203,7 @@ class ZooKeeperSession:
         # that follow a hint are sent behind the new watch, so nothing can slip in between.
         paths = dict.fromkeys(self._watches.paths)
         for path in paths:
-            self._send_and_forget(AddWatch(path, self._store.chroot))
+            self._set_watch(path)
         self._hint(Touched(nodes=paths, parents=paths))
 
     def _give_up(self) -> None:
@@ -217,12 +221,15 @@ class ZooKeeperSession:
     def _on_touched(self, on_server: Touched) -> None:
         nodes = dict.fromkeys(map(self._below_chroot, on_server.nodes))
         parents = dict.fromkeys(map(self._below_chroot, on_server.parents))
+        # Where a whole tree is watched, the server tells of a child and not of its parent.
+        parents |= dict.fromkeys(path.rpartition("/")[0] or ROOT for path in nodes)
         self._hint(Touched(nodes, parents))
 
     def _below_chroot(self, path: str) -> str:
         return path.removeprefix(self._store.chroot) or ROOT
 
     def _hint(self, touched: Touched) -> None:
+        self._watches.tell_trees(touched.nodes)
         for hint in self._watches.hints(touched):
             self._loop.call_soon(hint)
 
@@ -231,15 +238,25 @@ class ZooKeeperSession:
             hear(state)
 
     def _watching(self, path: str, forget: Unwatch) -> Unwatch:
-        self._send_and_forget(AddWatch(path, self._store.chroot))
+        self._set_watch(path)
 
         def unwatch() -> None:
             if self._watches.watched(path):
+                was_tree = self._watches.is_tree(path)
                 forget()
-                if not self._watches.watched(path) and not self._closing:
+                if self._closing:
+                    return
+                if not self._watches.watched(path):
                     self._send_and_forget(RemoveWatch(path, self._store.chroot))
+                elif was_tree and not self._watches.is_tree(path):
+                    self._set_watch(path)
 
         return unwatch
+
+    def _set_watch(self, path: str) -> None:
+        """The server keeps one watch a path, of the kind that was set last."""
+        kind = AddWatch(path, self._store.chroot, is_recursive=self._watches.is_tree(path))
+        self._send_and_forget(kind)
 
     def _send_and_forget(self, request: Request) -> None:
         # A lost one is made good when the connection is back.

@@ -120,14 +120,18 @@ class GetChildren:
 
 @dataclass(frozen=True, slots=True)
 class AddWatch:
-    """Tell of every change of a node and of its list of children, until taken off."""
+    """Tell of every change of a node and of its list of children, until taken off.
+
+    A recursive one tells of every node from this one down, but of no list of children.
+    """
 
     path: str
     chroot: str = ""
+    is_recursive: bool = False
     type: ClassVar[int] = 106
 
     def serialize(self) -> bytes:
-        return _path(self.path, self.chroot) + _INT.pack(0)
+        return _path(self.path, self.chroot) + _INT.pack(self.is_recursive)
 
     def deserialize(self, data: bytes, offset: int) -> bool:
         return True

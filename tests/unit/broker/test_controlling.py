@@ -19,7 +19,8 @@ from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages import stop_replica
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession, EmbeddedStore
-from klamm.store.port import Create, Session, SessionState, SetData
+from klamm.store.port import Create, Node, Session, SessionState, SetData
+from unit.broker.brokers import until
 from world.wire import WireBroker
 
 Settings = dict[str, str]
@@ -133,6 +134,54 @@ async def test_the_next_controller_takes_over_when_one_dies(wires: Wires) -> Non
     assert second.shell.epoch == 2
 
 
+class Reads:
+    """Which nodes a session reads."""
+
+    def __init__(self, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.paths: set[str] = set()
+        self._get_many = session.get_many
+        monkeypatch.setattr(session, "get_many", self)
+
+    async def __call__(self, paths: Sequence[str]) -> list[Node | None]:
+        self.paths.update(paths)
+        return await self._get_many(paths)
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+async def test_a_standby_begins_its_term_without_reading_what_did_not_change(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch, is_warm: bool
+) -> None:
+    await wires.start(0)
+    second = await wires.start(1, **{"klamm.controller.standby.enable": str(is_warm).lower()})
+    await wires.create("T", [[0, 1], [1, 0]])
+    await second.wait_until(lambda: second.leaders == {("T", 0): 0, ("T", 1): 1})
+    standby = second.shell._standby
+    assert (standby is not None) == is_warm
+    if standby is not None:
+        await until(lambda: standby.is_current, "nothing is at hand")
+    reads = Reads(second.session, monkeypatch)
+    await wires.stop(0, resign=False)
+    await second.wait_until(lambda: second.leaders == {("T", 0): 1, ("T", 1): 1})
+    of_topics = {path for path in reads.paths if path.startswith(layout.TOPICS)}
+    assert bool(of_topics) != is_warm
+
+
+async def test_what_happens_to_a_topic_that_was_at_hand_is_seen(wires: Wires) -> None:
+    await wires.start(0)
+    second = await wires.start(1)
+    await wires.create("T", [[1]])
+    await until(lambda: second.shell.standby_partitions == 1, "nothing is at hand")
+    await wires.stop(0)
+    await second.wait_until(lambda: second.shell.is_active)
+    node = await second.session.get(layout.topic_path("T"))
+    topic = layout.decode_topic(node.data) if node else None
+    assert topic is not None
+    grown = layout.TopicNode(topic.topic_id, {p: Assignment((BrokerId(1),)) for p in range(2)})
+    await second.session.multi([SetData(layout.topic_path("T"), layout.encode_topic(grown))])
+    await second.wait_until(lambda: second.leaders == {("T", 0): 1, ("T", 1): 1})
+    assert second.shell.standby_partitions == 0, "a controller needs no standby"
+
+
 async def test_a_deletion_refused_by_a_broker_is_tried_again(wires: Wires) -> None:
     await wires.start(0, **{"klamm.delete.topic.retry.ms": "50"})
     second = await wires.start(1)
@@ -165,25 +214,16 @@ async def test_a_controller_that_lost_touch_with_the_store_leads_no_more(wires: 
     await first.wait_until(lambda: bool(first.received))
     session = first.session
     assert isinstance(session, EmbeddedSession)
-    waiting = asyncio.ensure_future(until(lambda: not first.shell.is_active))
+    waiting = asyncio.ensure_future(until(lambda: not first.shell.is_active, "it leads on"))
     session.tell(SessionState.SUSPENDED)
     session.tell(SessionState.LAPSED)
     await waiting
     # Its node is still there, for so is its session; that must not keep it from the next election.
     session.tell(SessionState.CONNECTED)
-    await until(lambda: first.shell.epoch == 2)
+    await until(lambda: first.shell.epoch == 2, "it never came to hold")
     node = await session.get(layout.CONTROLLER)
     assert node is not None
     assert node.stat.ephemeral_owner == session.id
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something holds that nobody announces."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    pytest.fail("it never came to hold")
 
 
 async def test_asking_a_broker_that_is_not_the_controller_is_refused(wires: Wires) -> None:
@@ -221,7 +261,7 @@ async def test_the_story_of_a_topic_is_kept(wires: Wires) -> None:
 
 def make_deaf(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on nothing this session watches is ever told."""
-    for kind in ("watch_node", "watch_children"):
+    for kind in ("watch_node", "watch_children", "watch_tree"):
         monkeypatch.setattr(session, kind, lambda path, hint: lambda: None)
 
 

@@ -21,7 +21,7 @@ from klamm.model.errors import ErrorCode, Refused, StoreUnavailable
 from klamm.model.names import BrokerId
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession, EmbeddedStore
-from klamm.store.port import Create, Hint, Node, Op, Result, Session, SetData, Unwatch
+from klamm.store.port import Create, Hint, Node, Op, Result, Session, SetData, TreeHint, Unwatch
 
 ID = uuid.UUID(int=5)
 
@@ -65,6 +65,9 @@ class LossyLine:
 
     def watch_children(self, path: str, hint: Hint) -> Unwatch:
         return self._session.watch_children(path, hint)
+
+    def watch_tree(self, path: str, hint: TreeHint) -> Unwatch:
+        return self._session.watch_tree(path, hint)
 
     def watch_state(self, hear: object) -> Unwatch:
         raise NotImplementedError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
@@ -459,6 +459,69 @@ class StoreContract(ABC):
             await session.multi([SetData("/n", b"2")])
             await loud.wait()
             assert quiet.count == 0
+
+    async def test_a_watch_on_a_tree_names_every_node_that_changes(self) -> None:
+        async with self.two() as (one, other):
+            await other.multi([Create("/p"), Create("/p/a", b"1"), Create("/pp")])
+            heard: set[str] = set()
+            one.watch_tree("/p", heard.update)
+            await one.children("/p")
+            for op in (
+                Create("/p/a/b", b"1"),
+                SetData("/p/a", b"2"),
+                SetData("/p/a/b", b"2"),
+                Delete("/p/a/b"),
+                Create("/p/c", ephemeral=True),
+            ):
+                await other.multi([op, SetData("/pp", b"")])
+                # The answer to a write behind it comes behind the hint.
+                await one.multi([Create("/n"), Delete("/n")])
+                assert heard == {op.path}
+                heard.clear()
+
+    async def test_a_tree_is_told_before_anybody_can_see_the_change(self) -> None:
+        async with self.two() as (one, other):
+            await other.multi([Create("/p"), Create("/p/n", b"0")])
+            known, stale = b"0", False
+
+            def hear(paths: Collection[str]) -> None:
+                nonlocal stale
+                stale = True
+
+            one.watch_tree("/p", hear)
+            await one.get("/p")
+            last = 200
+            writing = asyncio.gather(
+                other.multis([SetData("/p/n", b"%d" % i)] for i in range(1, last + 1))
+            )
+            while known != b"%d" % last:
+                was_stale, stale = stale, False
+                node = await one.get("/p/n")
+                assert node is not None
+                assert node.data == known or was_stale or stale, "a change that nobody hinted at"
+                known = node.data or b""
+                await asyncio.sleep(0)  # a store that never waits to read lets others write
+            await writing
+
+    async def test_watches_of_both_kinds_share_a_path(self) -> None:
+        async with self.two() as (one, other):
+            await other.multi([Create("/p")])
+            first, tree, later = Bell(), Bell(), Bell()
+            one.watch_children("/p", first)
+            off = one.watch_tree("/p", tree)
+            one.watch_children("/p", later)
+            await one.children("/p")
+            await other.multi([Create("/p/a")])
+            for bell in (first, tree, later):
+                await bell.wait()
+            off()
+            off()
+            await one.children("/p")
+            count = tree.count
+            await other.multi([Create("/p/b")])
+            for bell in (first, later):
+                await bell.wait()
+            assert tree.count == count
 
     async def test_a_killed_session_gets_no_hints(self) -> None:
         async with self.opened() as store, connected(store) as other:

@@ -216,6 +216,8 @@ async def test_watches_outlive_a_broken_connection(server: ZooKeeperServer) -> N
         node_bell, children_bell = Bell(), Bell()
         here.session.watch_node("/n", node_bell)
         here.session.watch_children("/p", children_bell)
+        heard: list[str] = []
+        here.session.watch_tree("/p", heard.extend)
         await here.session.get("/n")
         here.proxy.cut_next_answer()
         await here.session.get("/n")
@@ -223,9 +225,11 @@ async def test_watches_outlive_a_broken_connection(server: ZooKeeperServer) -> N
         await children_bell.wait()
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
         assert await here.session.children("/p") == ()
+        assert heard == ["/p"]  # all of it may be different
         await here.witness.multi([SetData("/n", b"1"), Create("/p/a")])
         await node_bell.wait()
         await children_bell.wait()
+        assert heard == ["/p", "/p/a"]
 
 
 @pytest.fixture

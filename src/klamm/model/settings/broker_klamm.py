@@ -29,6 +29,13 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "can lose the last changes; the death of the process cannot.",
     ),
     setting(
+        "klamm.controller.standby.enable",
+        Kind.BOOLEAN,
+        "true",
+        "Whether a broker that is not the controller keeps topics and partition states at hand, so "
+        "that it need not read all of them when it becomes one.",
+    ),
+    setting(
         "klamm.metrics.port",
         Kind.INT,
         "-1",

@@ -19,6 +19,7 @@ BROKER_SEQUENCE: Final = "/brokers/seqid"  # a set's version, plus a base, is a 
 TOPICS: Final = "/brokers/topics"
 
 CONFIG: Final = "/config"
+TOPIC_CONFIGS: Final = "/config/topics"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
 
@@ -49,7 +50,7 @@ ROOTS: Final = (
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
-    "/config/topics",
+    TOPIC_CONFIGS,
     "/config/clients",
     "/config/users",
     "/config/brokers",
