@@ -27,6 +27,7 @@ from klamm.pipelines.kernels import kernels
 
 WINDOW: Final = 1 << 16
 _FIXED_BYTES: Final = 8 + 1 + 4 + 4 + 4
+_CHUNK_BYTES: Final = 256 << 10  # of the canonical form at once: what a processor's cache holds
 
 
 @dataclass(slots=True)
@@ -70,15 +71,15 @@ def _add_rows(window: Digest, frame: Any, offsets: Any) -> None:
     window.place = crc32c(offsets.astype(">i8").tobytes(), window.place)
     hidden = pc.or_(frame.column("is_control"), frame.column("is_aborted"))
     if pc.any(hidden).as_py():
-        window.hidden = crc32c(canonical(frame.filter(hidden)), window.hidden)
+        window.hidden = content_sum(frame.filter(hidden), window.hidden)
         frame = frame.filter(pc.invert(hidden))
     window.records += frame.num_rows
     if frame.num_rows:
-        window.content = crc32c(canonical(frame), window.content)
+        window.content = content_sum(frame, window.content)
 
 
-def canonical(frame: Any) -> memoryview:
-    """The records of a frame in the form that sums are taken of."""
+def content_sum(frame: Any, total: int = 0) -> int:
+    """The checksum of the records of a frame in their canonical form, after what came before."""
     time = frame.column("timestamp_ms").to_numpy()
     kind = frame.column("timestamp_type").to_numpy()
     key, value = pieces_of(frame.column("key")), pieces_of(frame.column("value"))
@@ -86,15 +87,25 @@ def canonical(frame: Any) -> memoryview:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     headers, count = headers_of(column, canonical=True)
-    size = _FIXED_BYTES * len(time) + sum(
-        int(np.maximum(p.size, 0).sum()) for p in (key, value, headers)
-    )
-    out = np.empty(size, np.uint8)
-    end = kernels().canonical(
-        time, kind, *key, *value, headers.at, headers.size, count, headers.data, out
-    )
-    assert end == size, f"{end} bytes of {size} were written"
-    return out.data
+    size = _FIXED_BYTES + sum(np.maximum(p.size, 0) for p in (key, value, headers))
+    ends = np.cumsum(size)
+    out = np.empty(max(_CHUNK_BYTES, int(size.max())), np.uint8)
+    at = done = 0
+    while at < len(ends):
+        stop = max(int(np.searchsorted(ends, done + _CHUNK_BYTES, side="right")), at + 1)
+        rows = slice(at, stop)
+        written = kernels().canonical(
+            time[rows],
+            kind[rows],
+            *(key.at[rows], key.size[rows], key.data),
+            *(value.at[rows], value.size[rows], value.data),
+            *(headers.at[rows], headers.size[rows], count[rows], headers.data),
+            out,
+        )
+        at, done, begun = stop, int(ends[stop - 1]), done
+        assert written == done - begun, f"{written} bytes of {done - begun} were written"
+        total = crc32c(out.data[:written], total)
+    return total
 
 
 def combined(texts: Iterable[tuple[int, int, str]]) -> str:

@@ -105,8 +105,14 @@ class Decoder:
     def _rows(self, data: Any, batches: Batches) -> Rows | None:
         """The rows of the sound batches; a damaged one is left out, or an error."""
         view = memoryview(data)
+        spans = zip((batches.at + CRC_FROM).tolist(), batches.end.tolist(), strict=True)
+        sums = [crc32c(view[at:end]) for at, end in spans]
+        if _all_lie_open(batches, sums):
+            rows = Rows(data, batches.at + HEADER.size, batches.end, batches)
+            if rows.damaged < 0:
+                return rows
         boxes = list(batches.boxes())
-        areas = [self._area(view, box) for box in boxes]
+        areas = [self._area(view, box, found) for box, found in zip(boxes, sums, strict=True)]
         sound = [n for n, area in enumerate(areas) if area is not None]
         while sound:
             rows = Rows(*_joined(data, [areas[n] for n in sound]), batches[sound])
@@ -115,9 +121,9 @@ class Decoder:
             self._damaged(boxes[sound.pop(rows.damaged)], "its records cannot be decoded")
         return None
 
-    def _area(self, view: memoryview, box: Box) -> Any:
+    def _area(self, view: memoryview, box: Box, found: int) -> Any:
         """The records of a batch: a place in the answer, or opened bytes; None when damaged."""
-        if crc32c(view[box.at + CRC_FROM : box.end]) != box.crc:
+        if found != box.crc:
             return self._damaged(box, "its checksum is wrong")
         if box.records > box.last_offset_delta + 1:
             return self._damaged(box, f"it claims to hold {box.records} records")
@@ -139,6 +145,17 @@ class Decoder:
         if not self.skip_invalid:
             raise DamagedRecords(f"{self.where}: the batch at offset {box.base_offset}: {why}")
         self.skipped += box.records
+
+
+def _all_lie_open(batches: Batches, sums: list[int]) -> bool:
+    """Whether these batches are sound by their headers and not compressed, as most are."""
+    sound = (
+        (batches.crc == np.array(sums, np.int64))
+        & (batches.codec == 0)
+        & (batches.records <= batches.last_offset_delta + 1)
+        & (batches.records * _RECORD_BYTES_MIN <= batches.end - batches.at - HEADER.size)
+    )
+    return bool(sound.all())
 
 
 def _groups(batches: Batches) -> Iterator[slice]:

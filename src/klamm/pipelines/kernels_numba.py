@@ -62,6 +62,30 @@ def _varint(buffer: Any, at: int, end: int) -> tuple[int, int]:
 
 
 @_compiled
+def hop(buffer: Any, header_size: int, prefix_size: int, length_at: int) -> Any:
+    """Where the whole batches begin. One too short for a header is the last."""
+    places = np.empty(len(buffer) // header_size + 1, np.int64)
+    count = 0
+    at = np.int64(0)
+    while len(buffer) - at >= header_size:
+        length = np.int32(
+            (np.uint32(buffer[at + length_at]) << np.uint32(24))
+            | (np.uint32(buffer[at + length_at + 1]) << np.uint32(16))
+            | (np.uint32(buffer[at + length_at + 2]) << np.uint32(8))
+            | np.uint32(buffer[at + length_at + 3])
+        )
+        stop = at + prefix_size + np.int64(length)
+        if stop > len(buffer):
+            break
+        places[count] = at
+        count += 1
+        if length < header_size - prefix_size:
+            break
+        at = stop
+    return places[:count].copy()
+
+
+@_compiled
 def scan(
     buffer: Any,
     area_at: Any,

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 NAME = "numpy"
+_LENGTH = struct.Struct(">i")
 _VARINT_BYTES = 10
 _INLINE = 12  # an Arrow view holds up to so many bytes itself
 
@@ -70,6 +71,21 @@ def _bodies(
         at += size
         stops.append(at)
     return (starts, stops) if at == end else None
+
+
+def hop(buffer: Any, header_size: int, prefix_size: int, length_at: int) -> Any:
+    """Where the whole batches begin. One too short for a header is the last."""
+    data, at, places = memoryview(buffer), 0, []
+    while len(data) - at >= header_size:
+        (length,) = _LENGTH.unpack_from(data, at + length_at)
+        stop = at + prefix_size + length
+        if stop > len(data):
+            break
+        places.append(at)
+        if length < header_size - prefix_size:
+            break
+        at = stop
+    return np.array(places, np.int64)
 
 
 def scan(

@@ -11,13 +11,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from crc32c import crc32c
 
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
@@ -25,13 +24,10 @@ from klamm.pipelines.archive_files import read_file
 from klamm.pipelines.archive_layout import File
 from klamm.pipelines.batches import OpenBatch, Records, headers_of, pieces_of
 from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.digests import WINDOW, canonical
+from klamm.pipelines.digests import WINDOW, content_sum
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.producer import Producer
 from klamm.pipelines.writing import drafted
-
-if TYPE_CHECKING:
-    pass
 
 _BATCH_BYTES: Final = 900_000
 
@@ -192,8 +188,8 @@ class ContentSums:
         while at < frame.num_rows:
             window = (first + at) // WINDOW
             count = min((window + 1) * WINDOW - first - at, frame.num_rows - at)
-            piece = canonical(frame.slice(at, count))
-            self._sums[window] = crc32c(piece, self._sums.get(window, 0))
+            before = self._sums.get(window, 0)
+            self._sums[window] = content_sum(frame.slice(at, count), before)
             at += count
 
     def texts(self) -> dict[str, str]:

@@ -8,7 +8,6 @@ kernel call.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from itertools import starmap
 from typing import Any, Final, NamedTuple
@@ -51,7 +50,6 @@ _HEADER: Final = np.dtype(
     ]
 )
 assert _HEADER.itemsize == HEADER.size
-_LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 
 
@@ -117,18 +115,8 @@ class Box(NamedTuple):
 
 def walk(data: bytes | memoryview, where: str) -> Batches:
     """The whole batches in these bytes. A cut one at the end is left for the next answer."""
-    places, at, end = [], 0, len(data)
-    while end - at >= HEADER.size:
-        (length,) = _LENGTH.unpack_from(data, at + _LENGTH_AT)
-        stop = at + PREFIX_SIZE + length
-        if stop > end:
-            break
-        places.append(at)
-        if length < HEADER.size - PREFIX_SIZE:
-            break  # so short that it has no whole header; said below
-        at = stop
-    found = np.array(places, np.int64)
     buffer = np.frombuffer(data, np.uint8)
+    found = kernels().hop(buffer, HEADER.size, PREFIX_SIZE, _LENGTH_AT)
     headers = buffer[found[:, None] + np.arange(HEADER.size)].reshape(-1).view(_HEADER)
     _check(headers, where)
     return Batches(found, headers)

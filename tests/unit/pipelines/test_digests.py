@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 
 from klamm.pipelines import batches, columns, digests, kernels, scanning
 from klamm.pipelines.archive_files import _COLUMNS, FRAME
@@ -101,12 +102,20 @@ def test_content_does_not_depend_on_offsets_nor_on_what_is_hidden() -> None:
     assert plain.split("-")[2] == "00000000" != shifted.split("-")[2]
 
 
-def test_both_kernels_agree() -> None:
+CANONICAL = bytes.fromhex(
+    "000000000000000500000000016b0000000176000000020000000168000000017800000001"
+    "68ffffffff"
+    "000000000000000600ffffffff0000000000000000"
+    "00000000000000070000000000ffffffff00000000"
+    "000000000000000800000000016b000000017700000000"
+)
+
+
+@pytest.mark.parametrize("chunk", [1, 25, 64, 1 << 18])
+def test_content_is_summed_in_its_canonical_form(
+    monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(digests, "_CHUNK_BYTES", chunk)
     whole = pa.Table.from_batches(_frames(_batch(RECORDS))).to_batches()[0]
-    assert bytes(digests.canonical(whole)).hex() == (
-        "000000000000000500000000016b0000000176000000020000000168000000017800000001"
-        "68ffffffff"
-        "000000000000000600ffffffff0000000000000000"
-        "00000000000000070000000000ffffffff00000000"
-        "000000000000000800000000016b000000017700000000"
-    )
+    assert digests.content_sum(whole) == crc32c(CANONICAL)
+    assert digests.content_sum(whole, crc32c(b"before")) == crc32c(b"before" + CANONICAL)
