@@ -20,7 +20,7 @@ from klamm.broker import api as registry
 from klamm.broker import produce_again
 from klamm.broker.connection import Answer, Peer
 from klamm.broker.context import RequestContext
-from klamm.broker.promises import Promise
+from klamm.broker.promises import Promise, Receipt
 from klamm.broker.quotas import EXEMPT, charge_time
 from klamm.broker.replies import Reply
 from klamm.broker.stopwatch import Stopwatch, Timed
@@ -51,23 +51,40 @@ class Router:
 
     def route(self, peer: Peer, frame: memoryview) -> Answer:
         broker = self._broker
-        is_timing = broker.metrics.is_timing or broker.quotas.is_timing
-        if not is_timing and (known := peer.beginnings.recognise(frame)) is not None:
-            answer = self._repeat(peer, known)
+        known = peer.beginnings.recognise(frame)
+        if known is not None and not broker.quotas.is_timing:
+            timed = broker.metrics.is_timing
+            answer = self._repeat_timed(peer, known) if timed else self._repeat(peer, known)
             if answer is not None:
                 return answer
         header = parse_request_header(frame)
         if header.api_key == ApiKey.PRODUCE:
             peer.beginnings.learn(frame, header)
         context = RequestContext(header, peer)
-        return self._route_timed(context, frame) if is_timing else self._route(context, frame)
+        if broker.metrics.is_timing or broker.quotas.is_timing:
+            return self._route_timed(context, frame)
+        return self._route(context, frame)
 
-    def _repeat(self, peer: Peer, request: Recognised) -> Answer | None:
+    def _repeat(self, peer: Peer, request: Recognised) -> Reply | Receipt | None:
         """What is said to a Produce that begins as one before."""
         try:
             return produce_again.serve(self._broker, peer, request)
         except Exception as fault:
             raise _failed_to_serve(request.beginning.header, fault) from fault
+
+    def _repeat_timed(self, peer: Peer, request: Recognised) -> Reply | Receipt | None:
+        watch = Stopwatch()
+        answer = self._repeat(peer, request)
+        watch.stop()
+
+        def served() -> None:
+            self._broker.metrics.served(ApiKey.PRODUCE, watch.total_s, watch.busy_s)
+
+        if isinstance(answer, Receipt):
+            answer.when_over(served)
+        elif answer is not None:
+            served()
+        return answer
 
     def _route_timed(self, context: RequestContext, frame: memoryview) -> Answer:
         watch = context.stopwatch = Stopwatch()

@@ -13,6 +13,7 @@ import pytest
 from klamm.broker.partition import Partition
 from klamm.client.connection import Connection
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import CRC_AT, Record, encode_batch
 from klamm.protocol.produce import (
     PartitionRecords,
@@ -193,6 +194,21 @@ def test_many_wait_for_the_followers_at_once(tmp_path: Path, is_lost: bool) -> N
             assert [(r.error_code, r.base_offset) for r in results] == [
                 (code, offset) for offset in range(1, 21)
             ]
+            await connection.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_each_is_counted_where_requests_are_timed(tmp_path: Path, acks: int) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=2, klamm_metrics_port="0") as w:
+            await w.create("t", (0, 1))
+            connection = await w.connect(0)
+            for _ in range(5):
+                assert (await _send(connection, BATCH, acks)).error_code == 0
+            assert w.brokers[0].metrics.requests[ApiKey.PRODUCE].count == 5
+            assert w.brokers[0].metrics.messages_in == 5
             await connection.close()
 
     asyncio.run(run())
