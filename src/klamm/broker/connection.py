@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
@@ -83,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self.beginnings = Beginnings()
         self._serving: asyncio.Future[Reply] | Promise | None = None
         # What is said when it is its turn: replies to requests that were served out of turn.
-        self._owed: deque[Receipt | Reply] = deque()
+        self._owed: list[Receipt | Reply] = []
         self._is_settling = False
         self._unmute: asyncio.TimerHandle | None = None
         self._choked = False  # the client does not read its answers
@@ -261,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
             outcome = first.kept if isinstance(first, Receipt) else first
             if outcome is None:
                 break
-            owed.popleft()
+            del owed[0]
             if not isinstance(outcome, Reply):
                 self._fail(outcome)
                 return
