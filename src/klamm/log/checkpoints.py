@@ -149,9 +149,13 @@ def write_clean_shutdown(path: str, broker_epoch: int) -> None:
 
 
 def take_clean_shutdown(path: str) -> bool:
-    """Whether the last stop was a clean one; asking makes it so no longer."""
+    """Whether the last stop was a clean one; asking makes it so no longer.
+
+    For good: a marker that a loss of power brings back would vouch for what is written from now on.
+    """
     try:
         os.unlink(path)
     except FileNotFoundError:
         return False
+    sync_directory(os.path.dirname(path))
     return True

@@ -1,12 +1,16 @@
 """Taking records back: cutting a log at an offset, beginning anew, skipping what is not there.
 
-What was cut leaves the log at once. Whoever works on a log in several steps compares `truncations`
-to see whether records may have been replaced by others meanwhile.
+What was cut leaves the log at once, and where that took away whole segments, their names leave the
+disk: they would otherwise be back after a loss of power, behind what was written in their place.
+Whoever works on a log in several steps compares `truncations` to see whether records may have been
+replaced by others meanwhile.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from klamm.log.files import sync_directory
 
 if TYPE_CHECKING:
     from klamm.log.partition import PartitionLog
@@ -22,17 +26,21 @@ def truncate(log: PartitionLog, offset: int) -> int:
     log.truncations += 1
     try:
         kept = log.segments[log.segments.place_of(offset)]
-        log.segments.retire(log.segments.after(kept), 0)
+        later = log.segments.after(kept)
+        log.segments.retire(later, 0)
         end = kept.truncate(offset)
+        log.durability.is_cut = True
         log.history.cut(end)
+        if later:
+            sync_directory(log.directory)
     except OSError as error:
         raise log.health.failed(error) from error
     log.log_end_offset = end
     log.epochs.truncate_end(end)
     log.high_watermark = min(log.high_watermark, end)
-    log.log_start_offset = min(log.log_start_offset, end)
     log.recovery_point = min(log.recovery_point, end)
     log.cleaned_to = min(log.cleaned_to, end)
+    _begin_at(log, min(log.log_start_offset, end))
     return end
 
 
@@ -40,14 +48,26 @@ def restart(log: PartitionLog, offset: int) -> None:
     """Drop everything and go on at an offset, as an empty log."""
     log.truncations += 1
     try:
-        log.segments.retire(list(log.segments), 0)
+        old = list(log.segments)
+        log.segments.retire(old, 0)
         log.history.clear()
         log.start_segment(offset)
+        if old:
+            sync_directory(log.directory)
     except OSError as error:
         raise log.health.failed(error) from error
-    log.log_end_offset = log.log_start_offset = log.high_watermark = offset
+    log.log_end_offset = log.high_watermark = offset
     log.recovery_point = log.cleaned_to = offset
     log.epochs.clear()
+    _begin_at(log, offset)
+
+
+def _begin_at(log: PartitionLog, offset: int) -> None:
+    is_earlier = offset < log.log_start_offset
+    log.log_start_offset = offset
+    if is_earlier:
+        # A start would otherwise hide what is written from here to where the log began before.
+        log.durability.rewrite()
 
 
 def skip(log: PartitionLog, offset: int) -> None:

@@ -179,6 +179,7 @@ class LogDirectory:
                 partition, path, settings, self.pool, topic_id=topic_id, health=self.health
             )
             self._born.append(log)
+            log.durability.rewrite = self.checkpoint
             return log
         except FileExistsError:
             # Somebody has put it there since we started: take it for what it is.
@@ -269,6 +270,8 @@ class LogDirectory:
         """Bring new logs' directories, and whose they are, to the disk. For a worker thread."""
         self.health.check()
         assert self._file_system is not None, f"{self.path} is not open"
+        # A log of the same name may have been here, and what was said of it is not true of this.
+        self._forget_those_put_aside()
         try:
             sync_births(born, self.path, self._file_system)
         except OSError as error:
@@ -302,14 +305,18 @@ class LogDirectory:
 
         Once logs were put aside, the checkpoints are written without them.
         """
-        if self._is_stale:
-            self._is_stale = False
-            self.checkpoint()
-            self.checkpoint_cleaned()
+        self._forget_those_put_aside()
         due = [log for log in self if log.needs_flush(now_ms)]
         for log in due:
             log.flush(now_ms)
         return len(due)
+
+    def _forget_those_put_aside(self) -> None:
+        if self._is_stale:
+            self._is_stale = False
+            self.checkpoint()
+            self.checkpoint_high_watermarks()
+            self.checkpoint_cleaned()
 
     def expire_producers(self, before_ms: int) -> int:
         """Forget producers silent since then, in every log."""
@@ -318,7 +325,10 @@ class LogDirectory:
     def checkpoint(self) -> None:
         """Write recovery points and log starts. For a worker thread."""
         logs = [*self, *list(self.futures.values())]
-        self._write(names.RECOVERY_POINTS, {g.topic_partition: g.recovery_point for g in logs})
+        points = {g.topic_partition: g.recovery_point for g in logs}
+        self._write(names.RECOVERY_POINTS, points)
+        for log in logs:
+            log.durability.promised = points[log.topic_partition]
         starts = {
             g.topic_partition: g.log_start_offset
             for g in logs
@@ -397,6 +407,7 @@ class LogDirectory:
             known = remembered.of(partition)
             log = load_log(partition, path, settings, self.pool, known, health=self.health)
             log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
+            log.durability.rewrite = self.checkpoint
             (self.futures if is_future else self._logs)[partition] = log
             if progress is not None:
                 progress(count, len(found))

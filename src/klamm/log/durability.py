@@ -1,13 +1,18 @@
 """What of a log is on the disk, and not only in its cache.
 
-The recovery point moves up only when all files below it are synced: records, aborted transactions,
-epochs, and the names of new files. Names cost an fsync of their directory, so it is remembered
-whether there are new ones.
+The recovery point moves up only when all files below it are synced: records, the indexes of closed
+segments, aborted transactions, epochs, and the names of new files. Names cost an fsync of their
+directory, so it is remembered whether there are new ones.
+
+A log that is cut below its recovery point goes on with a lower one, but the checkpoint of the
+directory keeps the old one until it is written again. Recovery reads from the segment on that has
+the recovery point, so until then no segment is closed unsynced: it would be taken on trust.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from klamm.log import names
@@ -22,11 +27,15 @@ if TYPE_CHECKING:
 class Durability:
     """How much of one log is safe from a loss of power."""
 
-    __slots__ = ("_last_flush_ms", "home_synced", "names_synced")
+    __slots__ = ("_last_flush_ms", "home_synced", "is_cut", "names_synced", "promised", "rewrite")
 
     def __init__(self) -> None:
         self.names_synced = True  # whether the names of all its files are on the disk
         self.home_synced = True  # whether the directory's own name is
+        self.is_cut = False  # whether records were taken back, and the disk may still have them
+        self.promised = 0  # the recovery point that the checkpoint on the disk has
+        # Writes the checkpoints of the directory, where one of them must not stay as it is.
+        self.rewrite: Callable[[], None] = lambda: None
         self._last_flush_ms = 0
 
     def is_due(self, log: PartitionLog, now_ms: int) -> bool:
@@ -42,9 +51,18 @@ class Durability:
     def flush(self, log: PartitionLog, now_ms: int) -> None:
         """Bring everything appended so far to the disk."""
         log.health.check()
+        if log.log_end_offset > log.recovery_point:
+            self._bring(log, now_ms)
+
+    def closed(self, log: PartitionLog) -> None:
+        """The active segment takes no more: sync it where no later flush or start looks at it."""
+        if log.log_end_offset <= log.recovery_point:
+            log.segments.active.sync()  # its records are on the disk, its indexes not yet
+        elif self.promised > log.recovery_point:
+            self.flush(log, 0)
+
+    def _bring(self, log: PartitionLog, now_ms: int) -> None:
         end, truncations = log.log_end_offset, log.truncations
-        if end <= log.recovery_point:
-            return
         try:
             for segment in log.segments.from_offset(log.recovery_point):
                 segment.sync()
@@ -57,20 +75,31 @@ class Durability:
         # Records that were taken back meanwhile may have been replaced by others since.
         if log.truncations == truncations:
             log.recovery_point = end
+            self.is_cut = False
         self._last_flush_ms = now_ms or self._last_flush_ms
 
     def settle(self, log: PartitionLog, bulk: Bulk | None) -> None:
         """Leave nothing for a later start to find out, now or when the bulk is finished."""
         active = log.segments.active
-        active.trim()
+        is_changed = active.trim()
         if active.is_ahead_of_its_indexes:
             active.seal()
-        if bulk is None:
-            self.flush(log, 0)
-        else:
-            self._save_epochs(log, bulk.replace)
+            is_changed = True
         replace = replace_file if bulk is None else bulk.replace
-        log.history.settle(log.log_end_offset, log.segments.bases, replace)
+        if log.history.settle(log.log_end_offset, log.segments.bases, replace):
+            is_changed = True
+        if bulk is not None:
+            self._save_epochs(log, bulk.replace)
+        elif is_changed or not self.is_whole(log):
+            # Also where all records are on the disk already: a start is going to take on trust what
+            # has been written just now, and the names of what was written since.
+            self.names_synced = False
+            self._bring(log, 0)
+
+    def is_whole(self, log: PartitionLog) -> bool:
+        """Whether a loss of power would leave the log as it is."""
+        is_told = self.names_synced and not self.is_cut and not log.epochs.is_dirty
+        return is_told and log.log_end_offset <= log.recovery_point
 
     def sync_birth(self, log: PartitionLog) -> None:
         """Bring the log's directory and what says whose it is to the disk; not its own name."""

@@ -78,11 +78,13 @@ class ProducerHistory:
         self.snapshots.take(offset, self.states)
         self.snapshots.prune(segment_bases)
 
-    def settle(self, offset: int, segment_bases: Collection[int], replace: Replace) -> None:
+    def settle(self, offset: int, segment_bases: Collection[int], replace: Replace) -> bool:
         """Keep the state for the next start; a log without producers needs no file for that."""
-        if self._states is not None and (self._states.by_id or self.snapshots):
-            self.snapshots.take(offset, self._states, replace)
-            self.snapshots.prune(segment_bases)
+        if self._states is None or not (self._states.by_id or self.snapshots):
+            return False
+        self.snapshots.take(offset, self._states, replace)
+        self.snapshots.prune(segment_bases)
+        return True
 
     def expire(self, before_ms: int) -> int:
         """Forget producers that have been silent since then; how many there were."""

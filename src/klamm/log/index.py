@@ -13,11 +13,12 @@ to their full size and cuts them when it closes; ours always have the size of th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from typing import Final, NamedTuple
 
-from klamm.log.files import FilePool, read_file, write_at
+from klamm.log.files import FilePool, read_file, sync_file, write_at
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
@@ -90,12 +91,20 @@ class _Index:
     @property
     def is_unsaved(self) -> bool:
         """Whether there are entries, or the lack of them, that the file does not have."""
-        return bool(self._entries) and self._saved != len(self._entries or b"")
+        if self._entries is None or self._saved == len(self._entries):
+            return False
+        return bool(self._entries) or os.path.exists(self.path)
 
     def release(self) -> None:
         """Save, and search the file from now on."""
         self.save()
         self._entries = None
+
+    def sync(self) -> None:
+        """Bring the file to the disk, where it is complete."""
+        if self._entries is None:
+            with contextlib.suppress(FileNotFoundError):
+                sync_file(self.path)
 
     def move(self, path: str) -> None:
         """The file has a new name."""

@@ -21,7 +21,7 @@ from klamm.log.batches import is_intact, whole_batches
 from klamm.log.checkpoints import CheckpointCorrupt, read_epochs, read_topic_id
 from klamm.log.epochs import EpochCache
 from klamm.log.failure import Damage, Health
-from klamm.log.files import FilePool, remove_files
+from klamm.log.files import FilePool, remove_files, sync_directory
 from klamm.log.partition import PartitionLog
 from klamm.log.producers import ProducerStates, follow
 from klamm.log.segment import Segment
@@ -83,6 +83,7 @@ def load_log(
     else:
         _recover(log, known)
     _bound(log, known)
+    log.durability.promised = known.recovery_point or 0
     return log
 
 
@@ -135,8 +136,13 @@ def _recover(log: PartitionLog, known: Known) -> None:
             later = log.segments.after(segment)
             cut += sum(segment.size for segment in later)
             log.segments.retire(later, 0)
+            if later:
+                sync_directory(log.directory)
             break
-    log.recovery_point = min(recovery_point, log.log_end_offset)
+    # A log that was cut goes on below the checkpoint's point, and what a process has written before
+    # it died may be in the cache alone, names included: all that was read is to be synced again.
+    log.recovery_point = start
+    log.durability.names_synced = log.durability.home_synced = False
     missing = max(known.high_watermark, recovery_point) - log.log_end_offset
     if cut or missing > 0:
         log.damage = Damage(cut, log.log_end_offset, max(missing, 0))
@@ -151,10 +157,13 @@ def _recover_segment(
     interval = log.settings.index_interval_bytes
     handle = segment.handle()
     valid, log.log_end_offset = 0, segment.base_offset
+    later = log.segments.after(segment)
+    # Where the next segment begins the log ended once: what reaches beyond had been taken back.
+    limit = later[0].base_offset if later else names.OFFSET_MAX
     for position, header, batch in whole_batches(handle.fileno(), 0, segment.size):
         if header.base_offset < log.log_end_offset or not segment.can_hold(header.last_offset):
             break
-        if not is_intact(batch, header):
+        if header.last_offset >= limit or not is_intact(batch, header):
             break
         segment.note(
             position,
@@ -180,7 +189,7 @@ def _recover_segment(
     segment.size = valid
     # A preallocated file may not have been cut yet when the next segment began: with no offset
     # missing in between, nothing is.
-    return any(log.log_end_offset == later.base_offset for later in log.segments.after(segment)[:1])
+    return log.log_end_offset == limit
 
 
 def _bound(log: PartitionLog, known: Known) -> None:

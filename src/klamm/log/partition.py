@@ -143,7 +143,10 @@ class PartitionLog:
         if states.is_decided:
             return self.high_watermark
         unstable = states.first_unstable(self.high_watermark)
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        # Records that are deleted are decided: nobody can be told to wait below the start.
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     # Appending
 
@@ -253,6 +256,7 @@ class PartitionLog:
         offset = self.log_end_offset if base_offset is None else base_offset
         try:
             active.seal()
+            self.durability.closed(self)
             self.history.snapshot(offset, self.segments.bases)
             self.start_segment(offset, now_ms)
         except OSError as error:

@@ -213,12 +213,14 @@ class Segment:
         self._recent_positions.clear()
         return min(offset, header.base_offset)
 
-    def trim(self) -> None:
-        """Let the file end where its records do."""
-        if self._reserved:
-            self._reserved = 0
-            with contextlib.suppress(FileNotFoundError):  # it is made with its first record
-                os.ftruncate(self._pool.get(self.path).fileno(), self.size)
+    def trim(self) -> bool:
+        """Let the file end where its records do; whether it did not."""
+        if not self._reserved:
+            return False
+        self._reserved = 0
+        with contextlib.suppress(FileNotFoundError):  # it is made with its first record
+            os.ftruncate(self._pool.get(self.path).fileno(), self.size)
+        return True
 
     def seal(self) -> None:
         """No more appends: complete the indexes and put them on disk."""
@@ -241,13 +243,15 @@ class Segment:
     def sync(self) -> None:
         """Bring the records to the disk; a segment that has left the log is nobody's concern.
 
-        Offset and time index are not worth it: they are rebuilt when they are found wanting.
+        And the indexes, once they are complete: one that has lost its end would still be believed.
         """
         with contextlib.suppress(FileNotFoundError):
             handle = self._pool.get(self.path)
             os.fsync(handle.fileno())
             if self.aborted.is_on_disk:
                 sync_file(self.aborted.path)
+            self.offsets.sync()
+            self.times.sync()
 
     def read(self, position: int, header: BatchHeader) -> bytes:
         """The bytes of one batch."""
@@ -353,8 +357,10 @@ class Segment:
                 index_interval_bytes,
             )
         self.times.append(self.largest.timestamp, self.largest.offset)
-        self.offsets.save()
-        self.times.save()
+        self.offsets.release()
+        self.times.release()
+        self.offsets.sync()
+        self.times.sync()
 
     def reset_indexes(self) -> None:
         """Forget all that is known of the records, to be told again with `note`."""
