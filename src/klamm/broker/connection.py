@@ -46,7 +46,8 @@ class Peer(Protocol):
     on_more: Callable[[], None] | None
 
 
-Answer = Reply | Promise | Awaitable[Reply]
+# What is said to a request: bytes where there is nothing else to a reply, a reply, or one later.
+Answer = bytes | Reply | Promise | Awaitable[Reply]
 Route = Callable[[Peer, memoryview], Answer]
 
 
@@ -206,7 +207,12 @@ class Connection(asyncio.BufferedProtocol):
             except ProtocolError as fault:
                 self._refuse(str(fault))
                 return
-            if isinstance(answer, Reply):
+            if isinstance(answer, bytes):
+                if self._owed:
+                    self._owed.append(Reply((answer,)))
+                else:
+                    self._sender.add_piece(answer)
+            elif isinstance(answer, Reply):
                 self._say(answer)
             elif isinstance(answer, Receipt):
                 self._owed.append(answer)

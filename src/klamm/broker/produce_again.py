@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
 
-def serve(broker: Broker, peer: Peer, request: Recognised) -> Reply | Receipt | None:
+def serve(broker: Broker, peer: Peer, request: Recognised) -> bytes | Reply | Receipt | None:
     """The answer, or the promise of one; None when the request has to be looked at with care."""
     beginning, correlation_id, records = request
     partition = broker.replicas.partitions.get(beginning.place)
     if partition is None or broker.quotas.is_active or is_transactional(records):
         return None
-    outcome = append(broker, partition, beginning.header[1], records, beginning.acks)
+    outcome = append(broker, partition, beginning.version, records, beginning.acks)
     if isinstance(outcome, Appended):
         if beginning.acks == 1:
             return _in_form(beginning, correlation_id, outcome)
@@ -42,9 +42,9 @@ def serve(broker: Broker, peer: Peer, request: Recognised) -> Reply | Receipt | 
     return _at_length(broker, peer, beginning, correlation_id, result)
 
 
-def _in_form(beginning: Beginning, correlation_id: int, appended: Appended) -> Reply:
+def _in_form(beginning: Beginning, correlation_id: int, appended: Appended) -> bytes:
     base_offset, _, log_start, time_ms, _ = appended
-    return Reply((beginning.answer(correlation_id, base_offset, time_ms, log_start),))
+    return beginning.answer(correlation_id, base_offset, time_ms, log_start)
 
 
 def _at_length(
@@ -102,7 +102,7 @@ class _Unconfirmed:
             return
         beginning, correlation_id = self._beginning, self._correlation_id
         if code is ErrorCode.NONE:
-            self._reply = _in_form(beginning, correlation_id, self._appended)
+            self._reply = Reply((_in_form(beginning, correlation_id, self._appended),))
         else:
             result = as_result(self._broker, partition, self._appended)._replace(error_code=code)
             self._reply = _at_length(self._broker, self._peer, beginning, correlation_id, result)

@@ -80,9 +80,9 @@ class Sender:
         """Say this after all that was added before."""
         for at, part in enumerate(parts):
             if isinstance(part, bytes):
-                self._gather(part)
+                self.add_piece(part)
             elif part.size <= _COPIED_SIZE_MAX:
-                self._gather(os.pread(part.file.fileno(), part.size, part.position))
+                self.add_piece(os.pread(part.file.fileno(), part.size, part.position))
             else:
                 self.flush()
                 sent = self._send_now(part)
@@ -91,7 +91,7 @@ class Sender:
                     self._sending.add_done_callback(self._sent)
                     return
 
-    def _gather(self, piece: bytes) -> None:
+    def add_piece(self, piece: bytes) -> None:
         self._gathered.append(piece)
         self._size += len(piece)
         if self._size > _GATHERED_SIZE_MAX:

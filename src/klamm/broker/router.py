@@ -65,14 +65,14 @@ class Router:
             return self._route_timed(context, frame)
         return self._route(context, frame)
 
-    def _repeat(self, peer: Peer, request: Recognised) -> Reply | Receipt | None:
+    def _repeat(self, peer: Peer, request: Recognised) -> bytes | Reply | Receipt | None:
         """What is said to a Produce that begins as one before."""
         try:
             return produce_again.serve(self._broker, peer, request)
         except Exception as fault:
             raise _failed_to_serve(request.beginning.header, fault) from fault
 
-    def _repeat_timed(self, peer: Peer, request: Recognised) -> Reply | Receipt | None:
+    def _repeat_timed(self, peer: Peer, request: Recognised) -> bytes | Reply | Receipt | None:
         watch = Stopwatch()
         answer = self._repeat(peer, request)
         watch.stop()

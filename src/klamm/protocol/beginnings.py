@@ -52,13 +52,23 @@ _OFFSETS_FROM_END: Final = 33  # they, no errors, no message, tags; tags; thrott
 class Beginning:
     """What stands in front of the records, understood, and the answer that goes with it."""
 
-    __slots__ = ("_answer", "_offsets_at", "acks", "head", "header", "place", "timeout_ms")
+    __slots__ = (
+        "_answer",
+        "_offsets_at",
+        "acks",
+        "head",
+        "header",
+        "place",
+        "timeout_ms",
+        "version",
+    )
 
     def __init__(
         self, head: int, header: RequestHeader, place: TopicPartition, acks: int, timeout_ms: int
     ) -> None:
         self.head = head  # the API and its version
         self.header = header  # with the correlation id of the first such request
+        self.version = header.api_version
         self.place = place
         self.acks = acks
         self.timeout_ms = timeout_ms

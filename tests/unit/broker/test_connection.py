@@ -315,6 +315,8 @@ class Owing:
     def route(self, peer: Peer, frame: memoryview) -> Answer:
         body = bytes(frame)
         self.served.append(body)
+        if body.endswith(b"in bytes"):
+            return framed(body)
         if not body.startswith(PRODUCE) or body.endswith(b"at once"):
             return echo(peer, frame)
         if body.endswith(b"in a task"):
@@ -334,14 +336,15 @@ def test_produces_that_wait_for_confirmation_let_others_in_but_keep_the_order() 
     async def run() -> None:
         owing = Owing()
         async with serving(owing.route) as wire:
-            one, two, three = (PRODUCE + text for text in (b"one", b"two at once", b"three"))
-            wire.send(one, two, three)
-            await turns_until(lambda: len(owing.served) == 3)
-            owing.keep(three)
+            texts = (b"0 in bytes", b"one", b"two at once", b"two in bytes", b"three")
+            bodies = [PRODUCE + text for text in texts]
+            wire.send(*bodies)
+            await turns_until(lambda: len(owing.served) == len(bodies))
+            owing.keep(PRODUCE + b"three")
             for _ in range(50):
                 await asyncio.sleep(0)
-            owing.keep(one)
-            assert [await wire.receive() for _ in range(3)] == [one, two, three]
+            owing.keep(PRODUCE + b"one")
+            assert [await wire.receive() for _ in bodies] == bodies
 
     asyncio.run(run())
 
