@@ -6,9 +6,10 @@ appended by the loop, as everywhere. When little is missing, the copy is brought
 the last of it is copied and both change places in one go, in which the loop does nothing else, so
 that nobody sees a log that is not whole.
 
-One log moves at a time, as fast as `replica.alter.log.dirs.io.max.bytes.per.second` allows. A move
-ends early when the log is deleted, when it is sent elsewhere, or when either disk fails. After a
-restart it goes on by itself, once the controller has said that the partition still is ours.
+Some logs move at a time (`num.replica.alter.log.dirs.threads`), those that were asked for first,
+and together as fast as `replica.alter.log.dirs.io.max.bytes.per.second` allows. A move ends early
+when the log is deleted, when it is sent elsewhere, or when either disk fails. After a restart it
+goes on by itself, once the controller has said that the partition still is ours.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class LogMoves:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[TopicPartition, None] = {}
-        self._arrival = asyncio.Event()
+        self._waiting: dict[TopicPartition, None] = {}  # until they have ended
+        self._moving: set[TopicPartition] = set()
+        self._news = asyncio.Event()
 
     # What is asked for
 
@@ -83,7 +85,7 @@ class LogMoves:
             return
         partition.log.is_moving = True
         self._waiting[topic_partition] = None
-        self._arrival.set()
+        self._news.set()
 
     def directory_failed(self, path: str) -> None:
         """Copies on a failed disk are of no use; copies of logs on it have lost their original."""
@@ -103,23 +105,37 @@ class LogMoves:
     # What is done
 
     async def run(self) -> None:
-        while True:
-            topic_partition = next(iter(self._waiting), None)
-            if topic_partition is None:
-                self._arrival.clear()
-                await self._arrival.wait()
-                continue
-            try:
-                await self._move(topic_partition)
-            except LogDirectoryFailed as failure:
-                self._broker.directory_failed(failure)
-            except ProtocolError as fault:
-                # The original does not read back as it was written. It is left alone.
-                log.error(
-                    "a log cannot be moved",
-                    extra={"partition": str(topic_partition), "why": str(fault)},
-                )
-            self._end(topic_partition)
+        async with asyncio.TaskGroup() as movers:
+            while True:
+                while (topic_partition := self._next()) is not None:
+                    self._moving.add(topic_partition)
+                    movers.create_task(self._move_one(topic_partition))
+                self._news.clear()
+                await self._news.wait()
+
+    def _next(self) -> TopicPartition | None:
+        """The move that has waited for longest, when one more may begin."""
+        at_once = self._broker.settings.int_or(
+            "num.replica.alter.log.dirs.threads", len(self._broker.logs.directories)
+        )
+        if len(self._moving) >= at_once:
+            return None
+        return next((tp for tp in self._waiting if tp not in self._moving), None)
+
+    async def _move_one(self, topic_partition: TopicPartition) -> None:
+        try:
+            await self._move(topic_partition)
+        except LogDirectoryFailed as failure:
+            self._broker.directory_failed(failure)
+        except ProtocolError as fault:
+            # The original does not read back as it was written. It is left alone.
+            log.error(
+                "a log cannot be moved",
+                extra={"partition": str(topic_partition), "why": str(fault)},
+            )
+        self._end(topic_partition)
+        self._moving.discard(topic_partition)
+        self._news.set()
 
     async def _move(self, topic_partition: TopicPartition) -> None:
         """Copy until both are the same, then exchange them."""

@@ -164,6 +164,32 @@ def test_a_move_is_seen_and_can_be_called_off(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_short_move_need_not_wait_for_a_long_one(tmp_path: Path, at_once: int) -> None:
+    async def run() -> None:
+        settings = {**SLOW, "num_replica_alter_log_dirs_threads": str(at_once)}
+        async with world(tmp_path, count=1, **settings) as w:
+            await w.create("t", (0,))
+            await w.create("u", (0,))
+            connection = await w.connect(0)
+            _, target = await slow_move(w, connection)
+            short = TopicPartition("u", 0)
+            (home,) = (d for d in w.brokers[0].logs.directories if d.get(short) is not None)
+            (other,) = (d for d in w.brokers[0].logs.directories if d is not home)
+            assert await alter(connection, other.path, short) == [0]
+            if at_once > 1:
+                await until(lambda: other.get(short) is not None, "it has moved")
+            else:
+                copied = target.futures[TP].log_end_offset
+                await until(lambda: target.futures[TP].log_end_offset > copied, "the long one goes")
+                assert other.get(short) is None
+                assert await alter(connection, homes(w.brokers[0])[0].path) == [0]
+                await until(lambda: other.get(short) is not None, "its turn has come")
+            await connection.close()
+
+    asyncio.run(run())
+
+
 def test_a_move_goes_on_after_a_crash(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path, count=1, **SLOW) as w:

@@ -92,7 +92,7 @@ def test_a_replica_moved_while_its_broker_was_away_is_removed_and_no_stray(tmp_p
             await w.kill(2)
             await until(lambda: w.leader("t").isr.committed == (0,), "the set without broker 2")
             request = alter_partition_reassignments.Request(
-                10_000,
+                60_000,
                 [
                     alter_partition_reassignments.ReassignableTopic(
                         "t", [alter_partition_reassignments.ReassignablePartition(0, [0, 1])]
@@ -106,7 +106,7 @@ def test_a_replica_moved_while_its_broker_was_away_is_removed_and_no_stray(tmp_p
             await connection.close()
             for broker in w.brokers.values():
                 assert await broker.metadata.wait_for(
-                    lambda s: set(s.topics["t"][0].replicas) == {0, 1}, 10_000
+                    lambda s: set(s.topics["t"][0].replicas) == {0, 1}, 60_000
                 )
             await w.start(2)
             home = tmp_path / "broker-2"
@@ -122,7 +122,7 @@ async def remove_by_hand(session: Session, w: World) -> None:
             (result,) = await session.multi([Delete(path)])
             assert result.ok, path
     for broker in w.brokers.values():
-        assert await broker.metadata.wait_for(lambda s: "t" not in s.topics, 10_000)
+        assert await broker.metadata.wait_for(lambda s: "t" not in s.topics, 60_000)
 
 
 def test_a_log_of_an_ended_topic_makes_way_for_a_later_one_and_its_records_stay(

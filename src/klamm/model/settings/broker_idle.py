@@ -35,7 +35,6 @@ _IDLE: Final[Mapping[str, str]] = {
         log.cleaner.io.buffer.load.factor double 0.9
         log.initial.task.delay.ms long 30000
         log.flush.start.offset.checkpoint.interval.ms int 60000
-        num.replica.alter.log.dirs.threads int -
         queued.max.requests int 500
         queued.max.request.bytes long -1
         fetch.purgatory.purge.interval.requests int 1000

@@ -90,6 +90,14 @@ LOG_SETTINGS: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "num.replica.alter.log.dirs.threads",
+        Kind.INT,
+        None,
+        "How many logs move from one directory of a broker to another at a time; "
+        "where it is not set, as many as there are directories.",
+        _FROM_1,
+    ),
+    setting(
         "alter.log.dirs.replication.quota.window.num",
         Kind.INT,
         "11",

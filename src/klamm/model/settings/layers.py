@@ -51,6 +51,10 @@ class _Values:
         assert type(value) is int, f"{name} is {value!r}, not a whole number"
         return value
 
+    def int_or(self, name: builtins.str, otherwise: builtins.int) -> builtins.int:
+        """A whole number, or another one where it is not set at all."""
+        return otherwise if self._values[name] is None else self.int(name)
+
     def float(self, name: str) -> builtins.float:
         value = self._values[name]
         assert isinstance(value, int | float), f"{name} is {value!r}, not a number"
