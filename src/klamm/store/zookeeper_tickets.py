@@ -20,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Final, assert_never
 
@@ -81,7 +82,11 @@ class TicketOffice:
 
     async def multi(self, ops: Sequence[Op]) -> tuple[Result, ...]:
         with self._counted():
-            return await self._multi(await self._free.get(), ops)
+            ticket = await self._free.get()
+            try:
+                return await self._write(ticket, ops)
+            finally:
+                self._free.put_nowait(ticket)
 
     async def multis(self, groups: Iterable[Sequence[Op]]) -> list[tuple[Result, ...]]:
         """Sent in order, as many under way at once as there are tickets."""
@@ -91,7 +96,11 @@ class TicketOffice:
                 async with asyncio.TaskGroup() as group:
                     for ops in groups:
                         ticket = await self._free.get()
-                        tasks.append(group.create_task(self._multi(ticket, ops)))
+                        task = group.create_task(self._write(ticket, ops))
+                        # Not in the task itself: one that is cancelled before its first step, for
+                        # another one failed, would never give the ticket back.
+                        task.add_done_callback(partial(self._give_back, ticket))
+                        tasks.append(task)
             except ExceptionGroup as failures:
                 raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
@@ -111,13 +120,10 @@ class TicketOffice:
             if not self._under_way:
                 self._idle.set()
 
-    async def _multi(self, ticket: _Ticket, ops: Sequence[Op]) -> tuple[Result, ...]:
-        try:
-            return tuple(await self._write(ticket, ops))
-        finally:
-            self._free.put_nowait(ticket)
+    def _give_back(self, ticket: _Ticket, _: object) -> None:
+        self._free.put_nowait(ticket)
 
-    async def _write(self, ticket: _Ticket, ops: Sequence[Op]) -> Sequence[Result]:
+    async def _write(self, ticket: _Ticket, ops: Sequence[Op]) -> tuple[Result, ...]:
         number = b"%d" % next(self._numbers)
         while True:
             try:
@@ -128,12 +134,12 @@ class TicketOffice:
                 continue
             if used.stat is not None:
                 ticket.version = used.stat.version
-                return results
+                return tuple(results)
             if used.outcome is Outcome.ROLLED_BACK:
-                return results  # the ticket was good, another operation was not
+                return tuple(results)  # the ticket was good, another operation was not
             done_in = await self._done_in(ticket, number)
             if done_in is not None:
-                return await _ReadBack(self._nodes, done_in, self._session).results(ops)
+                return tuple(await _ReadBack(self._nodes, done_in, self._session).results(ops))
 
     async def _done_in(self, ticket: _Ticket, number: bytes) -> int | None:
         """The transaction that did this write before, or None when it was not done yet."""
