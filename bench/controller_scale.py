@@ -6,8 +6,12 @@ The store says yes to everything at once and no broker answers, so what is measu
 the context, the machines and the making of requests. Small events should cost the same whatever the
 size of the cluster, and a large event (a failover, a broker's end) the same for each partition.
 
-Sizes take turns, and small ones come more often, so that all of them meet the same machine. What is
-counted is the processor's time; the last line is the largest size over the smallest.
+What is counted is the processor's time, which is not free of others: whoever shares its caches
+slows it down, by half and more. So all sizes meet the same machine. Small events take turns, one at
+each size and then the next; of large ones there are as many, one after the other, as come to the
+same number of partitions, half of them before the largest size has its turn and half behind. A
+small cluster that is looked at alone lives in the processor's cache, and a quick run hits a quiet
+moment; neither says anything about the code. The last line is the largest size over the smallest.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from klamm.controller import events
 from klamm.controller.core import Core
@@ -93,11 +98,6 @@ def usual(costs: Iterable[float]) -> float:
     return ranked[len(ranked) // 4]
 
 
-def usual_us(work: Iterator[Callable[[], object]]) -> float:
-    """What a step costs of the processor."""
-    return usual(cost_us(step) for step in work)
-
-
 def cost_us(step: Callable[[], object]) -> float:
     begin = time.process_time_ns()
     step()
@@ -137,8 +137,11 @@ def no_collector() -> Iterator[None]:
         gc.enable()
 
 
-def large_events(partitions: int) -> Figures:
-    """A controller takes over, and then loses a broker."""
+Work = Callable[[Core, int], Callable[[], object]]
+
+
+def large_events(partitions: int) -> tuple[float, float, int]:
+    """A controller takes over, and then loses a broker; what that costs, and what it hosted."""
     core, began = Core(BrokerId(0), 2), facts(partitions)
     rest = brokers()
     del rest[BrokerId(5)]
@@ -147,18 +150,40 @@ def large_events(partitions: int) -> Figures:
         del began
         hosted = len(core.context.hosted[BrokerId(5)])
         loss = cost_us(lambda: run(core, events.BrokersChanged(rest)))
+    return failover, loss, hosted
+
+
+def large_round(sizes: Sequence[int]) -> dict[int, Figures]:
+    """As many large events at each size as come to the same number of partitions."""
+    largest = max(sizes)
+    turns = [n for n in sizes for _ in range(max(1, largest // n // 2))]
+    seen: dict[int, list[tuple[float, float, int]]] = {size: [] for size in sizes}
+    for size in [*turns, *reversed([n for n in turns if n != largest])]:
+        seen[size].append(large_events(size))
     return {
-        "failover_us_a_partition": failover / partitions,
-        "broker_loss_us_a_partition": loss / hosted,
+        size: {
+            "failover_us_a_partition": sum(f for f, _, _ in costs) / (len(costs) * size),
+            "broker_loss_us_a_partition": sum(c for _, c, _ in costs) / sum(h for _, _, h in costs),
+        }
+        for size, costs in seen.items()
     }
 
 
-def small_events(partitions: int) -> Figures:
-    """What happens all the time, in a cluster of that size."""
-    core = Core(BrokerId(0), 2)
+def small_round(sizes: Sequence[int]) -> dict[int, Figures]:
+    """What happens all the time, at each size in turn."""
+    cores = {size: Core(BrokerId(0), 2) for size in sizes}
+    found: dict[int, Figures] = {size: {} for size in sizes}
     with no_collector():
-        run(core, facts(partitions))
-        return _small_events(core)
+        for size, core in cores.items():
+            run(core, facts(size))
+        for name, work in SMALL.items():
+            costs: dict[int, list[float]] = {size: [] for size in sizes}
+            for at in range(REPEATS):
+                for size, core in cores.items():
+                    costs[size].append(cost_us(work(core, at)))
+            for size in sizes:
+                found[size][name] = usual(costs[size])
+    return found
 
 
 def memory(partitions: int) -> float:
@@ -168,65 +193,70 @@ def memory(partitions: int) -> float:
     return size_bytes(core.context) / partitions
 
 
-def _small_events(core: Core) -> Figures:
-    names = [f"new-{n}" for n in range(REPEATS)]
-    ids = [TopicPartition(f"topic-{n % 50}", n % PARTITIONS_A_TOPIC) for n in range(REPEATS)]
+def some_partition(at: int) -> TopicPartition:
+    return TopicPartition(f"topic-{at % 50}", at % PARTITIONS_A_TOPIC)
 
-    def create(name: str) -> Callable[[], object]:
-        event = events.TopicsChanged({name: topic_node(10**7 + int(name.removeprefix("new-")))})
-        return lambda: run(core, event)
 
-    def change_isr(id: TopicPartition) -> Callable[[], object]:
-        partition = core.context.partition(id)
-        assert partition is not None
-        assert partition.leadership is not None
-        now = partition.leadership
-        isr = now.isr[:2] if len(now.isr) == 3 else partition.assignment.replicas
-        change = IsrChange(
-            topic=id.topic,
-            partition=id.partition,
-            leader_epoch=now.leader_epoch,
-            partition_epoch=now.partition_epoch,
-            isr=isr,
-        )
-        ask = events.IsrChangesAsked(broker=now.leader, broker_epoch=1, changes=(change,))
-        return lambda: run(core, ask)
+def create(core: Core, at: int) -> Callable[[], object]:
+    event = events.TopicsChanged({f"new-{at}": topic_node(10**7 + at)})
+    return lambda: run(core, event)
 
-    def answer(id: TopicPartition) -> Callable[[], object]:
-        topic_ids = {id.topic: core.context.topics[id.topic].id}
-        request = LeaderAndIsr(
-            to=BrokerId(1), broker_epoch=1, orders=(), topic_ids=topic_ids, leaders=()
-        )
-        said = events.LeaderAndIsrAnswered(request, ErrorCode.NONE, {id: ErrorCode.NONE})
-        return lambda: run(core, said)
 
-    def elect(id: TopicPartition) -> Callable[[], object]:
-        partition = core.context.partition(id)
-        assert partition is not None
-        ask = events.ElectionsAsked(events.ElectionType.PREFERRED, (id,))
-        return lambda: run(core, ask)
+def change_isr(core: Core, at: int) -> Callable[[], object]:
+    id = some_partition(at)
+    partition = core.context.partition(id)
+    assert partition is not None
+    assert partition.leadership is not None
+    now = partition.leadership
+    isr = now.isr[:2] if len(now.isr) == 3 else partition.assignment.replicas
+    change = IsrChange(
+        topic=id.topic,
+        partition=id.partition,
+        leader_epoch=now.leader_epoch,
+        partition_epoch=now.partition_epoch,
+        isr=isr,
+    )
+    ask = events.IsrChangesAsked(broker=now.leader, broker_epoch=1, changes=(change,))
+    return lambda: run(core, ask)
 
-    def delete(name: str) -> Callable[[], object]:
-        return lambda: run(core, events.MarkersChanged((name,)))
 
-    return {
-        "create_topic_us": usual_us(create(name) for name in names),
-        "isr_change_us": usual_us(change_isr(id) for id in ids),
-        "answer_us": usual_us(answer(id) for id in ids),
-        "election_us": usual_us(elect(id) for id in ids),
-        "delete_topic_us": usual_us(delete(name) for name in names),
-    }
+def answer(core: Core, at: int) -> Callable[[], object]:
+    id = some_partition(at)
+    topic_ids = {id.topic: core.context.topics[id.topic].id}
+    request = LeaderAndIsr(
+        to=BrokerId(1), broker_epoch=1, orders=(), topic_ids=topic_ids, leaders=()
+    )
+    said = events.LeaderAndIsrAnswered(request, ErrorCode.NONE, {id: ErrorCode.NONE})
+    return lambda: run(core, said)
+
+
+def elect(core: Core, at: int) -> Callable[[], object]:
+    ask = events.ElectionsAsked(events.ElectionType.PREFERRED, (some_partition(at),))
+    return lambda: run(core, ask)
+
+
+def delete(core: Core, at: int) -> Callable[[], object]:
+    return lambda: run(core, events.MarkersChanged((f"new-{at}",)))
+
+
+SMALL: dict[str, Work] = {
+    "create_topic_us": create,
+    "isr_change_us": change_isr,
+    "answer_us": answer,
+    "election_us": elect,
+    "delete_topic_us": delete,
+}
 
 
 def measure(sizes: Sequence[int], rounds: int) -> dict[int, Figures]:
     """The usual cost of everything at each size."""
     seen: dict[int, list[Figures]] = {size: [] for size in sizes}
     for _ in range(rounds):
+        large, small = large_round(sizes), small_round(sizes)
         for size in sizes:
-            for _ in range(max(1, min(10, max(sizes) // size // 4))):
-                seen[size].append(large_events(size) | small_events(size))
+            seen[size].append(large[size] | small[size])
     return {
-        size: {name: usual(f[name] for f in figures) for name in figures[0]}
+        size: {name: median(f[name] for f in figures) for name in figures[0]}
         | {"bytes_a_partition": memory(size)}
         for size, figures in seen.items()
     }
