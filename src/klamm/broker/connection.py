@@ -30,6 +30,7 @@ from klamm.protocol.beginnings import Beginnings
 
 log = logging.getLogger(__name__)
 
+_FOREVER_MS: Final = 10**12
 # How many replies may be owed before a client has to wait.
 _OWED_MAX: Final = 100
 
@@ -147,8 +148,20 @@ class Connection(asyncio.BufferedProtocol):
             self._unmute.cancel()
         self._unmute = self._loop.call_later(wait_ms / 1000, self._unmuted)
 
+    def hold(self) -> None:
+        """Serve nothing until it is released."""
+        self.mute(_FOREVER_MS)
+
+    def release(self) -> None:
+        """Serve what has come meanwhile, and what comes."""
+        if self._unmute is not None:
+            self._unmute.cancel()
+            self._unmuted()
+
     def turn_away(self, delay_ms: int) -> None:
         """Serve nothing, and close after a while."""
+        if self._unmute is not None:
+            self._unmute.cancel()
         self._transport.pause_reading()
         self._unmute = self._loop.call_later(delay_ms / 1000, self._transport.close)
 

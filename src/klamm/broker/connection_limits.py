@@ -1,9 +1,10 @@
 """How many connections a broker has, and how fast new ones come.
 
-Who comes over a limit of number is closed at once. Who comes too fast for the broker waits before
-it is served, as it would in the queue of a Kafka that accepts more slowly; who comes too fast for
-its address (KIP-612) waits and is closed, for it would otherwise be back at once. All limits are
-read when somebody comes, so a change of them counts from the next on.
+Who finds the broker full waits until somebody leaves, as it would in front of a Kafka that accepts
+nobody then; who comes over its address's share is closed at once. Who comes too fast for the broker
+waits before it is served; who comes too fast for its address (KIP-612) waits and is closed, for it
+would otherwise be back at once. All limits are read when somebody comes or leaves, so a change of
+them counts from the next on.
 """
 
 from __future__ import annotations
@@ -34,14 +35,17 @@ class ConnectionLimits:
         self._settings = settings
         self._by_address: Counter[str] = Counter()
 
+    @property
+    def room(self) -> int:
+        """How many more the broker takes; negative where it has too many since a change."""
+        return self._settings().int("max.connections") - self._by_address.total()
+
     def joined(self, address: str) -> Welcome:
-        """One more is there; say what becomes of it."""
+        """One more is let in; say what becomes of it."""
         self._by_address[address] += 1
         settings = self._settings()
         own_max = per_address(settings).get(address, settings.int("max.connections.per.ip"))
         if self._by_address[address] > own_max:
-            return Welcome(is_served=False)
-        if self._by_address.total() > settings.int("max.connections"):
             return Welcome(is_served=False)
         if self._quotas.counts_connections:
             offer = self._quotas.offer_connection(address, settings)

@@ -8,11 +8,11 @@ import errno
 from typing import Final
 
 from klamm.broker.connection import Connection, Route
-from klamm.broker.connection_limits import ConnectionLimits
+from klamm.broker.connection_limits import SERVED, ConnectionLimits
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import UsageError
 
-_BACKLOG: Final = 1024
+_BACKLOG: Final = 1024  # how many wait to be accepted, and as many again to be served
 _LAST_WORDS_S: Final = 1.0  # for answers that are already written
 
 
@@ -34,6 +34,7 @@ class Listener:
         self._name = name
         self._limits = limits
         self._connections: set[Connection] = set()
+        self._waiting: dict[Connection, None] = {}  # for somebody to leave; the first is the next
         self._vacant = asyncio.Event()
         self._vacant.set()
         self._server: asyncio.Server | None = None
@@ -66,11 +67,13 @@ class Listener:
 
     @property
     def connection_count(self) -> int:
-        return len(self._connections)
+        """How many are served, or about to be turned away."""
+        return len(self._connections) - len(self._waiting)
 
     def sweep(self) -> None:
         """Close what has been idle for too long; take memory back from what is quiet."""
         now = asyncio.get_running_loop().time()
+        self._drop_excess()
         for connection in list(self._connections):
             if not connection.is_idle:
                 continue
@@ -125,16 +128,49 @@ class Listener:
             # It was accepted before the socket closed, and its protocol made only now.
             connection.abort()
             return
-        if self._limits is not None:
-            welcome = self._limits.joined(connection.client_host)
-            if not welcome.is_served:
-                connection.turn_away(welcome.after_ms)
-            elif welcome.after_ms:
-                connection.mute(welcome.after_ms)
+        if self._limits is None:
+            return
+        if not self._waiting and self._limits.room > 0:
+            self._is_welcome(connection, self._limits)
+        elif len(self._waiting) < _BACKLOG:
+            self._waiting[connection] = None
+            connection.hold()
+        else:
+            self._waiting[connection] = None
+            connection.abort()
+
+    def let_in(self) -> None:
+        """Serve those that waited for room, as far as there is some now."""
+        while self._waiting and self._limits is not None and self._limits.room > 0:
+            connection = next(iter(self._waiting))
+            del self._waiting[connection]
+            if self._is_welcome(connection, self._limits):
+                connection.release()
+
+    def _is_welcome(self, connection: Connection, limits: ConnectionLimits) -> bool:
+        """Let a connection in; False where it is served later, or closed."""
+        welcome = limits.joined(connection.client_host)
+        if not welcome.is_served:
+            connection.turn_away(welcome.after_ms)
+        elif welcome.after_ms:
+            connection.mute(welcome.after_ms)
+        return welcome == SERVED
+
+    def _drop_excess(self) -> None:
+        """Close those that have been quiet for longest, where fewer may be there than are."""
+        excess = -self._limits.room if self._limits is not None else 0
+        if excess > 0:
+            served = self._connections - self._waiting.keys()
+            for connection in sorted(served, key=lambda c: (not c.is_idle, c.active_at))[:excess]:
+                connection.close()
 
     def left(self, connection: Connection) -> None:
-        if self._limits is not None and not self._has_ended:
-            self._limits.left(connection.client_host)
+        was_let_in = connection not in self._waiting
+        self._waiting.pop(connection, None)
         self._connections.discard(connection)
         if not self._connections:
             self._vacant.set()
+        if self._limits is not None and not self._has_ended:
+            if was_let_in:
+                self._limits.left(connection.client_host)
+            self.let_in()

@@ -432,6 +432,7 @@ class Broker:
         if hasattr(self, "logs"):
             for directory in self.logs.directories:
                 directory.delete_delay_ms = settings.int("log.segment.delete.delay.ms")
+        self.listener.let_in()
         self.housekeeping.settings_changed()
         self.controller.broker_settings_changed()
         self.ledger_topic.wake()

@@ -255,6 +255,47 @@ def test_a_connection_too_many_is_left_alone_and_closed() -> None:
     asyncio.run(run())
 
 
+def test_who_finds_the_broker_full_is_served_when_somebody_leaves() -> None:
+    async def run() -> None:
+        texts = {"max.connections": "1"}
+        limits = ConnectionLimits(Quotas(lambda: 0), lambda: BrokerSettings.parse(texts))
+        listener = Listener(echo, frame_size_max=99, idle_ms_max=60_000, limits=limits)
+        endpoint = await listener.start("127.0.0.1", 0)
+        peers = []
+
+        async def come() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            peers.append(await asyncio.open_connection("127.0.0.1", endpoint.port))
+            peers[-1][1].write(framed(b"hello?"))
+            await turns_until(lambda: len(listener.connections) == len(peers))
+            return peers[-1]
+
+        async def is_served(reader: asyncio.StreamReader) -> bool:
+            return await reader.readexactly(10) == framed(b"hello?")
+
+        first, second, third, fourth = [await come() for _ in range(4)]
+        assert await is_served(first[0])
+        assert listener.connection_count == 1
+        second[1].close()  # it does not want to wait any longer
+        await turns_until(lambda: len(listener.connections) == 3)
+        first[1].close()
+        assert await is_served(third[0])
+        assert listener.connection_count == 1
+        texts["max.connections"] = "2"
+        listener.let_in()
+        assert await is_served(fourth[0])
+        texts["max.connections"] = "1"  # who was quiet for longest goes
+        listener.sweep()
+        assert await third[0].read() == b""
+        fourth[1].write(framed(b"hello?"))
+        assert await is_served(fourth[0])
+        for _, writer in peers:
+            writer.close()
+            await writer.wait_closed()
+        await listener.stop()
+
+    asyncio.run(run())
+
+
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async def run() -> None:
         gate = asyncio.Event()

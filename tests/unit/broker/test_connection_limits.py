@@ -33,11 +33,17 @@ def test_an_address_has_its_share_and_may_have_one_of_its_own() -> None:
     assert host.limits.joined("10.0.0.1") == SERVED
 
 
-def test_the_broker_has_no_more_than_it_may_and_a_change_counts_at_once() -> None:
+def test_the_broker_has_room_for_as_many_as_it_may_and_a_change_counts_at_once() -> None:
     host = Host(max_connections="1")
-    assert [host.limits.joined(f"10.0.0.{n}") for n in range(2)] == [SERVED, REFUSED]
+    assert host.limits.room == 1
+    host.limits.joined("10.0.0.1")
+    assert host.limits.room == 0
     host.set(max_connections="9")
-    assert host.limits.joined("10.0.0.3") == SERVED
+    assert host.limits.room == 8
+    host.set(max_connections="0")
+    assert host.limits.room == -1
+    host.limits.left("10.0.0.1")
+    assert host.limits.room == 0
 
 
 def test_who_comes_too_fast_for_the_broker_waits_and_is_served() -> None:

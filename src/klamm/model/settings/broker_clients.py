@@ -275,7 +275,7 @@ NETWORK: Final[tuple[Definition, ...]] = (
         "max.connections",
         Kind.INT,
         "2147483647",
-        "How many connections a broker has; one too many is closed at once.",
+        "How many connections a broker has; one too many waits until another is closed.",
         AtLeast(0),
         _WIDE,
     ),
