@@ -261,7 +261,11 @@ def _last(digests: Digests) -> str:
 
 
 def read_file(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
-    """The frames of a data file, page checksums checked."""
+    """The frames of a data file, page checksums checked, each read while the last one is used."""
+    return ahead(_read_file(path, columns))
+
+
+def _read_file(path: Path, columns: Sequence[str] | None) -> Generator[Any, None, None]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield from file.iter_batches(1 << 16, columns=columns, use_threads=False)

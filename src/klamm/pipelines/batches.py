@@ -227,12 +227,12 @@ def seal_area(
     producer: Sequence[int],
 ) -> bytes:
     """Header and records of one batch; the checksum covers all after itself."""
-    batch = bytearray(HEADER.size + len(area))
+    header = bytearray(HEADER.size)
     HEADER.pack_into(
-        batch,
+        header,
         0,
         0,
-        len(batch) - PREFIX_SIZE,
+        HEADER.size + len(area) - PREFIX_SIZE,
         -1,
         MAGIC,
         0,
@@ -242,6 +242,5 @@ def seal_area(
         *producer,
         count,
     )
-    batch[HEADER.size :] = area
-    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
-    return bytes(batch)
+    struct.pack_into(">I", header, CRC_AT, crc32c(area, crc32c(header[CRC_FROM:])))
+    return b"".join((header, area))
