@@ -31,7 +31,7 @@ replica_lists = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=3, uniqu
 
 
 class _Crash(Exception):
-    """The controller dies between two writes."""
+    """The controller dies between two writes, of one event or of several."""
 
 
 class Lives(RuleBasedStateMachine):
@@ -56,6 +56,9 @@ class Lives(RuleBasedStateMachine):
             now = store.states[id]
             store.states[id] = _raised(now)
         if self.crash_after is not None:
+            if self.crash_after >= len(writes):
+                self.crash_after -= len(writes)
+                return
             survived = writes[: self.crash_after]
             self.crash_after = None
             store.commit(survived, epoch=self.world.core.epoch)
@@ -253,7 +256,7 @@ class Lives(RuleBasedStateMachine):
         self.stale_next = which
 
     @precondition(lambda self: self.crash_after is None)
-    @rule(after=st.integers(0, 3))
+    @rule(after=st.integers(0, 9))
     def the_controller_will_crash(self, after: int) -> None:
         self.crash_after = after
 

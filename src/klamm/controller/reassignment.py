@@ -134,9 +134,23 @@ def start(turn: Turn, targets: Targets) -> Flow[dict[TopicPartition, PartitionFa
             begun.append(partition)
         dropped += leaving
     yield from leftovers.save(turn)
+    yield from _replace_leaders(turn, begun)
     yield from _take_out(turn, dropped)
     yield from _go_on(turn, begun)
     return failed
+
+
+def _replace_leaders(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+    """Elect where a replica leads that another move had begun to make, and this one drops."""
+    orphaned = [
+        p
+        for p in partitions
+        if p.state is PartitionState.ONLINE
+        and p.leadership is not None
+        and p.leadership.leader not in p.assignment.replicas
+    ]
+    yield from move_partitions(turn, orphaned, PartitionState.OFFLINE)
+    yield from move_partitions(turn, orphaned, PartitionState.ONLINE)
 
 
 def _leaving(topic: Topic, changed: Mapping[int, Assignment]) -> list[Replica]:

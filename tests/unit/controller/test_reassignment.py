@@ -8,6 +8,7 @@ import pytest
 
 from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr, RewriteTopic, StopReplica
+from klamm.controller.events import ElectionType
 from klamm.controller.states import ReplicaState
 from klamm.controller.turn import Settings
 from klamm.model.assignment import Assignment
@@ -174,6 +175,20 @@ def test_a_target_that_could_not_be_written_leaves_nothing_to_remove(world: Worl
     assert move(world, 1, 2, 6).code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert world.core.context.leftovers == {}
     assert world.store.leftovers == {}
+
+
+def test_a_leader_that_a_second_target_drops_is_replaced_first(world: World) -> None:
+    move(world, 4, 5, 6)
+    world.change_isr("T-0", 1, 2, 3, 4)
+    world.ask(events.ElectionsAsked(ElectionType.PREFERRED, (tp("T-0"),)))
+    assert world.state("T-0").leader == 4, "the first of the target leads before the move is over"
+    world.deliver()
+    assert move(world, 5, 6).code is ErrorCode.NONE
+    assert (world.state("T-0").leader, world.state("T-0").isr) == (1, (1, 2, 3))
+    world.deliver()
+    assert tp("T-0") not in world.brokers[BrokerId(4)].logs
+    world.change_isr("T-0", 1, 2, 3, 5, 6)
+    assert assignment(world) == Assignment(brokers(5, 6))
 
 
 def test_cancelling_restores_the_order_too(world: World) -> None:
