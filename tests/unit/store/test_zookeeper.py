@@ -243,7 +243,7 @@ def own_server() -> Iterator[ZooKeeperServer]:
 
 
 async def test_calls_wait_for_a_server_that_comes_back(own_server: ZooKeeperServer) -> None:
-    store = a_store(own_server, session_timeout_ms=20 * TICK_MS)
+    store = a_store(own_server, session_timeout_ms=120_000)
     async with connected(store) as session:
         bell = Bell()
         session.watch_state(bell)

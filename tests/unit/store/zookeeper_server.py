@@ -88,6 +88,7 @@ class ZooKeeperServer:
             f"clientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\n"
             f"tickTime={tick_ms}\n"
+            "maxSessionTimeout=120000\n"  # for those that must outlive a slow start of a JVM
             "maxClientCnxns=0\n"
             "admin.enableServer=false\n"
             "4lw.commands.whitelist=*\n"
