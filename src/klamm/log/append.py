@@ -141,6 +141,12 @@ def header_fault(
             return AppendRefused(
                 ErrorCode.INVALID_RECORD, f"the batch of producer {producer_id} has no sequence"
             )
+    if attributes & CODEC_MASK > Codec.ZSTD:
+        # It would lie in the way of every consumer.
+        return AppendRefused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"there is no compression type {attributes & CODEC_MASK}",
+        )
     if attributes & CODEC_MASK == Codec.ZSTD and version < _ZSTD_FROM_VERSION:
         return AppendRefused(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

@@ -102,6 +102,8 @@ def test_the_first_batch_is_returned_whole_even_when_it_is_too_large(make_log: M
         ({"is_control": True}, ErrorCode.INVALID_RECORD),
         ({"producer_id": 5, "producer_epoch": 0}, ErrorCode.INVALID_RECORD),
         ({"codec": 4, "version": 6}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"attributes": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"attributes": 7}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
 )
 def test_a_leader_refuses(make_log: MakeLog, change: dict[str, int], code: ErrorCode) -> None:
