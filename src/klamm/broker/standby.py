@@ -52,10 +52,10 @@ class Facts(NamedTuple):
 class Standby:
     """Follows the store for one broker, until it is elected."""
 
-    def __init__(self, session: Session, *, calm_s: float = _CALM_S) -> None:
+    def __init__(self, session: Session, *, calm_s: float | None = None) -> None:
         self._session = session
         self._observer = Observer(session, draw_id=uuid.uuid4, watch=lambda *_: None)
-        self._calm_s = calm_s
+        self._calm_s = _CALM_S if calm_s is None else calm_s
         self._facts = Facts({}, {})
         self._stale: dict[str, None] = {}  # paths that may have changed since they were read
         self._is_whole = False  # whether everything else is as it was read

@@ -151,6 +151,7 @@ class Reads:
 async def test_a_standby_begins_its_term_without_reading_what_did_not_change(
     wires: Wires, monkeypatch: pytest.MonkeyPatch, is_warm: bool
 ) -> None:
+    monkeypatch.setattr("klamm.broker.standby._CALM_S", 0)
     await wires.start(0)
     second = await wires.start(1, **{"klamm.controller.standby.enable": str(is_warm).lower()})
     await wires.create("T", [[0, 1], [1, 0]])
@@ -166,7 +167,10 @@ async def test_a_standby_begins_its_term_without_reading_what_did_not_change(
     assert bool(of_topics) != is_warm
 
 
-async def test_what_happens_to_a_topic_that_was_at_hand_is_seen(wires: Wires) -> None:
+async def test_what_happens_to_a_topic_that_was_at_hand_is_seen(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("klamm.broker.standby._CALM_S", 0)
     await wires.start(0)
     second = await wires.start(1)
     await wires.create("T", [[1]])
