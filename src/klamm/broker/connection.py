@@ -31,6 +31,8 @@ from klamm.protocol.beginnings import Beginnings
 log = logging.getLogger(__name__)
 
 _FOREVER_MS: Final = 10**12
+# So many requests are served in one turn of the loop; then others have theirs.
+_SERVED_AT_ONCE_MAX: Final = 64
 # How many replies may be owed before a client has to wait.
 _OWED_MAX: Final = 100
 
@@ -88,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_settling = False
         self._unmute: asyncio.TimerHandle | None = None
         self._choked = False  # the client does not read its answers
+        self._has_had_its_turn = False  # and has asked for more than was served in it
         self._paused = False
         self._transport: asyncio.Transport
         self._sender: Sender
@@ -200,6 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._sender.is_busy
             or self._unmute is not None
             or self._choked
+            or self._has_had_its_turn
             or (bool(self._owed) and not self._may_overtake())
         )
 
@@ -211,7 +215,9 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self) -> None:
         """Serve what has arrived, until a request has to wait for something."""
         frames = self._frames
-        while not self._is_busy and not self._transport.is_closing():
+        for _ in range(_SERVED_AT_ONCE_MAX):
+            if self._is_busy or self._transport.is_closing():
+                break
             try:
                 frame = frames.next_frame()
                 if frame is None:
@@ -236,8 +242,15 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._serving = asyncio.ensure_future(answer)
                 self._serving.add_done_callback(self._done)
+        else:
+            self._has_had_its_turn = True
+            self._loop.call_soon(self._go_on)
         self._sender.flush()
         self._make_room()
+
+    def _go_on(self) -> None:
+        self._has_had_its_turn = False
+        self._serve()
 
     def _done(self, serving: asyncio.Future[Reply]) -> None:
         if serving.cancelled():

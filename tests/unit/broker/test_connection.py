@@ -490,3 +490,19 @@ def test_what_one_read_brings_is_answered_in_one_write() -> None:
             assert transport.pieces == [stream]
 
     asyncio.run(run())
+
+
+def test_a_client_with_much_to_ask_lets_others_have_their_turns() -> None:
+    async def run() -> None:
+        with socket.socket() as sock:
+            connection = Connection(echo, Nobody(), frame_size_max=1_000, listener="")
+            transport = Written(sock)
+            connection.connection_made(transport)
+            stream = framed(b"x") * 200
+            connection.get_buffer(-1)[: len(stream)] = stream
+            connection.buffer_updated(len(stream))
+            for served in (64, 128, 192, 200):
+                assert b"".join(transport.pieces) == framed(b"x") * served
+                await asyncio.sleep(0)
+
+    asyncio.run(run())
