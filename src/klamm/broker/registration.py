@@ -6,6 +6,8 @@ the broker's epoch: a broker that registers again is a new one to everybody else
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import uuid
 
 from klamm.model.brokers import Broker
@@ -13,6 +15,8 @@ from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.model.names import BrokerId, id_text, is_usable_id
 from klamm.store import layout
 from klamm.store.port import Create, Delete, Outcome, Session, SetData
+
+log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
 
@@ -42,9 +46,18 @@ async def _cluster_id(session: Session) -> str:
 
 
 async def register(
-    session: Session, broker: Broker, *, timestamp_ms: int, own_sessions: frozenset[int]
+    session: Session,
+    broker: Broker,
+    *,
+    timestamp_ms: int,
+    own_sessions: frozenset[int],
+    patience_s: float = 0,
 ) -> int:
-    """Register, and return the broker's epoch. `own_sessions` are those this process had before."""
+    """Register, and return the broker's epoch. `own_sessions` are those this process had before.
+
+    A process that was killed is registered until the store has missed it for as long as a session
+    lives. Whoever starts again before that waits, with this patience.
+    """
     await _refuse_shared_endpoints(session, broker)
     path = layout.broker_path(broker.id)
     data = layout.encode_broker(broker, timestamp_ms=timestamp_ms)
@@ -57,14 +70,16 @@ async def register(
             return written.stat.czxid
         if created.outcome is not Outcome.NODE_EXISTS:
             raise StoreUnavailable(f"{path}: {created.outcome}")
-        epoch = await _claim(session, broker.id, own_sessions)
+        epoch = await _claim(session, broker.id, own_sessions, patience_s)
         if epoch is not None:
             return epoch
     raise StoreUnavailable(f"{path} could not be registered")
 
 
-async def _claim(session: Session, broker: BrokerId, own: frozenset[int]) -> int | None:
-    """What to do about a node that is there: take it, remove it, or give up."""
+async def _claim(
+    session: Session, broker: BrokerId, own: frozenset[int], patience_s: float
+) -> int | None:
+    """What to do about a node that is there: take it, remove it, see it go, or give up."""
     path = layout.broker_path(broker)
     node = await session.get(path)
     if node is None:
@@ -76,7 +91,24 @@ async def _claim(session: Session, broker: BrokerId, own: frozenset[int]) -> int
     if owner in own:
         await session.multi([Delete(path, node.stat.version)])
         return None
-    raise UsageError(f"broker {broker} is already running on this store")
+    try:
+        async with asyncio.timeout(patience_s):
+            await _until_gone(session, path)
+    except TimeoutError:
+        raise UsageError(f"broker {broker} is already running on this store") from None
+    return None
+
+
+async def _until_gone(session: Session, path: str) -> None:
+    touched = asyncio.Event()
+    unwatch = session.watch_node(path, touched.set)
+    try:
+        while await session.get(path) is not None:
+            log.warning("waiting for an earlier registration to end", extra={"path": path})
+            await touched.wait()
+            touched.clear()
+    finally:
+        unwatch()
 
 
 async def _refuse_shared_endpoints(session: Session, broker: Broker) -> None:

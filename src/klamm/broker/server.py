@@ -295,9 +295,16 @@ class Broker:
             me,
             timestamp_ms=self.clock.now_ms(),
             own_sessions=self._own_sessions,
+            patience_s=self._registration_patience_s,
         )
         self._unwatch_session = self.session.watch_state(self._session_changed)
         log.info("registered", extra={"broker": self.id, "epoch": self.epoch})
+
+    @property
+    def _registration_patience_s(self) -> float:
+        """An embedded store knows who died; ZooKeeper believes in them a session's time longer."""
+        on_zookeeper = bool(self.settings.str("zookeeper.connect"))
+        return 1.5 * self.settings.int("zookeeper.session.timeout.ms") / 1000 * on_zookeeper
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._is_up:

@@ -1,0 +1,67 @@
+"""A broker's node: whose it is, and what becomes of a node that is there already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from klamm.broker import registration
+from klamm.model.brokers import Broker, Endpoint
+from klamm.model.errors import UsageError
+from klamm.model.names import BrokerId
+from klamm.store.embedded import EmbeddedStore
+from klamm.store.port import Session
+
+ME = Broker(id=BrokerId(1), epoch=-1, endpoints=(Endpoint("h", 9092),))
+
+
+def on_a_store(test: Callable[[Session, Session], Awaitable[None]]) -> None:
+    async def run() -> None:
+        store = EmbeddedStore.open(None)
+        try:
+            earlier, later = await store.connect(), await store.connect()
+            await registration.prepare(earlier)
+            await test(earlier, later)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+async def register(session: Session, *own: int, patience_s: float = 0) -> int:
+    return await registration.register(
+        session, ME, timestamp_ms=1, own_sessions=frozenset(own), patience_s=patience_s
+    )
+
+
+def test_a_broker_that_runs_is_not_started_twice() -> None:
+    async def test(earlier: Session, later: Session) -> None:
+        epoch = await register(earlier)
+        assert await register(earlier) == epoch, "the answer to its own registration was lost"
+        for patience_s in (0, 0.05):
+            with pytest.raises(UsageError, match="broker 1 is already running on this store"):
+                await register(later, patience_s=patience_s)
+
+    on_a_store(test)
+
+
+def test_a_process_that_was_killed_is_waited_for_until_the_store_misses_it() -> None:
+    async def test(earlier: Session, later: Session) -> None:
+        epoch = await register(earlier)
+        waiting = asyncio.create_task(register(later, patience_s=30))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await earlier.close()
+        assert await waiting > epoch
+
+    on_a_store(test)
+
+
+def test_a_node_of_a_session_this_process_had_is_replaced() -> None:
+    async def test(earlier: Session, later: Session) -> None:
+        epoch = await register(earlier)
+        assert await register(later, earlier.id) > epoch
+
+    on_a_store(test)
