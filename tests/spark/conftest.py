@@ -20,9 +20,21 @@ from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
 from klamm.pipelines.session import start
 
-# These JVMs live for seconds: no second compiler, no threads for collecting garbage. It halves
-# their CPU time, and the programs that tests start inherit it.
-BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# These JVMs live for seconds: no second compiler, no threads for collecting garbage, no second look
+# at classes that came from a jar. It halves their CPU time, and the programs that tests start
+# inherit it.
+BRIEF_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+# Queries on a handful of rows: compiling code for each, and planning it again midway, costs more
+# than it could ever win.
+BRIEF_QUERIES = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF_JVM)
 FOREIGN = os.environ.get("KLAMM_TEST_BOOTSTRAP")
 CONNECTOR = os.environ.get("KLAMM_CONNECTOR_JARS") or None  # a directory of jars
@@ -54,7 +66,7 @@ def bootstrap(cluster: Any) -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = {"spark.sql.shuffle.partitions": "2"}
+    settings = dict(BRIEF_QUERIES)
     if CONNECTOR:
         settings["spark.jars"] = ",".join(str(jar) for jar in Path(CONNECTOR).glob("*.jar"))
     session = start("local[2]", settings=settings)

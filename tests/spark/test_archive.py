@@ -152,21 +152,6 @@ def test_flipped_byte_is_named_by_window(
     assert verify(spark, manifest) == [f"{file.path} is missing"]
 
 
-def test_interrupted_restore_is_taken_up(
-    spark: SparkSession, read: Read, filled: str, lookup: Lookup, tmp_path: Path
-) -> None:
-    manifest = archive(spark, lookup.options, filled, tmp_path, window=100).manifest
-    for step in ("restoring", "proving"):
-        copy = f"{filled}-{step}"
-        with pytest.raises(Broken):
-            restore(spark, lookup.options, manifest, to=copy, check=False, progress=DiesAt(step))
-        result = restore(spark, lookup.options, manifest, to=copy, check=False)
-        assert result.resumed == (504 if step == "proving" else 0)
-        assertDataFrameEqual(_content(read, copy), _content(read, filled))
-    with pytest.raises(UsageError, match="there is a topic"):
-        restore(spark, lookup.options, manifest, to=copy, check=False)
-
-
 def test_foreign_records_in_a_half_filled_topic_are_noticed(
     spark: SparkSession, fill: Fill, filled: str, lookup: Lookup, tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from klamm.pipelines import audit, audit_tables
-from klamm.pipelines.progress import Silent
 from klamm.pipelines.report import render
 
 Line = tuple[str, str, str]
@@ -148,27 +147,6 @@ def test_report_is_one_page_that_needs_nothing_else(planted: tuple[Any, Path]) -
     assert "&lt;script&gt;" in page
     for foreign in ("http:", "https:", "<script", "<link", "@import", "url(", " src="):
         assert foreign not in page
-
-
-def test_audit_that_is_broken_off_leaves_the_last_whole_one(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    class Broken(Silent):
-        def reached(self, records: int, size: int) -> None:
-            raise KeyboardInterrupt
-
-    tables = tmp_path / "tables"
-    (tables / "illegal").mkdir(parents=True)
-    with pytest.raises(KeyboardInterrupt):
-        audit.run(
-            spark,
-            audit.of_entries(spark, _life()),
-            tables,
-            now_ms=0,
-            progress=Broken(),
-        )
-    assert [path.name for path in tables.iterdir()] == ["illegal"]
-    assert (tmp_path / "tables.partial" / "illegal").is_dir()
 
 
 def _faults(found: DataFrame, **more: int) -> tuple[list[str], list[tuple[int, int]]]:

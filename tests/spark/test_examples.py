@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import runpy
 import signal
 import subprocess
@@ -99,51 +98,20 @@ def _revenue(spark: SparkSession, path: Path) -> dict[str, tuple[float, int]]:
     return {r.customer: (r.revenue, r.orders) for r in rows}
 
 
-@pytest.fixture(scope="module")
-def standalone() -> Iterator[str]:
-    """A Spark master and a worker, as processes of their own."""
+@pytest.fixture
+def standalone(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A Spark master and a worker, as guests in the JVM that is there: it is warm."""
     import pyspark
 
-    home = Path(pyspark.__file__).parent
-    environment = _environment() | {
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_JAVA_OPTS": BRIEF_JVM,
-    }
-    # The master says its address only where Spark's own log settings hold.
-    environment.pop("SPARK_CONF_DIR", None)
-    processes: list[subprocess.Popen[str]] = []
-
-    def launch(role: str, *more: str) -> subprocess.Popen[str]:
-        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *more]
-        process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--webui-port", "0"],
-            env=environment,
-            stdout=subprocess.PIPE if role.startswith("master") else subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        processes.append(process)
-        return process
-
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    java = jvm.org.apache.spark
+    conf = java.SparkConf().set("spark.executorEnv.SPARK_HOME", str(Path(pyspark.__file__).parent))
+    cluster = java.deploy.LocalSparkCluster(1, 2, 1024, conf)
     try:
-        address = _address(launch("master.Master", "--port", "0"))
-        launch("worker.Worker", address, "--cores", "2", "--memory", "1g")
-        yield address
+        yield cluster.start()[0]
     finally:
-        for process in reversed(processes):
-            process.kill()
-            process.wait(30)
-            if process.stdout is not None:
-                process.stdout.close()
-
-
-def _address(master: subprocess.Popen[str]) -> str:
-    assert master.stdout is not None
-    for line in master.stdout:
-        if found := re.search(r"Starting Spark master at (spark://\S+)", line):
-            return found[1]
-    raise AssertionError("the Spark master did not start")
+        cluster.stop()
 
 
 def _is_right(spark: SparkSession, said: str, target: Path) -> None:

@@ -147,13 +147,25 @@ def run(
             day = F.to_date(F.timestamp_millis("time_ms"))
             whole = found.withColumn("day", day).repartition("day")
             whole.write.partitionBy("day").parquet(str(aside / "events"))
-            shutil.rmtree(to, ignore_errors=True)
-            aside.replace(to)
+            put_in_place(aside, to)
         bar.reached(total, 0)
     finally:
         bar.end()
         found.unpersist()
     return Audit(total, first, last, counts, rows, [row.asDict() for row in by_time])
+
+
+def put_in_place(fresh: Path, to: Path) -> None:
+    """New tables instead of the old ones, which go when the new ones stand.
+
+    Whenever this is broken off, a whole set is there: under its name, or as `tables.before`.
+    """
+    before = to.with_name(f"{to.name}.before")
+    if to.exists():
+        shutil.rmtree(before, ignore_errors=True)
+        to.rename(before)
+    fresh.rename(to)
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def _extent(found: DataFrame) -> tuple[int, int, int]:

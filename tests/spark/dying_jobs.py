@@ -1,0 +1,37 @@
+"""What `dying` ends: a command that a user types, and what a task of Spark does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from klamm.cli.__main__ import main
+from klamm.pipelines.archive_files import Job as WindowJob
+from klamm.pipelines.archive_files import archive_window
+from klamm.pipelines.audit import put_in_place
+from klamm.pipelines.ranges import Range
+from klamm.pipelines.restore_partition import Job as PartitionJob
+from klamm.pipelines.restore_partition import restore_partition
+
+from .dying import Gateway, session_at
+
+
+def command(gateway: Gateway, *line: str) -> None:
+    """A command line, on the Spark that is there."""
+    session_at(gateway)
+    if code := main([*line, "-o", "json"]):
+        raise SystemExit(code)
+
+
+def window(job: WindowJob, wanted: Range) -> None:
+    """A task of an archive."""
+    archive_window(job, wanted)
+
+
+def partition(job: PartitionJob, number: int) -> None:
+    """A task of a restore."""
+    restore_partition(job, number)
+
+
+def tables(fresh: Path, to: Path) -> None:
+    """The last thing that an audit does with its tables."""
+    put_in_place(fresh, to)
