@@ -50,7 +50,9 @@ def replace_stale(turn: Turn, broker: BrokerId, partitions: Iterable[TopicPartit
     left = turn.context.leftovers.get(broker, {})
     for id in partitions:
         partition = turn.context.partition(id)
-        if partition is not None and partition.leadership is not None:
+        if partition is None or turn.context.is_queued(id.topic):
+            continue  # what the deletion of this topic removes would be made again
+        if partition.leadership is not None:
             old.stop_with(broker, StopOrder(id, left[id], EPOCH_DURING_DELETE, True))
             new.order((broker,), partition, is_new=True)
     turn.send(old)
