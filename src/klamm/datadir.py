@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from klamm.log.files import make_directory
 from klamm.model.errors import UsageError
 
 LOCK_NAME = "klamm.lock"
@@ -41,7 +42,7 @@ class DataDirectory:
             temporary = Path(tempfile.mkdtemp(prefix="klamm-"))
             return cls(temporary, temporary=True, lock=_lock(temporary))
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(str(path.absolute()))
             return cls(path.resolve(), temporary=False, lock=_lock(path))
         except OSError as error:
             raise UsageError(f"cannot write to {path}: {error.strerror}") from error

@@ -41,6 +41,7 @@ from power import Disk
 
 PARTITION = TopicPartition("t", 0)
 NOW = 1_700_000_000_000
+HOME = "data/broker-1"  # made when the log's life begins
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,11 @@ class Life:
 
     def _open(self) -> None:
         self.directory = LogDirectory.open(
-            self.disk.root, 1, "cluster", settings_for=lambda _: self.settings, delete_delay_ms=0
+            Path(self.disk.root) / HOME,
+            1,
+            "cluster",
+            settings_for=lambda _: self.settings,
+            delete_delay_ms=0,
         )
 
     @property
@@ -368,7 +373,9 @@ def _lose_power(lived: Life, home: Path, dice: Random) -> None:
         after = next((p for p in lived.promises if p.moment > moment), before)
         image = home / f"image-{number}"
         lived.disk.image(moment, image, dice)
-        directory = LogDirectory.open(image, 1, "cluster", settings_for=lambda _: lived.settings)
+        directory = LogDirectory.open(
+            image / HOME, 1, "cluster", settings_for=lambda _: lived.settings
+        )
         try:
             log = directory.get(PARTITION)
             if log is not None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
 from klamm.log.failure import Health, LogDirectoryFailed
-from klamm.log.files import FilePool
+from klamm.log.files import FilePool, make_directory
 from klamm.log.filesystem import FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
@@ -101,7 +101,7 @@ class LogDirectory:
             on_offline=on_offline,
         )
         try:
-            os.makedirs(directory.path, exist_ok=True)
+            make_directory(directory.path)
             directory._lock.take()
             directory._file_system = FileSystem(directory.path)
             directory.directory_id = claim(directory.path, broker_id, cluster_id)

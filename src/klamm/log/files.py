@@ -139,6 +139,19 @@ def sync_directory(path: str) -> None:
     sync_file(path)
 
 
+def make_directory(path: str) -> None:
+    """Make a directory and those above it, where they are missing, so that they are there to stay.
+
+    A synced file is as lost as any other when the name of a directory above it is.
+    """
+    above = os.path.dirname(path)
+    if os.path.isdir(path) or above == path:
+        return
+    make_directory(above)
+    os.makedirs(path, exist_ok=True)
+    sync_directory(above)
+
+
 def read_file(path: str) -> bytes | None:
     """The whole of a small file; None when there is none."""
     try:
