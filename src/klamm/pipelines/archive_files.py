@@ -26,7 +26,7 @@ from klamm.pipelines.archive_layout import (
     footer_of,
     sha256,
 )
-from klamm.pipelines.behind import FileBehind
+from klamm.pipelines.behind import Follower
 from klamm.pipelines.columns import COLUMNS, Source
 from klamm.pipelines.digests import Digests, window_offsets
 from klamm.pipelines.fetcher import RangeReader
@@ -121,13 +121,16 @@ def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
         "data_page_size": 1 << 20,
         "write_page_checksum": True,
     }
-    with FileBehind(draft) as out:
+    # Arrow's own file: through Python's every page would wait for the interpreter, which decoding
+    # needs as well.
+    with pa.OSFile(str(draft), "wb") as out, Follower(draft) as follower:
         with pq.ParquetWriter(out, SCHEMA, **options) as writer:
             frames = _noted(window_frames(job.connection, wanted), digests, story)
             for group in ahead(_grouped(frames)):
                 columns = pa.Table.from_batches(group, FRAME).columns
                 table = pa.Table.from_arrays(columns, schema=SCHEMA)
                 writer.write_table(table, row_group_size=_GROUP_ROWS)
+                follower.reached(out.tell())
             story.close(wanted.stop)
             file = File(
                 path=path,
@@ -145,7 +148,7 @@ def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
                 time_max=story.time_max,
             )
             writer.add_key_value_metadata(footer_of(file, job.topic_id))
-        return replace(file, sha256=out.finish(), bytes=out.size)
+        return replace(file, sha256=follower.finish(out.tell()), bytes=out.tell())
 
 
 def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]:

@@ -38,4 +38,5 @@ def disk_fault(fault: OSError, target: Path) -> str:
     """Why something was not written, in a sentence."""
     if fault.errno == errno.ENOSPC:
         return f"the disk is full: {target} was not written; free some room and run again"
-    return f"cannot write {target}: {fault.strerror or fault}"
+    # Arrow's errors have the number, and a text of their own.
+    return f"cannot write {target}: {os.strerror(fault.errno) if fault.errno else fault}"

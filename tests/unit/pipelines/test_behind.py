@@ -1,61 +1,42 @@
-"""Files written behind their maker's back."""
+"""Files that are followed while they grow."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
 
 from klamm.pipelines import behind
-from klamm.pipelines.behind import FileBehind
+from klamm.pipelines.behind import Follower
 
 
 @pytest.mark.parametrize("limit", [1, 10_000, 32 << 20])
-def test_the_file_holds_what_was_written(
+def test_the_sum_is_that_of_the_whole_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(behind, "_WAITING_BYTES", limit)
+    monkeypatch.setattr(behind, "_READ_BYTES", max(limit, 100))
     monkeypatch.setattr(behind, "_SYNC_BYTES", limit)
     pieces = [bytes([n]) * (n * 100) for n in range(100)]
-    with FileBehind(tmp_path / "f") as out:
+    with (tmp_path / "f").open("wb", buffering=0) as out, Follower(tmp_path / "f") as follower:
         for piece in pieces:
-            assert out.write(piece) == len(piece)
-        found = out.finish()
-        assert (out.size, out.closed) == (out.tell(), False)
-    whole = b"".join(pieces)
-    assert (tmp_path / "f").read_bytes() == whole
-    assert found == hashlib.sha256(whole).hexdigest()
-    assert out.size == len(whole)
-    assert out.closed
+            out.write(piece)
+            follower.reached(out.tell())
+        out.write(b"the end")
+        found = follower.finish(out.tell())
+    assert found == hashlib.sha256(b"".join(pieces) + b"the end").hexdigest()
 
 
-def test_a_buffer_may_be_used_again_at_once(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"  # takes 64 KB, and the rest when somebody reads
-    os.mkfifo(pipe)
-    buffer = bytearray(b"a" * 200_000)
-    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    with open(reading, "rb", buffering=0) as reader, FileBehind(pipe) as out:
-        os.set_blocking(reading, True)
-        out.write(memoryview(buffer))
-        buffer[:] = b"b" * len(buffer)
-        found = b""
-        while len(found) < len(buffer):
-            found += reader.read(len(buffer))
-    assert found == b"a" * len(buffer)
+def test_only_what_is_said_to_be_there_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"whole and not yet")
+    with Follower(tmp_path / "f") as follower:
+        assert follower.finish(5) == hashlib.sha256(b"whole").hexdigest()
 
 
-def test_a_full_disk_comes_up_at_the_end_at_the_latest() -> None:
-    with FileBehind(Path("/dev/full")) as out:
-        out.write(b"no room")
-        with pytest.raises(OSError, match="No space") as found:
-            out.finish()
-    assert found.value.errno == errno.ENOSPC
-
-
-def test_a_full_disk_stops_whoever_writes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(behind, "_WAITING_BYTES", 0)
-    with FileBehind(Path("/dev/full")) as out, pytest.raises(OSError, match="No space"):
-        out.write(b"no room")
+def test_a_file_that_is_shorter_than_was_said_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"short")
+    with Follower(tmp_path / "f") as follower:
+        follower.reached(3)
+        follower.reached(6)
+        with pytest.raises(OSError, match="lost its end"):
+            follower.finish(6)
