@@ -9,6 +9,7 @@
 | Alter- and ListPartitionReassignments | no call | `test_controller_apis.py` |
 | DescribeLogDirs | no call | here |
 | AlterReplicaLogDirs | no call | `test_log_dirs.py` |
+| Alter- and DescribeUserScramCredentials | here | no call |
 | Alter- and DescribeClientQuotas | no call | no call; `test_quotas.py` speaks the wire |
 
 One cluster serves all tests; each has topics of its own.
@@ -31,6 +32,9 @@ from confluent_kafka.admin import (
     NewTopic,
     OffsetSpec,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 from kafka import KafkaAdminClient, TopicPartition, admin, errors
 
@@ -188,6 +192,20 @@ def test_both_describe_the_cluster(
     ports = {node.id: node.port for node in one.nodes}
     assert ports == {node["broker_id"]: node["port"] for node in other["brokers"]}
     assert sorted(ports) == [0, 1, 2]
+
+
+def test_confluent_finds_no_credentials_and_may_not_make_any(confluent: AdminClient) -> None:
+    assert confluent.describe_user_scram_credentials().result(S) == {}
+    (found,) = confluent.describe_user_scram_credentials(["ann"]).values()
+    with pytest.raises(KafkaException) as unknown:
+        found.result(S)
+    assert unknown.value.args[0].name() == "RESOURCE_NOT_FOUND"
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8192)
+    wish = UserScramCredentialUpsertion("ann", info, b"secret", b"salt")
+    (made,) = confluent.alter_user_scram_credentials([wish]).values()
+    with pytest.raises(KafkaException) as refused:
+        made.result(S)
+    assert refused.value.args[0].name() == "UNSUPPORTED_SASL_MECHANISM"
 
 
 def test_confluent_deletes_records(confluent: AdminClient, topic: str) -> None:

@@ -105,7 +105,13 @@ def _configs(tools: Shell) -> None:
     tools("kafka-configs", "--alter", *topic, "--delete-config", "retention.ms")
     assert "retention.ms" not in tools("kafka-configs", "--describe", *topic)
     broker = ("--entity-type", "brokers", "--entity-name", "0")
-    assert "log.dirs=" in tools("kafka-configs", "--describe", *broker, "--all")
+    everything = tools("kafka-configs", "--describe", *broker, "--all")
+    assert re.search(r"^  log\.dirs=/\S*broker-0 ", everything, re.MULTILINE), everything
+    assert re.search(r"^  listeners=PLAINTEXT://127", everything, re.MULTILINE)
+    tools("kafka-configs", "--alter", "--user", "ann", "--add-config", "producer_byte_rate=1024")
+    quotas = tools("kafka-configs", "--describe", "--entity-type", "users")
+    assert "Quota configs for user-principal 'ann' are producer_byte_rate=1024.0" in quotas
+    tools("kafka-configs", "--alter", "--user", "ann", "--delete-config", "producer_byte_rate")
 
 
 def _reassign(tools: Shell, cluster: Cluster, plan: Path) -> None:
