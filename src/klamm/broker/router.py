@@ -58,7 +58,7 @@ class Router:
             if answer is not None:
                 return answer
         header = parse_request_header(frame)
-        if header.api_key == ApiKey.PRODUCE:
+        if header.api_key == ApiKey.PRODUCE and known is None:
             peer.beginnings.learn(frame, header)
         context = RequestContext(header, peer)
         if broker.metrics.is_timing or broker.quotas.is_timing:
