@@ -9,8 +9,11 @@ are those of all processes: Spark's, its Python workers' and the broker's.
 
 The records look like those of a producer with Kafka's defaults: batches of 16 KB, keys of 12 B,
 values half fresh hexadecimal digits and half words that do not change (zstd makes a third of them).
-Both sides write Parquet with zstd at level 1. The connector is measured as it comes and, for reads,
-also with larger polls and fetches ("tuned").
+Both sides write Parquet with zstd at level 1; how many bytes each has written is in the results.
+The connector is measured as it comes and, for reads, also with larger polls and fetches ("tuned").
+
+A part that takes two or three minutes at a time: `archive --size 100 --to FILE`, then
+`write --size 1000 --to FILE`, and so on: what is measured anew replaces what FILE holds of it.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ _ZSTD = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
 # What the wall time of the connector must be at least, as a multiple of ours.
 _GOALS = {("read", 100): 2.0, ("read", 1000): 1.2, ("archive", 100): 5.0, ("archive", 1000): 3.0}
 
-Work = Callable[[], Any]
+Work = Callable[[], int | None]  # the bytes of Parquet that it has written
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,10 @@ def _cpu_seconds() -> float:
 
 def _read(bench: Bench) -> dict[str, Work]:
     def of(form: str, options: Mapping[str, str] | None = None) -> Work:
-        return lambda: bench.load(form, options).write.format("noop").mode("overwrite").save()
+        def work() -> None:
+            bench.load(form, options).write.format("noop").mode("overwrite").save()
+
+        return work
 
     sides = {"klamm": of("klamm")}
     if bench.has_connector:
@@ -111,9 +117,10 @@ def _read(bench: Bench) -> dict[str, Work]:
 
 
 def _parquet_of(bench: Bench, form: str) -> Work:
-    def work() -> None:
+    def work() -> int:
         target = bench.scratch / f"parquet-{form}"
         bench.load(form).write.mode("overwrite").options(**_ZSTD).parquet(str(target))
+        return sum(path.stat().st_size for path in target.glob("*.parquet"))
 
     return work
 
@@ -137,10 +144,11 @@ def _write(bench: Bench) -> dict[str, Work]:
 
 
 def _archive(bench: Bench) -> dict[str, Work]:
-    def keep() -> None:
+    def keep() -> int:
         root = bench.scratch / f"archive-{os.urandom(3).hex()}"
-        archive(bench.spark, bench.lookup.options, bench.topic, root)
+        kept = archive(bench.spark, bench.lookup.options, bench.topic, root)
         shutil.rmtree(root)
+        return kept.manifest.bytes
 
     sides: dict[str, Work] = {"klamm": keep}
     return sides | ({"connector": _parquet_of(bench, "kafka")} if bench.has_connector else {})
@@ -168,17 +176,19 @@ _WHAT: Mapping[str, tuple[str, Callable[[Bench], dict[str, Work]]]] = {
 
 def _measured(bench: Bench, what: str, runs: int) -> list[dict[str, Any]]:
     """All sides in turn; who is first alternates."""
-    sides = _WHAT[what][1](bench)
+    sides, written = _WHAT[what][1](bench), {}
+    load = round(os.getloadavg()[0], 1)
     found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
     for number in range(runs + 1):
         for side in list(sides) if number % 2 else list(sides)[::-1]:
             cpu, began = _cpu_seconds(), time.perf_counter()
-            sides[side]()
+            written[side] = sides[side]()
             took = (time.perf_counter() - began, _cpu_seconds() - cpu)
             if number:
                 found[side].append(took)
     lines = [_line(bench, what, side, times) for side, times in found.items()]
     for line in lines:
+        line["load_before"], line["bytes_written"] = load, written[line["side"]]
         line["wall_ratio"] = round(line["seconds"] / lines[0]["seconds"], 2)
         line["cpu_ratio"] = round(line["cpu_seconds"] / lines[0]["cpu_seconds"], 2)
         _print(line)
