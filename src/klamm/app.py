@@ -55,6 +55,8 @@ class Plan:
             return f"a cluster needs at least one broker, not {self.brokers}"
         if not 0 <= self.port <= PORT_MAX - self.brokers + 1:
             return f"port {self.port} leaves no room for {self.brokers} brokers below {PORT_MAX}"
+        if self.zookeeper is not None and not self.zookeeper.strip():
+            return "the list of ZooKeeper servers is empty"
         if self.racks and len(self.racks) != self.brokers:
             return f"{len(self.racks)} racks were named for {self.brokers} brokers: one each"
         return None

@@ -27,6 +27,7 @@ from klamm.store.zookeeper_tickets import TICKETS, TicketOffice
 from klamm.store.zookeeper_wire import AddWatch, RemoveWatch
 
 SESSION_TIMEOUT_MS: Final = 18_000  # Kafka's default
+_PORT_MAX: Final = 65_535
 
 
 class ZooKeeperStore:
@@ -42,6 +43,8 @@ class ZooKeeperStore:
         hosts, _, chroot = connect_string.partition("/")
         if not hosts.strip(", "):
             raise UsageError(f"{connect_string!r} names no ZooKeeper server")
+        for server in hosts.split(","):
+            _check_port(server.strip())
         self.hosts: Final = hosts
         self.chroot: Final = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
         self.session_timeout_ms: Final = session_timeout_ms
@@ -64,6 +67,12 @@ class ZooKeeperStore:
             self._closed = True
             await asyncio.gather(*(session.leave() for session in tuple(self.sessions)))
             self.pool.shutdown()
+
+
+def _check_port(server: str) -> None:
+    _, colon, port = server.rpartition("]")[2].rpartition(":")
+    if colon and not (port.isdecimal() and 0 < int(port) <= _PORT_MAX):
+        raise UsageError(f"{server!r} is not the address of a ZooKeeper, such as zk1:2181")
 
 
 class ZooKeeperSession:

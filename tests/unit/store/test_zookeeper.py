@@ -301,6 +301,9 @@ def test_a_connect_string_without_servers_is_refused() -> None:
 
     with pytest.raises(UsageError, match="names no ZooKeeper server"):
         ZooKeeperStore("/kafka")
+    for wrong in ("zk1:99999", "zk1:2181,zk2:x", "zk1:"):
+        with pytest.raises(UsageError, match="is not the address of a ZooKeeper"):
+            ZooKeeperStore(wrong)
 
 
 async def test_a_write_too_big_for_the_server_is_refused(server: ZooKeeperServer) -> None:
