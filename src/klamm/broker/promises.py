@@ -124,6 +124,7 @@ class Alarm:
         self._timer = None
         now = self._loop.time()
         rings = [ring for ring, due in self._due.items() if due <= now]
+        rings.sort(key=self._due.__getitem__)  # a busy loop may find several, in any order
         for ring in rings:
             del self._due[ring]
         if self._due:
