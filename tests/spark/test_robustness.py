@@ -14,14 +14,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
+from klamm.pipelines.archive import archive, verify
 from klamm.pipelines.archive_files import Job, archive_window
+from klamm.pipelines.archive_shelf import find_archive
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.fetcher import read_range
 from klamm.pipelines.options import ConnectionOptions, parse_bootstrap, parse_read, parse_write
+from klamm.pipelines.progress import Silent
 from klamm.pipelines.ranges import DataLost
+from klamm.pipelines.restore import restore
 from klamm.pipelines.sink import write_frames
 from klamm.pipelines.source import plan_batch
 from klamm.pipelines.stream import Stream
@@ -257,7 +262,7 @@ def test_stream_that_cannot_remember_its_start_says_so(
         Stream(options).first()
 
 
-def test_topic_deleted_under_an_archive_and_a_write(
+def test_topic_deleted_under_a_task_of_an_archive(
     bootstrap: str, topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path
 ) -> None:
     name = topic(1)
@@ -276,18 +281,92 @@ def test_topic_deleted_under_an_archive_and_a_write(
         archive_window(job, piece)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
-    gone = topic(1)
-    given = {"kafka.bootstrap.servers": bootstrap, "topic": gone, "kafka.batch.size": "60"}
+
+@pytest.mark.parametrize("again", [False, True])
+def test_topic_deleted_under_a_write(
+    bootstrap: str, topic: Make, lookup: Lookup, again: bool
+) -> None:
+    name = topic(1)
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": name, "kafka.batch.size": "60"}
 
     def frames() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"value": ["x" * 100] * 3})
-        lookup.delete(gone)
-        while True:  # the leader hears of it a moment later
-            yield pa.RecordBatch.from_pydict({"value": ["x" * 100] * 3})
+        lookup.delete(name)
+        if again:
+            # No request fails: what is written goes to a topic that knows nothing of the first.
+            lookup.create(name, 1, configs={})
+        yield pa.RecordBatch.from_pydict({"value": ["x" * 100] * 3})
 
-    options_of = parse_write(given | {"kafka.delivery.timeout.ms": "3000"})
-    with pytest.raises(KlammError, match=gone):
-        write_frames(options_of, frames(), task=0)
+    says = (
+        f"topic {name} was deleted{' and created again' if again else ''} while it was written to"
+    )
+    with pytest.raises(KlammError, match=says):
+        write_frames(parse_write(given), frames(), task=0)
+
+
+class DeletesAt(Silent):
+    """A watcher who deletes a topic when a step begins."""
+
+    def __init__(self, lookup: Lookup, topic: str, step: str) -> None:
+        self._lookup, self._topic, self._step = lookup, topic, step
+
+    def begin(self, what: str, total: int) -> None:
+        if what.startswith(self._step):
+            self._lookup.delete(self._topic)
+            while self._topic in self._lookup.view([self._topic]).topics:
+                pass
+
+
+def test_topic_deleted_under_a_whole_job(
+    spark: SparkSession, topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path
+) -> None:
+    name = topic(2)
+    fill(name, numbered(20, 2))
+    reach, copy = lookup.options, f"{name}-copy"
+    manifest = archive(spark, reach, name, tmp_path / "whole").manifest
+    for step in ("restoring", "proving"):
+        watcher = DeletesAt(lookup, copy, step)
+        with pytest.raises(DataLost, match=f"^topic {copy} was deleted while it was restored$"):
+            restore(spark, reach, manifest, to=copy, check=False, progress=watcher)
+    assert restore(spark, reach, manifest, to=copy, check=False).records == 20
+    watcher = DeletesAt(lookup, name, "archiving")
+    with pytest.raises(DataLost, match=f"^topic {name} was deleted while it was archived$"):
+        archive(spark, reach, name, tmp_path / "half", progress=watcher)
+    with pytest.raises(UsageError, match="holds no archive"):
+        find_archive(tmp_path / "half")
+
+
+def test_full_disk_under_a_whole_job(
+    spark: SparkSession,
+    command: Callable[..., tuple[int, str, str]],
+    topic: Make,
+    fill: Fill,
+    full_disk: Path,
+    tmp_path: Path,
+) -> None:
+    name = topic(1)
+    fill(name, [(0, None, os.urandom(1000)) for _ in range(100)])
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text('{"controller_epoch": 1, "sequence": 1, "time_ms": 1, "subject": "x"}\n')
+    jobs = (
+        ("archive", name, "--to", str(full_disk)),
+        ("audit", "--ledger", str(ledger), "--to", str(full_disk)),
+    )
+    (full_disk / "filler").write_bytes(bytes(4096))
+    for line in jobs:
+        code, out, err = command(*line)
+        assert (code, out) == (1, "")
+        assert err.startswith("klamm: the disk is full: ")
+        assert err.endswith("free some room and run again\n")
+        assert err.count("\n") == 1
+    with pytest.raises(UsageError, match="holds no archive"):
+        find_archive(full_disk)
+    assert not (full_disk / "tables").exists()
+    subprocess.run(["mount", "-o", "remount,size=9m", str(full_disk)], check=True)
+    for line in jobs:
+        assert command(*line)[0] == 0
+    assert find_archive(full_disk).records == 100
+    assert verify(spark, find_archive(full_disk)) == []
 
 
 def test_offsets_in_json_must_name_every_partition(bootstrap: str, topic: Make) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import klamm
-from klamm.model.errors import KlammError, UsageError
+from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive_files import SCHEMA, Job, archive_window, file_faults
 from klamm.pipelines.archive_layout import (
@@ -41,7 +41,7 @@ from klamm.pipelines.digests import combined
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.ranges import Range
-from klamm.pipelines.selection import ids_of, no_topic
+from klamm.pipelines.selection import ids_of, no_topic, while_there
 from klamm.pipelines.session import refuse_speculation
 from klamm.pipelines.workers import begin_task
 from klamm.pipelines.writing import drafted, write_whole
@@ -92,11 +92,10 @@ def archive(
     )
     _make_directory(directory)
     with being_written(directory):
-        files, reused = _run(spark, job, progress or Silent())
-        settings = _write_settings(directory, lookup, view, topic)
-        groups = _write_groups(directory, lookup, topic)
-        # Last, for it speaks of all that was read: the settings and the groups among it.
-        _check_same_topic(lookup, topic, job.topic_id)
+        with while_there(lookup, topic, job.topic_id, "archived"):
+            files, reused = _run(spark, job, progress or Silent())
+            settings = _write_settings(directory, lookup, view, topic)
+            groups = _write_groups(directory, lookup, topic)
         manifest = _manifest(job, view.cluster_id, files, (settings, groups), starts, ends)
         path = manifest.write()
     return Archived(manifest, path, reused, time.monotonic() - began)
@@ -167,14 +166,6 @@ def _run(spark: SparkSession, job: Job, progress: Progress) -> tuple[list[File],
 
         answers = run_tasks(spark, len(job.ranges), work)
     return [File(**file) for file, _ in answers], sum(reused for _, reused in answers)
-
-
-def _check_same_topic(lookup: Lookup, topic: str, topic_id: str) -> None:
-    now = lookup.view([topic]).topics.get(topic)
-    if now is None or now.id != topic_id:
-        raise KlammError(
-            f"topic {topic} was deleted while it was archived: the archive is not whole"
-        )
 
 
 def _write_settings(directory: Path, lookup: Lookup, view: View, topic: str) -> Part:

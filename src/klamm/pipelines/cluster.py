@@ -85,7 +85,9 @@ class View:
     def leader(self, tp: TopicPartition) -> Leader:
         """The leader of a partition, or the sentence that there is none."""
         topic = self.topics.get(tp.topic)
-        if topic is None or tp.partition not in topic.leaders:
+        if topic is None:
+            raise UsageError(f"there is no topic {tp.topic}")
+        if tp.partition not in topic.leaders:
             raise UsageError(f"there is no partition {tp}")
         leader = topic.leaders[tp.partition]
         if leader is None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.batches import OpenBatch
-from klamm.pipelines.cluster import Lookup, View
+from klamm.pipelines.cluster import Lookup, Topic, View
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check
 from klamm.protocol.apis import ApiKey
@@ -67,6 +68,7 @@ class Producer:
         self._id, self._epoch = self._lookup.producer_id()
         self._sequence: dict[TopicPartition, int] = {}
         self._view: View | None = None
+        self._ids: dict[str, str] = {}  # of each topic when it was first written to
         self._wires: dict[Address, Wire] = {}
         self._flying: dict[Address, deque[_Pending]] = {}
 
@@ -78,9 +80,18 @@ class Producer:
         if self._view is None or topic not in self._view.topics:
             known = set(self._view.topics) if self._view else set()
             self._view = self._lookup.view(sorted(known | {topic}))
-            if topic not in self._view.topics:
-                raise KlammError(f"there is no topic {topic}: create it before writing to it")
+            self._check_same(topic, self._view.topics.get(topic))
         return self._view
+
+    def _check_same(self, topic: str, found: Topic | None) -> None:
+        """Half of what is to be written must not go to another topic of the same name."""
+        known = self._ids.get(topic)
+        if found is None and known is None:
+            raise KlammError(f"there is no topic {topic}: create it before writing to it")
+        if found is None:
+            raise KlammError(f"topic {topic} was deleted while it was written to")
+        if self._ids.setdefault(topic, found.id) != found.id:
+            raise KlammError(f"topic {topic} was deleted and created again while it was written to")
 
     def send(self, tp: TopicPartition, box: OpenBatch) -> None:
         """Seals a batch and sends it; waits only when too many are in flight."""
@@ -92,10 +103,16 @@ class Producer:
         self._post_or_recover(_Pending(tp, batch, box.count))
 
     def flush(self) -> None:
-        """Waits for every answer."""
+        """Waits for every answer, and looks whether all of them came from the same topics."""
         for address in list(self._flying):
             while self._flying.get(address):
                 self._await_one(address)
+        self._view = None
+        with suppress(
+            Unreachable
+        ):  # all is acknowledged: who is silent now says nothing against it
+            for topic in sorted(self._ids):
+                self._topic_view(topic)
 
     def close(self) -> None:
         """Hangs up."""

@@ -33,6 +33,7 @@ from klamm.pipelines.digests import window_offsets
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.restore_partition import ContentSums, Job, restore_partition
+from klamm.pipelines.selection import while_there
 from klamm.pipelines.session import refuse_speculation
 from klamm.pipelines.wire import Answered
 from klamm.pipelines.writing import write_whole
@@ -97,10 +98,11 @@ def restore(
         },
         map_directory=str(journal.path.parent / "offset-map"),
     )
-    done = _fill(spark, job, manifest, bar)
-    _prove(spark, job, lookup, done, bar)
-    groups, notes = _translate(lookup, name, commits, done)
-    notes += _put_back(lookup, name, kept["configs"], manifest)
+    with while_there(lookup, name, topic_id, "restored"):
+        done = _fill(spark, job, manifest, bar)
+        _prove(spark, job, lookup, done, bar)
+        groups, notes = _translate(lookup, name, commits, done)
+        notes += _put_back(lookup, name, kept["configs"], manifest)
     journal.close()
     records = sum(p["records"] for p in done.values())
     resumed = sum(p["skipped"] for p in done.values())

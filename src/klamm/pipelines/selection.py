@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from klamm.model.errors import UsageError
 from klamm.model.names import INTERNAL_TOPICS, ZERO_ID, TopicPartition, id_text
 from klamm.pipelines.cluster import Lookup, View
 from klamm.pipelines.options import Position, ReadOptions
-from klamm.pipelines.ranges import Offsets, Range
-from klamm.pipelines.wire import Unreachable
+from klamm.pipelines.ranges import DataLost, Offsets, Range
+from klamm.pipelines.wire import Answered, Unreachable
 
 _NO_ID: Final = id_text(ZERO_ID)
 
@@ -64,6 +65,26 @@ def no_topic(lookup: Lookup, missing: Sequence[str]) -> UsageError:
     text = f"there is no topic {' or '.join(missing)}"
     near = difflib.get_close_matches(missing[0], lookup.view(None).topics, n=1)
     return UsageError(f"{text}; did you mean {near[0]}?" if near else text)
+
+
+@contextmanager
+def while_there(lookup: Lookup, topic: str, topic_id: str, what: str) -> Iterator[None]:
+    """Holds a job to the one topic it began with: if that is gone, nothing else is worth saying."""
+    try:
+        yield
+    except Exception:
+        with suppress(Unreachable, Answered):
+            _check_there(lookup, topic, topic_id, what)
+        raise
+    _check_there(lookup, topic, topic_id, what)
+
+
+def _check_there(lookup: Lookup, topic: str, topic_id: str, what: str) -> None:
+    found = lookup.view([topic]).topics.get(topic)
+    if found is None:
+        raise DataLost(f"topic {topic} was deleted while it was {what}")
+    if found.id != topic_id:
+        raise DataLost(f"topic {topic} was deleted and created again while it was {what}")
 
 
 def ids_of(view: View) -> dict[str, str]:
