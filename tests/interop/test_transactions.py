@@ -10,6 +10,7 @@ import confluent_kafka
 import kafka
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from klamm import Cluster
 from klamm.broker.coordinators.journal import partition_for
@@ -98,6 +99,25 @@ def test_open_transaction_holds_readers_back_until_it_ends(klamm_cluster: Cluste
     assert read_all(klamm_cluster, "t", 1, committed=True) == []
     producer.commit_transaction(30)
     assert read_all(klamm_cluster, "t", 1, committed=True) == [b"open", b"behind"]
+
+
+def test_a_topic_is_deleted_under_an_open_transaction(klamm_cluster: Cluster) -> None:
+    """Its marker has nowhere to go, and the others and the next transactions do not wait for it."""
+    for topic in ("stays", "goes"):
+        klamm_cluster.create_topic(topic, partitions=1, replication_factor=3)
+    admin = AdminClient({"bootstrap.servers": klamm_cluster.bootstrap_servers})
+    producer = transactional(klamm_cluster)
+    producer.begin_transaction()
+    for topic in ("stays", "goes"):
+        producer.produce(topic, b"first")
+    assert producer.flush(30) == 0
+    admin.delete_topics(["goes"], operation_timeout=30)["goes"].result()
+    klamm_cluster.wait_for_no_topic("goes")
+    producer.commit_transaction(30)
+    producer.begin_transaction()
+    producer.produce("stays", b"second")
+    producer.commit_transaction(30)
+    assert read_all(klamm_cluster, "stays", 1, committed=True) == [b"first", b"second"]
 
 
 def test_second_producer_of_one_id_fences_the_first(klamm_cluster: Cluster) -> None:
