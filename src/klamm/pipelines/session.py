@@ -137,9 +137,16 @@ def refuse_speculation(spark: SparkSession) -> None:
 
 def register(spark: SparkSession) -> None:
     """Makes `format("klamm")` known, whatever other packages do to Spark's own discovery."""
+    from pyspark.errors import AnalysisException
+
     from klamm.pipelines.source import KlammDataSource
 
-    spark.dataSource.register(KlammDataSource)
+    try:
+        spark.dataSource.register(KlammDataSource)
+    except AnalysisException as fault:
+        # A session made from another one may have it already.
+        if fault.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def read_stream(
