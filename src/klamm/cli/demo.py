@@ -87,7 +87,7 @@ class _Tour:
         self._console.print(f"\n[bold]{self._step}. {text}[/bold]  [dim]({seconds:.0f} s)[/dim]")
 
     def note(self, text: str) -> None:
-        self._console.print(f"   {text}", markup=False, highlight=False)
+        self._console.print(f"   {text}", markup=False, highlight=False, soft_wrap=True)
 
     def fill(self, cluster: Cluster) -> None:
         self.say("Topics are created and filled")
