@@ -72,13 +72,8 @@ class MetadataCache:
         self.is_fresh = False  # whether any UpdateMetadata has come since the start
         self._waiting: dict[asyncio.Future[None], Predicate] = {}
 
-    def apply(
-        self, update: update_metadata.Request, *, gone: Iterable[str] = ()
-    ) -> frozenset[TopicPartition]:
-        """Take over what the controller said, without the topics that it no longer speaks of.
-
-        Returns the partitions that are gone.
-        """
+    def apply(self, update: update_metadata.Request) -> frozenset[TopicPartition]:
+        """Take over what the controller said; returns the partitions that are gone."""
         old = self.snapshot
         topics = dict(old.topics)
         ids = dict(old.topic_ids)
@@ -89,8 +84,6 @@ class MetadataCache:
             removed.update(TopicPartition(topic, index) for index in topics.pop(topic, ()))
             names.pop(ids.pop(topic, ZERO_ID), None)
 
-        for topic in gone:
-            drop(topic)
         for topic, topic_id, states in _by_topic(update):
             if topic_id != ZERO_ID:
                 if ids.get(topic, topic_id) != topic_id:
@@ -119,6 +112,22 @@ class MetadataCache:
         self.is_fresh = True
         self._wake()
         return frozenset(removed)
+
+    def forget(self, topics: Iterable[str]) -> frozenset[TopicPartition]:
+        """Drop topics that the controller no longer speaks of; returns their partitions."""
+        old = self.snapshot
+        ended = {topic: old.topics[topic] for topic in topics if topic in old.topics}
+        if not ended:
+            return frozenset()
+        self.snapshot = Snapshot(
+            MappingProxyType({t: shown for t, shown in old.topics.items() if t not in ended}),
+            MappingProxyType({t: id for t, id in old.topic_ids.items() if t not in ended}),
+            MappingProxyType({id: t for id, t in old.topic_names.items() if t not in ended}),
+            old.brokers,
+            old.controller_id,
+        )
+        self._wake()
+        return frozenset(TopicPartition(topic, i) for topic, known in ended.items() for i in known)
 
     async def wait_for(self, holds: Predicate, timeout_ms: int | None = None) -> bool:
         """Wait until a snapshot satisfies this; False when the time is over first."""

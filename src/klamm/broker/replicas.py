@@ -365,10 +365,11 @@ class ReplicaManager:
         async with self._lock:
             refusal = self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
+                self._forget_ended()
+                self._broker.metadata_changed(self._broker.metadata.apply(request))
+                # What the controller says is shown first: others have been told it meanwhile.
                 await self._look_for_ended(request.controller_epoch)
-                ended, self._ended = self._ended, frozenset()
-                removed = self._broker.metadata.apply(request, gone=ended)
-                self._broker.metadata_changed(removed)
+                self._forget_ended()
             return refusal
 
     async def _look_for_ended(self, controller_epoch: int) -> None:
@@ -394,6 +395,12 @@ class ReplicaManager:
             return  # the next request is another occasion
         self._compared_epoch = controller_epoch
         self._ended = frozenset(ended)
+
+    def _forget_ended(self) -> None:
+        ended, self._ended = self._ended, frozenset()
+        removed = self._broker.metadata.forget(ended)
+        if removed:
+            self._broker.metadata_changed(removed)
 
     async def _topics_stored(self) -> set[str]:
         return set(await self._broker.session.children(layout.TOPICS) or ())

@@ -43,3 +43,18 @@ def test_a_broker_forgets_it_when_a_new_controller_speaks(tmp_path: Path) -> Non
             assert set(broker.metadata.snapshot.topics) == {"t", "new"}
 
     asyncio.run(run())
+
+
+def test_what_a_controller_says_is_shown_before_the_store_is_asked(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,))
+            broker = w.brokers[0]
+            asked = broker.replicas.learn(told(broker.controller_epoch + 1, "new"))
+            learning = asyncio.create_task(asked)
+            await asyncio.sleep(0)
+            assert not learning.done(), "the store has not answered yet"
+            assert set(broker.metadata.snapshot.topics) == {"t", "new"}
+            await learning
+
+    asyncio.run(run())

@@ -84,11 +84,11 @@ def test_a_topic_created_again_has_its_new_id_only() -> None:
     assert gone == {TopicPartition("t", 0), TopicPartition("t", 1)}
 
 
-def test_topics_that_are_no_more_go_with_an_update() -> None:
+def test_topics_that_are_no_more_are_forgotten() -> None:
     cache = MetadataCache()
     cache.apply(update(state(0), state(1)))
     cache.apply(update(state(0), topic="u", topic_id=uuid.UUID(int=9)))
-    assert cache.apply(update(), gone=["t"]) == {TopicPartition("t", 0), TopicPartition("t", 1)}
+    assert cache.forget(["t", "unknown"]) == {TopicPartition("t", 0), TopicPartition("t", 1)}
     assert set(cache.snapshot.topics) == {"u"}
     assert cache.snapshot.topic_names == {uuid.UUID(int=9): "u"}
 
