@@ -109,8 +109,10 @@ class ByHand:
             producer_epoch=self.epoch,
             topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("t", [partition])],
         )
-        answer = await self.client.at_coordinator(group, ApiKey.TXN_OFFSET_COMMIT, request)
-        code: int = answer.topics[0].partitions[0].error_code
+        code: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # until all know the offsets topic
+        while code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            answer = await self.client.at_coordinator(group, ApiKey.TXN_OFFSET_COMMIT, request)
+            code = answer.topics[0].partitions[0].error_code
         return code
 
     async def open_in(self) -> list[TopicPartition]:

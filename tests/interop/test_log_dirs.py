@@ -81,6 +81,7 @@ def test_a_replica_goes_where_the_plan_says(
     tmp_path: Path,
 ) -> None:
     assert klamm("topics", "create", "planned", "--assignment", "0")[0] == 0
+    cluster.wait_for_topic("planned")
     for wanted in directories(cluster, 1):
         replica = TopicPartitionReplica("planned", 0, 1)
         asked = admin.alter_replica_log_dirs({replica: str(wanted)})

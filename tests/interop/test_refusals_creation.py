@@ -118,6 +118,7 @@ def test_a_created_topic_is_described_in_the_answer(wire: Wire) -> None:
             own = {c.name: c.value for c in result.configs or [] if c.config_source == 1}
             assert own == {"retention.ms": "77"}
     (result,) = wire.create(ask)
+    wire.cluster.wait_for_topic("described")
     assert result.topic_id == wire.cluster._app.brokers[0].metadata.snapshot.topic_ids["described"]
 
 
