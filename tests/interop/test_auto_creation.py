@@ -112,6 +112,7 @@ def test_a_deleted_topic_does_not_come_back_at_once() -> None:
     with Cluster(2, **{"klamm.auto.create.quarantine.ms": 60_000}) as cluster:
         wire = Wire(cluster)
         assert codes(wire.create(topic("t"))) == [E.NONE]
+        cluster.wait_for_topic("t")
         assert codes(wire.delete("t")) == [E.NONE]
         cluster.wait_for_no_topic("t")
         for broker in cluster.running:
