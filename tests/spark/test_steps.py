@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -210,9 +211,11 @@ def _tables(directory: Path) -> dict[str, list[str]]:
 
 def test_audit(klamm: Ends, tmp_path: Path) -> None:
     place, whole = tmp_path / "place", tmp_path / "whole"
-    klamm("audit", "--ledger", _ledger(tmp_path / "two.jsonl", 2), "--to", place)
-    page, old = (place / "audit.html").read_text(), _tables(place / "tables")
-    line = ("audit", "--ledger", _ledger(tmp_path / "four.jsonl", 4), "--to")
+    (place / "tables").mkdir(parents=True)
+    pq.write_table(pa.table({"of": ["an earlier audit"]}), place / "tables" / "moves.parquet")
+    (place / "audit.html").write_text(page := "<p>an earlier audit</p>")
+    old = _tables(place / "tables")
+    line = ("audit", "--ledger", _ledger(tmp_path / "ledger.jsonl", 4), "--to")
     (whole / "tables").mkdir(parents=True)
     steps = klamm(*line, whole)
     new = _tables(whole / "tables")
