@@ -76,6 +76,18 @@ async def halting(store: EmbeddedStore) -> Halting:
     return session
 
 
+async def halted_when_current(store: EmbeddedStore) -> tuple[Halting, Writer, Standby]:
+    """A standby that has topic `a` at hand, and reads nothing more until it may."""
+    session = await halting(store)
+    session.may_read.set()
+    writer = Writer(await store.connect(), random.Random(1))
+    await writer.create("a")
+    standby = Standby(session, calm_s=0)
+    await until(lambda: standby.is_current, "it never had everything")
+    session.may_read.clear()
+    return session, writer, standby
+
+
 async def test_an_election_in_the_middle_of_reading_everything_finds_nothing_at_hand(
     store: EmbeddedStore,
 ) -> None:
@@ -90,13 +102,7 @@ async def test_an_election_in_the_middle_of_reading_everything_finds_nothing_at_
 async def test_an_election_in_the_middle_of_reading_what_changed_reads_it_again(
     store: EmbeddedStore,
 ) -> None:
-    session = await halting(store)
-    session.may_read.set()
-    writer = Writer(await store.connect(), random.Random(1))
-    await writer.create("a")
-    standby = Standby(session, calm_s=0)
-    await until(lambda: standby.is_current, "it never had everything")
-    session.may_read.clear()
+    session, writer, standby = await halted_when_current(store)
     await writer.create("b")
     await writer.lead(TopicPartition("b", 0))
     await until(lambda: session.waiting == 1, "it does not read")
@@ -110,13 +116,7 @@ async def test_an_election_in_the_middle_of_reading_what_changed_reads_it_again(
 
 
 async def test_what_changes_at_the_last_look_is_read_too(store: EmbeddedStore) -> None:
-    session = await halting(store)
-    session.may_read.set()
-    writer = Writer(await store.connect(), random.Random(1))
-    await writer.create("a")
-    standby = Standby(session, calm_s=0)
-    await until(lambda: standby.is_current, "it never had everything")
-    session.may_read.clear()
+    session, writer, standby = await halted_when_current(store)
     checking = asyncio.ensure_future(check(standby, session))
     await until(lambda: session.waiting == 1, "it does not compare the topics")
     await writer.lead(TopicPartition("a", 1))

@@ -211,13 +211,19 @@ def test_a_copy_given_up_makes_way_for_a_later_topic_of_the_name(world: World) -
     assert world.store.leftovers == {}
 
 
-def test_a_topic_found_to_be_in_another_ones_place_is_not_brought_up_to_be_deleted() -> None:
+def removed_by_hand() -> World:
+    """A controller that has seen a topic's nodes vanish, and wants its log gone too."""
     world = World([1, 2], settings=Settings(vanished_deletes_logs=True))
     world.elect(1)
     world.create("T", [[1]])
     world.deliver()
     world.store.remove_topic_by_hand("T")
     world.tell_topics()
+    return world
+
+
+def test_a_topic_found_to_be_in_another_ones_place_is_not_brought_up_to_be_deleted() -> None:
+    world = removed_by_hand()
     world.store.create_topic("T", [[1]])
     world.elect(2)  # the request to remove the first one's log is lost with the controller
     world.delete("T")
@@ -229,12 +235,7 @@ def test_a_topic_found_to_be_in_another_ones_place_is_not_brought_up_to_be_delet
 
 
 def test_a_copy_is_no_longer_awaited_from_a_broker_that_holds_the_later_topic() -> None:
-    world = World([1, 2], settings=Settings(vanished_deletes_logs=True))
-    world.elect(1)
-    world.create("T", [[1]])
-    world.deliver()
-    world.store.remove_topic_by_hand("T")
-    world.tell_topics()
+    world = removed_by_hand()
     world.create("T", [[1]])
     # What the first controller said arrives; what brokers answer goes to nobody.
     world.elect(2, mail_is_lost=False)

@@ -22,6 +22,7 @@ from klamm.pipelines.archive_layout import (
     read_part,
     sha256,
 )
+from unit.pipelines.manifests import a_manifest
 
 
 def _file(first: int, last: int, *, rows: int | None = None, gaps: int = 0) -> File:
@@ -40,21 +41,8 @@ def _file(first: int, last: int, *, rows: int | None = None, gaps: int = 0) -> F
     )
 
 
-def _manifest(path: Path, topic: str = "t", created_ms: int = 1) -> Manifest:
-    files = [_file(0, 9)]
-    return Manifest(
-        cluster="c",
-        topic=topic,
-        topic_id="id",
-        partitions={"0": entry_of(0, 10, files, "d")},
-        files=files,
-        settings=Part("topic.aaaaaaaa.json", ""),
-        groups=Part("groups.aaaaaaaa.parquet", ""),
-        schema_fingerprint="f",
-        writer="w",
-        created_ms=created_ms,
-        path=path,
-    )
+def _manifest(path: Path) -> Manifest:
+    return a_manifest(path, files=[_file(0, 9)])
 
 
 @settings(deadline=None)

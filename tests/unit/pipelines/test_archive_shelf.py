@@ -10,28 +10,17 @@ from pathlib import Path
 import pytest
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.archive_layout import Manifest, Part
+from klamm.pipelines.archive_layout import Manifest
 from klamm.pipelines.archive_shelf import being_written, find_archive, find_archives, vacuum
+from unit.pipelines.manifests import a_manifest
 
 DATA = "data/partition=0/000000000000000000-000000000000000009"
 
 
 def _archive(path: Path, topic: str = "t", created_ms: int = 1) -> Manifest:
-    manifest = Manifest(
-        cluster="c",
-        topic=topic,
-        topic_id="id",
-        partitions={},
-        files=[],
-        settings=Part("topic.aaaaaaaa.json", ""),
-        groups=Part("groups.aaaaaaaa.parquet", ""),
-        schema_fingerprint="f",
-        writer="w",
-        created_ms=created_ms,
-        path=path,
-    )
-    manifest.write()
-    return manifest
+    made = a_manifest(path, topic, created_ms)
+    made.write()
+    return made
 
 
 @contextmanager
