@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import parse_read
@@ -72,6 +72,16 @@ def test_first_offsets_survive_a_failed_first_micro_batch(
     again = open_stream(name, **options)
     assert again.first() == first
     assert _planned(again, again.first(), again.latest(again.first(), None)) == 50
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"t": 3}', '{"ids": 1, "topics": 2, "v": 1}', "\0"]
+)
+def test_what_are_no_first_offsets_is_said(open_stream: Open, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "first.json"
+    path.write_text(text)
+    with pytest.raises(KlammError, match=rf"^{path} does not hold the first offsets .* Remove it"):
+        open_stream("t", initialOffsetsPath=str(path)).first()
 
 
 def test_first_offsets_can_live_in_the_group(

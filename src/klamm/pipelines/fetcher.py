@@ -4,6 +4,9 @@ The next answer is asked for before this one is decoded, so that the broker and 
 the same time. Leadership that moved is looked up again; a start that is no longer there is the
 caller's data loss rule; a broker that keeps silent is an error after the poll timeout. The position
 moves by whole batches, for the last records of a range may have been compacted away.
+
+A reader that names its rack is sent to a replica there. What that one cannot give, the leader can:
+it is then asked for the rest without naming the rack, so that it does not send the reader back.
 """
 
 from __future__ import annotations
@@ -67,6 +70,8 @@ class RangeReader:
     def __post_init__(self) -> None:
         self._address: Address = (self.range.host, self.range.port)
         self._epoch = self.range.leader_epoch
+        self._rack = self.options.rack
+        self._is_near = False  # at a replica of our rack, and not at the leader
         self._deadline = self._fresh_deadline()
 
     @property
@@ -82,7 +87,7 @@ class RangeReader:
                     yield from self._read(wire)
             except Unreachable as fault:
                 self._wait(str(fault))
-                self._find_leader()
+                self._to_leader()
 
     def _read(self, wire: Wire) -> Iterator[Any]:
         """Frames until the range ends or the leader has moved."""
@@ -91,6 +96,9 @@ class RangeReader:
             part = self._take(wire)
             if part.error_code:
                 self._judge(part.error_code)
+                return
+            if part.preferred_read_replica >= 0:
+                self._go_near(part.preferred_read_replica)
                 return
             assert isinstance(part.records, bytes | memoryview)
             data = np.frombuffer(part.records, np.uint8)
@@ -127,6 +135,7 @@ class RangeReader:
             max_wait_ms=self.options.fetch_wait_ms,
             max_bytes=self.options.fetch_bytes,
             isolation_level=self.isolation,
+            rack_id=self._rack,
             topics=[FetchTopic(self.range.topic, topic_id, [wanted])],
         )
         wire.post(ApiKey.FETCH, version, encode_request(version, request))
@@ -145,7 +154,9 @@ class RangeReader:
         """Decides what an error means: look again, skip what is gone, or give up."""
         if code in _MOVED:
             self._wait(f"{self.where}: {ErrorCode(code).name}")
-            self._find_leader()
+            self._to_leader()
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE and self._is_near:
+            self._to_leader()  # a replica may be behind
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_lost()
         else:
@@ -161,6 +172,18 @@ class RangeReader:
             raise DataLost(f"{lost} (failOnDataLoss=false would go on with what is left)")
         log.warning("%s: skipped, as failOnDataLoss=false asks", lost)
         self.decoder.position = min(first, self.range.stop) if position < first else self.range.stop
+
+    def _go_near(self, replica: int) -> None:
+        address = Lookup(self.options.connection).view([self.range.topic]).brokers.get(replica)
+        if address is None:
+            self._rack = ""
+            return
+        self._address, self._is_near = address, True
+
+    def _to_leader(self) -> None:
+        if self._is_near:
+            self._rack, self._is_near = "", False
+        self._find_leader()
 
     def _find_leader(self) -> None:
         tp = TopicPartition(self.range.topic, self.range.partition)

@@ -111,6 +111,7 @@ class ReadOptions:
     read_committed: bool = False
     fetch_bytes: int = 8 << 20
     fetch_wait_ms: int = 500
+    rack: str = ""
     poll_timeout_ms: int = 120_000
     retries: int = 3
     retry_interval_ms: int = 10
@@ -133,7 +134,6 @@ class WriteOptions:
     acks: int = -1
     codec: int = 0
     batch_bytes: int = 512 << 10
-    request_bytes_max: int = 1 << 20
     delivery_timeout_ms: int = 120_000
 
 
@@ -174,6 +174,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         read_committed=isolation == "read_committed",
         fetch_bytes=fetch_bytes,
         fetch_wait_ms=given.number("kafka.fetch.max.wait.ms", 500, least=0),
+        rack=given.text("kafka.client.rack") or "",
         poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs", 120_000),
         retries=given.number("fetchOffset.numRetries", 3, least=0),
         retry_interval_ms=given.number("fetchOffset.retryIntervalMs", 10, least=0),
@@ -211,7 +212,6 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         acks=1 if acks == "1" else -1,
         codec=CODECS[given.choice("kafka.compression.type", tuple(CODECS), "none")],
         batch_bytes=min(batch_bytes, request_max),
-        request_bytes_max=request_max,
         delivery_timeout_ms=given.number("kafka.delivery.timeout.ms", 120_000),
     )
 
@@ -298,6 +298,8 @@ def partition_numbers(name: str, text: str) -> tuple[dict[TopicPartition, int], 
     ids: dict[str, str] = {}
     if set(found) == {"ids", "topics", "v"} and found["v"] == 1:
         ids, found = found["ids"], found["topics"]
+        if not isinstance(ids, dict) or not isinstance(found, dict):
+            raise UsageError(f"option {name}: ids and topics are JSON objects")
     numbers = {}
     for topic, partitions in found.items():
         if not isinstance(partitions, dict):

@@ -8,16 +8,16 @@ the end is data loss, never "nothing to do".
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.cluster import Committed, Lookup, View
-from klamm.pipelines.options import LATEST, ReadOptions
+from klamm.pipelines.options import LATEST, ReadOptions, partition_numbers
 from klamm.pipelines.ranges import (
     DataLost,
     Offsets,
@@ -154,7 +154,7 @@ class Stream:
     def _remembered(self) -> StreamOffsets | None:
         path = self.options.initial_offsets_path
         if path is not None and Path(path).exists():
-            return StreamOffsets.from_json(json.loads(Path(path).read_text()))
+            return _kept(Path(path))
         if path is None and self.options.commit_offsets and self.options.group:
             found = self._lookup.committed(self.options.group)
             if found and all(c.metadata == _INITIAL for c in found.values()):
@@ -221,6 +221,17 @@ class Stream:
             return False
         waited_ms = (time.monotonic() - self._triggered) * 1000
         return waited_ms < self.options.trigger_delay_ms_max
+
+
+def _kept(path: Path) -> StreamOffsets:
+    try:
+        numbers, ids = partition_numbers("initialOffsetsPath", path.read_text())
+    except (UsageError, OSError, ValueError) as fault:
+        raise KlammError(
+            f"{path} does not hold the first offsets of a stream: {fault}. "
+            "Remove it, and the query begins at startingOffsets"
+        ) from None
+    return StreamOffsets(numbers, ids)
 
 
 def commit_to_group(lookup: Lookup, group: str | None, offsets: Offsets) -> None:
