@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Protocol
 
@@ -387,6 +388,15 @@ class Partition:
     def roll_back_isr(self) -> None:
         """The controller refused the proposal; what was stored before holds."""
         self.isr = Isr(self.isr.committed)
+        if self.role is Role.LEADER and self.log is not None:
+            # Who was not let in holds nothing back: what came meanwhile may be acknowledged now.
+            self.advance(self._host.now_ms())
+
+    def brokers_left(self, gone: AbstractSet[BrokerId]) -> None:
+        """Nothing waits for a follower that is gone; one in sync counts until it is dropped."""
+        if self.role is Role.LEADER and self.log is not None and gone & self.followers.keys():
+            self.advance(self._host.now_ms())
+            self._wake_start_waiters()
 
     # The start of the log
 

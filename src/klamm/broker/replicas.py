@@ -12,6 +12,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -366,11 +367,18 @@ class ReplicaManager:
             refusal = self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
                 self._forget_ended()
+                known = self._broker.metadata.snapshot.brokers.keys()
                 self._broker.metadata_changed(self._broker.metadata.apply(request))
+                self._brokers_left(known - self._broker.metadata.snapshot.brokers.keys())
                 # What the controller says is shown first: others have been told it meanwhile.
                 await self._look_for_ended(request.controller_epoch)
                 self._forget_ended()
             return refusal
+
+    def _brokers_left(self, gone: AbstractSet[BrokerId]) -> None:
+        if gone:
+            for partition in self.partitions.values():
+                partition.brokers_left(gone)
 
     async def _look_for_ended(self, controller_epoch: int) -> None:
         """Find known topics that are no more, when a controller speaks anew or after a silence.

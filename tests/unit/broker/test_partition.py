@@ -12,6 +12,7 @@ from klamm.broker.partition import Partition, Role
 from klamm.log.append import Appended
 from klamm.log.partition import PartitionLog
 from klamm.model.errors import ErrorCode
+from klamm.model.names import BrokerId
 from klamm.replication.leader import Isr
 from unit.broker.hosting import TP, B, C, Host, Waiter, Watcher, batch, new_log, order
 
@@ -192,6 +193,48 @@ def test_a_follower_that_was_about_to_join_does_not_hold_the_rest_for_ever(
     led.follower_fetched(B, 1, 0)
     led.drop_laggards()
     assert log.high_watermark == 1
+
+
+def test_a_refused_proposal_holds_nothing_back(
+    led: Partition, host: Host, log: PartitionLog
+) -> None:
+    """A broker that goes down in order fetches once more as a follower, and is proposed."""
+    led.isr = Isr((led.leader, B))
+    led.follower_fetched(C, 0, 0)
+    host.alive = {led.leader, B}
+    append(led)
+    waiter = Waiter()
+    led.await_acks(1, waiter)
+    led.follower_fetched(B, 1, 0)
+    assert waiter.told == [], "the controller may let it in"
+    led.roll_back_isr()
+    assert waiter.told == [ErrorCode.NONE]
+
+
+def test_a_follower_that_is_gone_holds_nothing_back(led: Partition, host: Host) -> None:
+    async def run() -> None:
+        led.isr = Isr((led.leader, B))
+        led.follower_fetched(C, 0, 0)
+        led.roll_back_isr()
+        append(led)
+        waiter = Waiter()
+        led.await_acks(1, waiter)
+        led.follower_fetched(B, 1, 0)
+        host.alive = {led.leader, B}
+        led.brokers_left({BrokerId(9)})
+        assert waiter.told == []
+        led.brokers_left({C})
+        assert waiter.told == [ErrorCode.NONE]
+        led.raise_log_start(1)
+        led.follower_fetched(B, 1, 1)
+        host.alive = {led.leader, B, C}
+        deleted = asyncio.create_task(led.low_watermark_reaches(1))
+        await asyncio.sleep(0)
+        host.alive = {led.leader, B}
+        led.brokers_left({C})
+        await asyncio.wait_for(deleted, 30)
+
+    asyncio.run(run())
 
 
 def test_a_new_epoch_begins_at_the_logs_end_and_knows_nothing_of_the_followers(

@@ -11,7 +11,7 @@ import pytest
 
 from klamm.broker.partition import Partition, Role
 from klamm.model.errors import ErrorCode
-from klamm.model.names import TopicPartition
+from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol import fetch as fetch_messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import Record, encode_batch
@@ -25,6 +25,7 @@ from klamm.protocol.messages import (
     update_metadata,
 )
 from klamm.protocol.produce import PartitionRecords, ProduceRequest, TopicRecords
+from klamm.replication.leader import Isr
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession
 from klamm.store.port import Create
@@ -76,6 +77,32 @@ def test_a_follower_that_hangs_leaves_the_set_and_comes_back(tmp_path: Path) -> 
                 w.brokers[late].fetchers.apply()
             await until(lambda: len(w.leader().isr.committed) == 3, "both come back")
             assert replica_ends(w) == [3, 3, 3]
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_producer_does_not_wait_for_a_follower_that_is_gone(tmp_path: Path) -> None:
+    """It was caught up and not in sync: about to join, so the high watermark waited for it."""
+
+    async def run() -> None:
+        # What is done now and then is not done here within the test.
+        async with world(tmp_path, count=2, replica_lag_time_max_ms="300000") as w:
+            await w.create("t", (0, 1))
+            broker, led = w.brokers[0], w.leader()
+            await until(lambda: led.followers[BrokerId(1)].log_end == 0, "broker 1 has fetched")
+            await w.brokers[1].fetchers.stop()
+            led.isr = Isr((broker.id,))
+            connection = await w.connect(0)
+            producing = asyncio.create_task(produce(connection, b"x", timeout_ms=60_000))
+            local = led.log
+            assert local is not None
+            await until(lambda: local.log_end_offset == 1, "it is appended")
+            assert local.high_watermark == 0
+            await broker.replicas.learn(
+                update_metadata.Request(controller_epoch=broker.controller_epoch)
+            )
+            assert (await asyncio.wait_for(producing, 30)).error_code == 0
             await connection.close()
 
     asyncio.run(run())
