@@ -22,10 +22,15 @@ READY_WITHIN = 120
 
 @contextmanager
 def kafka_server(
-    directory: Path, zookeeper: str, output: Path, settings: Mapping[str, object]
+    directory: Path,
+    zookeeper: str,
+    output: Path,
+    settings: Mapping[str, object],
+    *,
+    address: str | None = None,
 ) -> Iterator[str]:
     """Broker 0 on this log directory: its address. It is shut down in a controlled way."""
-    address = f"127.0.0.1:{_free_port()}"
+    address = address or f"127.0.0.1:{_free_port()}"
     properties = {
         "broker.id": 0,
         "listeners": f"PLAINTEXT://{address}",

@@ -98,6 +98,11 @@ MISTAKES: list[tuple[str, int, str]] = [
         2,
         "'nowhere' is no Spark master: write local[2] or spark://host:7077",
     ),
+    (
+        "archive there-is --to x --command-config none",
+        2,
+        "--command-config: cannot read none: No such file or directory",
+    ),
     ("archive verify wrong", 2, "there is no directory wrong"),
     ("archive verify damaged", 1, f"damaged/manifest.json {NO_MANIFEST}"),
     ("restore wrong", 2, "there is no directory wrong"),

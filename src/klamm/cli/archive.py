@@ -13,6 +13,7 @@ from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, Output
 from klamm.cli.output import print_json, table
 from klamm.cli.spark_jobs import (
     DEFAULT_MASTER,
+    ConfigOption,
     MasterOption,
     connection,
     job,
@@ -40,11 +41,12 @@ def archive(
     output: OutputOption = Output.TEXT,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    command_config: ConfigOption = None,
 ) -> None:
     """Archive a topic: `klamm archive TOPIC --to DIR`; or look after archives: list, show, verify,
     vacuum DIR. A run that was broken off is taken up where it stopped."""
     need_spark()
-    reach = connection(bootstrap_server)
+    reach = connection(bootstrap_server, command_config)
     make_directory(to)
     look_first(reach, topic)
     with job(master, f"archive {topic}") as spark:

@@ -11,6 +11,7 @@ from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, Output
 from klamm.cli.output import print_json
 from klamm.cli.spark_jobs import (
     DEFAULT_MASTER,
+    ConfigOption,
     MasterOption,
     connection,
     job,
@@ -36,6 +37,7 @@ def restore(
     output: OutputOption = Output.TEXT,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    command_config: ConfigOption = None,
 ) -> None:
     """Fill a topic with archived records.
 
@@ -47,7 +49,7 @@ def restore(
     from klamm.pipelines.archive_shelf import find_archive
 
     archived = find_archive(directory, topic)
-    reach = connection(bootstrap_server)
+    reach = connection(bootstrap_server, command_config)
     look_first(reach)
     from klamm.pipelines import restore as pipeline
     from klamm.pipelines.cluster import Lookup

@@ -24,6 +24,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from klamm.cli import properties
 from klamm.cli.options import Output
 from klamm.model.errors import UsageError
 
@@ -38,6 +39,14 @@ MasterOption = Annotated[
     typer.Option(envvar="KLAMM_SPARK_MASTER", help="where Spark runs: local[*], spark://host:port"),
 ]
 DEFAULT_MASTER = "local[*]"
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="properties of a Kafka client: TLS and SASL of a cluster that wants them",
+    ),
+]
 
 
 class Bar:
@@ -183,11 +192,15 @@ def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
         raise no_topic(lookup, [topic])
 
 
-def connection(bootstrap: str) -> ConnectionOptions:
-    """How a job reaches the cluster."""
-    from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
+def connection(bootstrap: str, config: Path | None = None) -> ConnectionOptions:
+    """How a job reaches the cluster: with TLS and a password where a file of properties says so."""
+    from klamm.pipelines.options import parse_connection
 
-    return ConnectionOptions(bootstrap=parse_bootstrap(bootstrap))
+    try:
+        given = properties.read(config) if config is not None else {}
+    except ValueError as fault:
+        raise UsageError(f"--command-config: {fault}") from None
+    return parse_connection(bootstrap, given)
 
 
 def parse_time(text: str) -> int:

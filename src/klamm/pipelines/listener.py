@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from klamm.model.names import TopicPartition
 from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
+from klamm.pipelines.options import parse_connection
 from klamm.pipelines.ranges import StreamOffsets
 from klamm.pipelines.stream import commit_to_group
 from klamm.pipelines.wire import Answered, Unreachable
@@ -26,8 +27,11 @@ log = logging.getLogger(__name__)
 class KlammProgressListener(StreamingQueryListener):
     """`spark.streams.addListener(KlammProgressListener("host:9092", group="orders"))`."""
 
-    def __init__(self, bootstrap: str, group: str | None = None) -> None:
-        self._lookup = Lookup(ConnectionOptions(bootstrap=parse_bootstrap(bootstrap)))
+    def __init__(
+        self, bootstrap: str, group: str | None = None, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """`properties` are those of a Kafka client: TLS and SASL of a cluster that wants them."""
+        self._lookup = Lookup(parse_connection(bootstrap, properties or {}))
         self._group = group
         self.lag: dict[TopicPartition, int] = {}
 

@@ -33,10 +33,22 @@ _HONOURED: Final = frozenset(
         "delivery.timeout.ms",
         "security.protocol",
         "sasl.mechanism",
+        "sasl.mechanisms",
         "sasl.username",
         "sasl.password",
         "sasl.jaas.config",
         "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
     }
 )
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, name_fault
 from klamm.pipelines.option_text import Given
+from klamm.pipelines.security import Security, security_of
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -66,11 +67,7 @@ class ConnectionOptions:
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "klamm-spark"
     request_timeout_ms: int = 30_000
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str = "PLAIN"
-    username: str = ""
-    password: str = field(default="", repr=False)
-    ca_location: str | None = None
+    security: Security = field(default_factory=Security)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,27 +226,21 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
+def parse_connection(bootstrap: str, properties: Mapping[str, str]) -> ConnectionOptions:
+    """How brokers are reached, by the properties of a Kafka client."""
+    named = {f"kafka.{name}": value for name, value in properties.items()}
+    return _connection(Given(named | {"kafka.bootstrap.servers": bootstrap}, frozenset()))
+
+
 def _connection(given: Given) -> ConnectionOptions:
     servers = given.text("kafka.bootstrap.servers")
     if servers is None:
         raise UsageError("set the option kafka.bootstrap.servers to host:port of a broker")
-    security = given.choice(
-        "kafka.security.protocol",
-        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "PLAINTEXT",
-    )
-    jaas = given.text("kafka.sasl.jaas.config") or ""
-    username = re.search(r'username="([^"]*)"', jaas)
-    password = re.search(r'password="([^"]*)"', jaas)
     return ConnectionOptions(
         bootstrap=parse_bootstrap(servers),
         client_id=given.text("kafka.client.id") or "klamm-spark",
         request_timeout_ms=given.number("kafka.request.timeout.ms", 30_000),
-        security_protocol=security,
-        sasl_mechanism=given.choice("kafka.sasl.mechanism", ("PLAIN",), "PLAIN"),
-        username=given.text("kafka.sasl.username") or (username[1] if username else ""),
-        password=given.text("kafka.sasl.password") or (password[1] if password else ""),
-        ca_location=given.text("kafka.ssl.ca.location"),
+        security=security_of(lambda name: given.text(f"kafka.{name}")),
     )
 
 

@@ -9,6 +9,7 @@ next task of the same worker process.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import struct
@@ -21,6 +22,13 @@ from typing import Any, Final
 import klamm
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.pipelines.options import ConnectionOptions
+from klamm.pipelines.security import (
+    Distrusted,
+    Security,
+    context_of,
+    plain_token,
+    sign_in_by_scram,
+)
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.codec import decode_response, encode_request
 from klamm.protocol.messages import api_versions, sasl_authenticate, sasl_handshake
@@ -74,12 +82,12 @@ class Wire:
             raise Unreachable(f"no broker answers at {_text(address)}: {_why(fault)}") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            sock = _secured(sock, address, options)
+            sock = _secured(sock, address, options.security)
             sock.settimeout(seconds)
             wire = cls(sock, address, options.client_id, seconds)
             wire._learn()
-            if options.security_protocol.startswith("SASL"):
-                wire._authenticate(options)
+            if options.security.signs_in:
+                wire._sign_in(options.security)
         except BaseException:
             sock.close()
             raise
@@ -111,15 +119,10 @@ class Wire:
 
     def is_gone(self) -> bool:
         """Whether the broker has hung up on an idle connection."""
-        self._sock.setblocking(False)
-        try:
-            return self._sock.recv(1, socket.MSG_PEEK) == b""
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return False
-        except OSError:
-            return True
-        finally:
-            self._sock.settimeout(self._timeout)
+        # Nothing was asked: what there is to read is a farewell.
+        waiting = select.poll()
+        waiting.register(self._sock, select.POLLIN)
+        return bool(waiting.poll(0))
 
     def call(self, key: int, request: Any, *, at_most: int = 99) -> Any:
         """Asks and waits for the answer."""
@@ -188,15 +191,34 @@ class Wire:
             return
         raise Unreachable(f"{_text(self.address)} does not say which versions it speaks")
 
-    def _authenticate(self, options: ConnectionOptions) -> None:
-        shake = sasl_handshake.Request(mechanism=options.sasl_mechanism)
+    def _sign_in(self, security: Security) -> None:
+        if ApiKey.SASL_HANDSHAKE not in self._ranges:
+            without = security.protocol.removeprefix("SASL_")
+            raise Distrusted(
+                f"nobody can sign in at {_text(self.address)}: set security.protocol to {without}"
+            )
+        shake = sasl_handshake.Request(mechanism=security.mechanism)
         answer = self.call(ApiKey.SASL_HANDSHAKE, shake)
-        check(answer.error_code, f"{_text(self.address)} and SASL {options.sasl_mechanism}")
-        secret = b"\0" + options.username.encode() + b"\0" + options.password.encode()
-        answer = self.call(
-            ApiKey.SASL_AUTHENTICATE, sasl_authenticate.Request(auth_bytes=secret), at_most=1
-        )
+        if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            known = ", ".join(answer.mechanisms)
+            raise Distrusted(
+                f"{_text(self.address)} does not know SASL {security.mechanism}, but {known}"
+            )
+        check(answer.error_code, f"signing in at {_text(self.address)}")
+        if security.mechanism == "PLAIN":
+            self._show(plain_token(security))
+        else:
+            sign_in_by_scram(security, self._show)
+
+    def _show(self, token: bytes) -> bytes:
+        """One step of SASL: what is shown, and what the broker shows in return."""
+        request = sasl_authenticate.Request(auth_bytes=token)
+        answer = self.call(ApiKey.SASL_AUTHENTICATE, request, at_most=1)
+        if answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
+            why = answer.error_message or "the user or the password is wrong"
+            raise Distrusted(f"{_text(self.address)} refused to let us in: {why}")
         check(answer.error_code, f"signing in at {_text(self.address)}", answer.error_message)
+        return bytes(answer.auth_bytes)
 
 
 def _room(size: int) -> memoryview:
@@ -219,12 +241,15 @@ def _why(fault: OSError) -> str:
     return (fault.strerror or str(fault)).lower()
 
 
-def _secured(sock: socket.socket, address: Address, options: ConnectionOptions) -> socket.socket:
-    if not options.security_protocol.endswith("SSL"):
+def _secured(sock: socket.socket, address: Address, security: Security) -> socket.socket:
+    if not security.is_encrypted:
         return sock
-    context = ssl.create_default_context(cafile=options.ca_location)
     try:
-        return context.wrap_socket(sock, server_hostname=address[0])
+        return context_of(security).wrap_socket(sock, server_hostname=address[0])
+    except ssl.SSLCertVerificationError as fault:
+        raise Distrusted(
+            f"the certificate of {_text(address)} is not trusted: {fault.verify_message}"
+        ) from None
     except OSError as fault:
         raise Unreachable(f"TLS with {_text(address)} failed: {_why(fault)}") from None
 

@@ -1,0 +1,172 @@
+"""Who may in: the settings of Kafka's clients, and SCRAM held to the example of its RFC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import trustme
+
+from klamm.model.errors import UsageError
+from klamm.pipelines.options import parse_connection, parse_read
+from klamm.pipelines.security import (
+    Distrusted,
+    Security,
+    context_of,
+    plain_token,
+    security_of,
+    sign_in_by_scram,
+)
+
+LOGIN = {"security.protocol": "SASL_SSL", "sasl.username": "ada", "sasl.password": "x"}
+# The conversation that RFC 7677 gives as its example.
+USER = Security(mechanism="SCRAM-SHA-256", username="user", password="pencil")
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+BOTH = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+SAID = (
+    f"n,,n=user,r={NONCE}",
+    f"c=biws,r={BOTH},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+)
+HEARD = (
+    f"r={BOTH},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+    "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+)
+
+
+def _talk(*answers: str, who: Security = USER) -> list[str]:
+    """What is said when the broker answers so."""
+    said, heard = [], iter(answers)
+
+    def ask(token: bytes) -> bytes:
+        said.append(token.decode())
+        return next(heard).encode()
+
+    sign_in_by_scram(who, ask, NONCE)
+    return said
+
+
+def test_scram_is_that_of_the_rfc() -> None:
+    assert _talk(*HEARD) == list(SAID)
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ((HEARD[0], "v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), "has not proven"),
+        ((HEARD[0], "e=other-error"), "has not proven"),
+        ((HEARD[0].replace(NONCE, "somebodyElse"),), "cannot be trusted"),
+        ((HEARD[0].replace("4096", "1"),), "cannot be trusted"),
+        (("e=unknown-user",), "cannot be trusted"),
+        (("",), "cannot be trusted"),
+    ],
+)
+def test_a_broker_that_does_not_know_the_password_is_left(
+    answers: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(Distrusted, match=says):
+        _talk(*answers)
+
+
+def test_names_with_signs_of_scram_in_them() -> None:
+    with pytest.raises(Distrusted):
+        _talk("", who=Security(mechanism="SCRAM-SHA-512", username="a=b,c", password="x"))
+    said: list[bytes] = []
+    with pytest.raises(StopIteration):
+        sign_in_by_scram(
+            Security(mechanism="SCRAM-SHA-512", username="a=b,c", password="x"),
+            lambda token: said.append(token) or next(iter(())),  # type: ignore[func-returns-value]
+            "n",
+        )
+    assert said == [b"n,,n=a=3Db=2Cc,r=n"]
+
+
+def _of(**given: str) -> Security:
+    return security_of({name.replace("_", "."): v for name, v in given.items()}.get)
+
+
+def test_jaas_is_understood() -> None:
+    jaas = (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        """username="ada" password="a \\"quoted\\" \\\\ word";"""
+    )
+    found = _of(security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_jaas_config=jaas)
+    assert (found.username, found.password) == ("ada", 'a "quoted" \\ word')
+    assert plain_token(found) == b'\0ada\0a "quoted" \\ word'
+    assert "quoted" not in repr(found)
+
+
+def test_names_of_both_clients_mean_the_same() -> None:
+    java = _of(
+        security_protocol="ssl",
+        ssl_truststore_type="PEM",
+        ssl_truststore_location="ca.pem",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location="me.pem",
+        ssl_key_password="x",
+    )
+    other = _of(
+        security_protocol="SSL",
+        ssl_ca_location="ca.pem",
+        ssl_certificate_location="me.pem",
+        ssl_key_password="x",
+    )
+    assert java == other
+    assert java.checks_name
+    assert not _of(ssl_endpoint_identification_algorithm="").checks_name
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"security.protocol": "TLS"}, "'TLS' is none of PLAINTEXT, SSL"),
+        ({"security.protocol": "SASL_SSL"}, "needs sasl.username and sasl.password"),
+        (LOGIN | {"sasl.mechanism": "GSSAPI"}, "'GSSAPI' is none of PLAIN, SCRAM-SHA-256"),
+        ({"ssl.truststore.location": "t.jks"}, r"type JKS.*set ssl\.truststore\.type=PEM"),
+        (
+            {"ssl.keystore.location": "t.p12", "ssl.keystore.type": "PKCS12"},
+            r"type PKCS12.*set ssl\.keystore\.type=PEM",
+        ),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(given: Mapping[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parse_connection("localhost:9092", given)
+    options = {f"kafka.{name}": value for name, value in given.items()}
+    with pytest.raises(UsageError, match=says):
+        parse_read(
+            options | {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"},
+            streaming=True,
+        )
+
+
+@pytest.fixture(scope="module")
+def certificate() -> tuple[trustme.CA, trustme.LeafCert]:
+    ca = trustme.CA()
+    return ca, ca.issue_cert("client.example")
+
+
+def test_certificates_come_as_files_or_as_text(
+    certificate: tuple[trustme.CA, trustme.LeafCert], tmp_path: Path
+) -> None:
+    ca, mine = certificate
+    key, chain = mine.private_key_pem.bytes().decode(), mine.cert_chain_pems[0].bytes().decode()
+    trusted = ca.cert_pem.bytes().decode()
+    (tmp_path / "ca").write_text(trusted)
+    (tmp_path / "me").write_text(f"{key}{chain}")
+    for given in (
+        Security(trusted=trusted, certificate=chain, key=key),
+        Security(trusted=str(tmp_path / "ca"), certificate=str(tmp_path / "me")),
+    ):
+        names = [dict(pairs[0] for pairs in c["subject"]) for c in context_of(given).get_ca_certs()]
+        assert [name["organizationName"] for name in names] == [f"trustme v{trustme.__version__}"]
+
+
+@pytest.mark.parametrize("what", ["trusted", "certificate"])
+def test_what_is_no_certificate_is_said(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "nothing.pem"
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        context_of(Security(**{what: str(path)}))  # type: ignore[arg-type]
+    path.write_text("nothing")
+    with pytest.raises(UsageError, match="cannot be read: that is no PEM"):
+        context_of(Security(**{what: str(path)}))  # type: ignore[arg-type]
