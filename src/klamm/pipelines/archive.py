@@ -36,7 +36,8 @@ from klamm.pipelines.archive_layout import (
     sha256,
 )
 from klamm.pipelines.archive_shelf import being_written
-from klamm.pipelines.cluster import Lookup, View
+from klamm.pipelines.asking import View
+from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.digests import combined
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched

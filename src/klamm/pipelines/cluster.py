@@ -1,8 +1,7 @@
 """What a driver asks a cluster: topics, offsets, sizes, groups, configs. Blocking.
 
-Every look-up is tried again a few times, on any broker that answers, because an exception in
-Spark's planning ends the query; what is raised in the end is what a user must act on. Works on the
-public API alone, so against any Kafka cluster.
+Works on the public API alone, so against any Kafka cluster. Who is asked, and how often, is the
+matter of `asking`.
 """
 
 from __future__ import annotations
@@ -10,14 +9,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
-from klamm.model.errors import ErrorCode, UsageError
-from klamm.model.names import TopicPartition, id_text
-from klamm.pipelines.options import EARLIEST, LATEST, ConnectionOptions
-from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check, lease
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.pipelines.asking import TIMEOUT_MS, Asker
+from klamm.pipelines.options import EARLIEST, LATEST
+from klamm.pipelines.wire import Address, Answered, Unreachable, check, lease
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import (
     create_topics,
@@ -30,69 +30,14 @@ from klamm.protocol.messages import (
     init_producer_id,
     list_groups,
     list_offsets,
-    metadata,
     offset_commit,
     offset_fetch,
 )
 
-T = TypeVar("T")
 _TOPIC: Final = 2  # the resource type of topics in config requests
 _SET: Final = 0
 _DYNAMIC_TOPIC_CONFIG: Final = 1
-_TIMEOUT_MS: Final = 30_000
 _NAMED_MAX: Final = 9  # from 10 on, commits and offsets have topic ids in place of names
-_COORDINATOR_COMING: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """Who leads a partition, and since which epoch."""
-
-    address: Address
-    epoch: int
-    replicas: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as Metadata shows it."""
-
-    name: str
-    id: str
-    leaders: Mapping[int, Leader | None]
-
-    @property
-    def partitions(self) -> list[TopicPartition]:
-        """Its partitions in order."""
-        return [TopicPartition(self.name, p) for p in sorted(self.leaders)]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One answer to Metadata."""
-
-    cluster_id: str
-    brokers: Mapping[int, Address]
-    controller: int
-    topics: Mapping[str, Topic]
-
-    def leader(self, tp: TopicPartition) -> Leader:
-        """The leader of a partition, or the sentence that there is none."""
-        topic = self.topics.get(tp.topic)
-        if topic is None:
-            raise UsageError(f"there is no topic {tp.topic}")
-        if tp.partition not in topic.leaders:
-            raise UsageError(f"there is no partition {tp}")
-        leader = topic.leaders[tp.partition]
-        if leader is None:
-            raise Unreachable(f"partition {tp} has no leader now")
-        return leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +49,8 @@ class Committed:
     metadata: str = ""
 
 
-@dataclass(slots=True)
-class Lookup:
-    """The look-ups, through whichever broker answers."""
-
-    options: ConnectionOptions
-    retries: int = 3
-    retry_interval_ms: int = 100
-    _known: list[Address] = field(default_factory=list)
-
-    def view(self, topics: Iterable[str] | None = None) -> View:
-        """Metadata of some topics, or of all. Topics that do not exist are absent."""
-        wanted = None
-        if topics is not None:
-            wanted = [metadata.MetadataRequestTopic(name=name) for name in topics]
-        request = metadata.Request(topics=wanted, allow_auto_topic_creation=False)
-        return self._again(lambda: self._view(request))
+class Lookup(Asker):
+    """The look-ups of every kind."""
 
     def offsets(
         self, times: Mapping[TopicPartition, int], *, committed: bool = False
@@ -170,7 +101,7 @@ class Lookup:
         self, topic: str, partitions: int, *, replicas: int = -1, configs: Mapping[str, str]
     ) -> None:
         """Creates a topic and waits until every partition has a leader."""
-        deadline = time.monotonic() + _TIMEOUT_MS / 1000
+        deadline = time.monotonic() + TIMEOUT_MS / 1000
         while True:
             try:
                 self._again(lambda: self._create(topic, partitions, replicas, configs))
@@ -195,67 +126,6 @@ class Lookup:
     def alter(self, topic: str, configs: Mapping[str, str | None]) -> None:
         """Sets topic configs; None puts the default back."""
         self._again(lambda: self._alter(topic, configs))
-
-    def ask(self, key: int, request: Any) -> Any:
-        """Asks any broker that answers."""
-        return self._again(lambda: self._any(lambda wire: wire.call(key, request)))
-
-    def ask_controller(self, key: int, request: Any) -> Any:
-        """Asks the controller."""
-        view = self.view([])
-        address = view.brokers.get(view.controller)
-        if address is None:
-            raise Unreachable("the cluster has no controller now")
-        with lease(address, self.options) as wire:
-            return wire.call(key, request)
-
-    def _again(self, look: Callable[[], T]) -> T:
-        attempt = 0
-        patience = time.monotonic() + _TIMEOUT_MS / 1000
-        while True:
-            try:
-                return look()
-            except (Unreachable, Answered) as fault:
-                code = fault.code if isinstance(fault, Answered) else ErrorCode.NETWORK_EXCEPTION
-                # The first use of groups creates a topic, which may take a moment.
-                if code in _COORDINATOR_COMING and time.monotonic() < patience:
-                    time.sleep(0.1)
-                    continue
-                attempt += 1
-                retriable = isinstance(code, ErrorCode) and code.is_retriable
-                if not retriable or attempt > self.retries:
-                    raise
-                time.sleep(self.retry_interval_ms * attempt / 1000)
-
-    def _any(self, talk: Callable[[Wire], T]) -> T:
-        faults = []
-        for address in dict.fromkeys([*self._known, *self.options.bootstrap]):
-            try:
-                with lease(address, self.options) as wire:
-                    return talk(wire)
-            except Unreachable as fault:
-                faults.append(str(fault))
-        raise Unreachable("; ".join(dict.fromkeys(faults)))
-
-    def _view(self, request: metadata.Request) -> View:
-        answer = self._any(lambda wire: wire.call(ApiKey.METADATA, request))
-        brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
-        self._known = list(brokers.values())
-        topics = {}
-        for t in answer.topics:
-            if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                continue
-            check(t.error_code, f"topic {t.name}")
-            leaders = {
-                p.partition_index: Leader(
-                    brokers[p.leader_id], p.leader_epoch, tuple(p.replica_nodes)
-                )
-                if p.leader_id in brokers
-                else None
-                for p in t.partitions
-            }
-            topics[t.name] = Topic(t.name, id_text(t.topic_id), leaders)
-        return View(answer.cluster_id or "unknown", brokers, answer.controller_id, topics)
 
     def _offsets(
         self, times: Mapping[TopicPartition, int], committed: bool
@@ -407,7 +277,7 @@ class Lookup:
                 create_topics.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()
             ],
         )
-        request = create_topics.Request(topics=[creatable], timeout_ms=_TIMEOUT_MS)
+        request = create_topics.Request(topics=[creatable], timeout_ms=TIMEOUT_MS)
         answer = self.ask_controller(ApiKey.CREATE_TOPICS, request)
         check(answer.topics[0].error_code, f"creating {topic}", answer.topics[0].error_message)
 
@@ -415,7 +285,7 @@ class Lookup:
         request = delete_topics.Request(
             topics=[delete_topics.DeleteTopicState(name=topic, topic_id=uuid.UUID(int=0))],
             topic_names=[topic],
-            timeout_ms=_TIMEOUT_MS,
+            timeout_ms=TIMEOUT_MS,
         )
         answer = self.ask_controller(ApiKey.DELETE_TOPICS, request)
         check(answer.responses[0].error_code, f"deleting {topic}")

@@ -17,8 +17,9 @@ from typing import Final
 
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TopicPartition
+from klamm.pipelines.asking import Topic, View
 from klamm.pipelines.batches import OpenBatch
-from klamm.pipelines.cluster import Lookup, Topic, View
+from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check
 from klamm.protocol.apis import ApiKey

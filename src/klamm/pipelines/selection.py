@@ -14,7 +14,8 @@ from typing import Final
 
 from klamm.model.errors import UsageError
 from klamm.model.names import INTERNAL_TOPICS, ZERO_ID, TopicPartition, id_text
-from klamm.pipelines.cluster import Lookup, View
+from klamm.pipelines.asking import View
+from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import Position, ReadOptions
 from klamm.pipelines.ranges import DataLost, Offsets, Range
 from klamm.pipelines.wire import Answered, Unreachable

@@ -16,7 +16,8 @@ from typing import Final
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.cluster import Committed, Lookup, View
+from klamm.pipelines.asking import View
+from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.options import LATEST, ReadOptions, partition_numbers
 from klamm.pipelines.ranges import (
     DataLost,
