@@ -149,7 +149,9 @@ def _times(column: Any, rows: int) -> Any:
     now = int(time.time() * 1000)
     if column is None:
         return np.full(rows, now, np.int64)
+    scale = 1
     if pa.types.is_timestamp(column.type):
-        micros = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
-        column = pc.cast(pc.floor(pc.divide(pc.cast(micros, pa.float64()), 1000.0)), pa.int64())
-    return column.fill_null(now).to_numpy(zero_copy_only=False).astype(np.int64)
+        scale = 1000
+        column = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+    given = column.fill_null(now * scale).to_numpy(zero_copy_only=False).astype(np.int64)
+    return given // scale  # downwards, also before 1970
