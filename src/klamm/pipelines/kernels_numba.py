@@ -10,8 +10,10 @@ written here is checked record by record against the plain decoder of `klamm.pro
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numba import njit, types
@@ -22,8 +24,30 @@ NAME = "numba"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _can_keep() -> bool:
+    """Whether numba finds a place for what it has compiled.
+
+    It keeps that beside the module or in the user's cache, and fails where it can write to neither,
+    as in a container whose user has no home. Compiling anew in each process only takes time.
+    """
+
+    def probe() -> None:
+        pass
+
+    try:
+        place = njit(cache=True)(probe).stats.cache_path
+        os.makedirs(place, exist_ok=True)
+        tempfile.TemporaryFile(dir=place).close()
+    except (RuntimeError, OSError):
+        return False
+    return True
+
+
+_CAN_KEEP: Final = _can_keep()
+
+
 def _compiled(function: F) -> F:
-    return njit(cache=True, nogil=True, boundscheck=False)(function)
+    return njit(cache=_CAN_KEEP, nogil=True, boundscheck=False)(function)
 
 
 def _memcpy_typed(_context: Any, dst: Any, dst_at: Any, src: Any, src_at: Any, size: Any) -> Any:
