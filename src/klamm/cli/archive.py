@@ -9,12 +9,18 @@ from typing import Annotated, Final
 
 import typer
 
-from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_MASTER,
+    BootstrapOption,
+    MasterOption,
+    Output,
+    OutputOption,
+    new_app,
+)
 from klamm.cli.output import print_json, table
 from klamm.cli.spark_jobs import (
-    DEFAULT_MASTER,
     ConfigOption,
-    MasterOption,
     connection,
     job,
     look_first,
@@ -47,8 +53,8 @@ def archive(
     vacuum DIR. A run that was broken off is taken up where it stopped."""
     need_spark()
     reach = connection(bootstrap_server, command_config)
-    make_directory(to)
     look_first(reach, topic)
+    make_directory(to)
     with job(master, f"archive {topic}") as spark:
         from klamm.pipelines import archive as pipeline
 

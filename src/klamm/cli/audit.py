@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from klamm.cli.asking import refuse, run
-from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_MASTER,
+    BootstrapOption,
+    MasterOption,
+    Output,
+    OutputOption,
+    new_app,
+)
 from klamm.cli.output import print_json
 from klamm.cli.spark_jobs import (
-    DEFAULT_MASTER,
-    MasterOption,
     connection,
     job,
     make_directory,
@@ -48,7 +54,8 @@ def audit(
         Path, typer.Option("--to", metavar="DIR", help="where report and tables go")
     ] = Path("klamm-audit"),
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="leave out what is older")
+        str | None,
+        typer.Option(metavar="TIME", help="leave out what is older than 2026-11-15T08:30"),
     ] = None,
     ledger: Annotated[
         Path | None,
@@ -67,8 +74,8 @@ def audit(
     need_spark()
     if ledger is not None:
         check_ledger(ledger)
-    make_directory(to)
     waiting = run(bootstrap_server, not_in_the_topic) if ledger is None else []
+    make_directory(to)
     with job(master, "audit") as spark:
         from klamm.pipelines import audit as pipeline
         from klamm.pipelines.report import render

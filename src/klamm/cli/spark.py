@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -12,11 +11,19 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_MASTER,
+    BootstrapOption,
+    MasterOption,
+    Output,
+    OutputOption,
+    new_app,
+)
 from klamm.cli.output import print_json
-from klamm.cli.spark_jobs import DEFAULT_MASTER, MasterOption
 from klamm.model.errors import UsageError
 from klamm.pipelines.java import find_java
+from klamm.pipelines.session import is_too_old
 
 app = new_app("PySpark with klamm's data source.")
 
@@ -38,17 +45,25 @@ def shell(
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Python with a Spark session, the source registered and the address set."""
-    _require_pyspark()
-    find_java()  # says what is missing before a shell is there
+    """A Python prompt with Spark and the source ready.
+
+    `topic('orders')` is a topic of the cluster at the address as a DataFrame.
+    """
+    from klamm.cli.spark_jobs import connection, need_spark
+    from klamm.pipelines.session import check_master
+
+    # What is wrong is said before a prompt is there.
+    need_spark()
+    connection(bootstrap_server)
+    check_master(master)
     code = _SHELL.format(master=master, bootstrap=bootstrap_server)
-    ran = subprocess.run([sys.executable, "-i", "-c", code], check=False, env=dict(os.environ))
-    raise typer.Exit(ran.returncode)
+    # In the place of this process, which would else hear every Ctrl-C at the prompt, too.
+    os.execv(sys.executable, [sys.executable, "-i", "-c", code])
 
 
 @app.command()
 def doctor(output: OutputOption = Output.TEXT) -> None:
-    """Whether Spark can run here, and what to install where it cannot."""
+    """Say what Spark lacks here."""
     findings = dict(_findings())
     if output is Output.JSON:
         print_json(findings)
@@ -70,7 +85,9 @@ def _findings() -> list[tuple[str, str]]:
         try:
             fact = metadata.version(package)
         except metadata.PackageNotFoundError:
-            fact = f"{'missing' if needed else 'absent'}: `pip install klamm[{extra}]`"
+            fact = f"{'missing' if needed else 'absent'}: `pip install 'klamm[{extra}]'`"
+        if package == "pyspark" and is_too_old(fact):
+            fact = f"missing: {fact} is too old, `pip install 'klamm[{extra}]'`"
         found.append((package, fact))
     return [*found, ("java", _java()), ("kernels", _kernels())]
 
@@ -84,18 +101,22 @@ def _java() -> str:
 
 
 def _kernels() -> str:
+    from klamm.pipelines.kernels import kernels
+
     try:
-        from klamm.pipelines.kernels import kernels
+        return str(kernels().NAME)
     except ImportError as fault:
-        return f"missing: {fault.name}"
-    return str(kernels().NAME)
+        return f"missing: {fault.name}, `pip install 'klamm[spark]'`"
 
 
 @app.command("offsets-from-checkpoint")
 def offsets_from_checkpoint(
     checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="a query's checkpoint")],
 ) -> None:
-    """Print where a query stands, for startingOffsets: also one of Spark's own Kafka connector."""
+    """Print where a query stands, for startingOffsets.
+
+    Also for a checkpoint of Spark's own Kafka connector.
+    """
     print(json.dumps(last_committed(checkpoint), sort_keys=True))
 
 
@@ -120,10 +141,3 @@ def last_committed(checkpoint: Path) -> dict[str, object]:
     if not merged:
         raise UsageError(f"{path} has no offsets of topics: the query reads something else")
     return merged
-
-
-def _require_pyspark() -> None:
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise UsageError("this needs Spark: `pip install klamm[spark]`") from None

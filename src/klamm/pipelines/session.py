@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "1g",
 }
 
+_PYSPARK_MIN: Final = (4, 3)
+_ADVICE: Final = "`pip install 'klamm[spark]'`"
 _MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
 
 
@@ -36,11 +39,10 @@ def start(
     master: str = "local[*]", *, name: str = "klamm", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Starts Spark, or takes the running one, with the source registered."""
-    try:
-        from pyspark.errors import PySparkRuntimeError
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise UsageError("this needs PySpark: `pip install klamm[spark]`") from None
+    require_pyspark()
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
     use_java()
     check_master(master)
     # Workers run the same Python; without this they take whatever `python3` is on the path.
@@ -61,6 +63,24 @@ def start(
         raise KlammError("Spark did not start: what Java said about it stands above") from None
     register(spark)
     return spark
+
+
+def require_pyspark() -> None:
+    """Says what is missing of Python's part of Spark."""
+    for package in ("pyspark", "pyarrow", "pandas"):
+        if find_spec(package) is None:
+            raise UsageError(f"this needs Spark, and {package} is not installed: {_ADVICE}")
+    from pyspark import __version__ as found
+
+    if is_too_old(found):
+        wanted = "PySpark {}.{}".format(*_PYSPARK_MIN)
+        raise UsageError(f"this needs {wanted} or newer, and {found} is installed: {_ADVICE}")
+
+
+def is_too_old(version: str) -> bool:
+    """Whether this version of PySpark lacks what the source needs."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and (int(found[1]), int(found[2])) < _PYSPARK_MIN
 
 
 def check_master(master: str) -> None:

