@@ -64,7 +64,8 @@ def test_frozen_topic_refuses_writes_until_it_is_unfrozen(
     klamm: Run, topic: Make, fill: Fill, bootstrap: str
 ) -> None:
     name = topic(1)
-    assert klamm("topics", "freeze", name)[0] == 0
+    code, out, _ = klamm("topics", "freeze", name, "-o", "json")
+    assert (code, json.loads(out)) == (0, [{"name": name, "frozen": True}])
     faults: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(name, b"v", on_delivery=lambda fault, _message: faults.append(fault))
@@ -113,6 +114,34 @@ def test_topic_that_is_still_written_to_is_not_deleted(
     assert f"{name} is still written to" in err
     assert name in lookup.view([name]).topics
     fill(name, numbered(1, 1))  # and it is not frozen either
+
+
+@pytest.mark.skipif(FOREIGN is not None, reason="freezing is klamm's own")
+def test_topics_are_deleted_together_or_stay_as_they_were(
+    klamm: Run, topic: Make, fill: Fill, lookup: Lookup, bootstrap: str, tmp_path: Path
+) -> None:
+    """One of two has an open transaction: the other is not left frozen."""
+    names = [topic(1), topic(1)]
+    for name in names:
+        fill(name, numbered(5, 1))
+    writer = Producer({"bootstrap.servers": bootstrap, "transactional.id": names[1]})
+    writer.init_transactions(30)
+    writer.begin_transaction()
+    writer.produce(names[1], b"open")
+    writer.flush(30)
+    line = ("topics", "delete", *names, "--archive", str(tmp_path), "-o", "json")
+    code, out, err = klamm(*line)
+    assert (code, out) == (2, "")
+    assert f"{names[1]} has an open transaction" in err
+    assert [lookup.configs(name) for name in names] == [{}, {}]
+    writer.commit_transaction(30)
+    code, out, err = klamm(*line, "--if-exists", "no-such-topic")
+    assert (code, err) == (0, "")
+    said = json.loads(out)
+    assert said["topics"] == names
+    assert [(a["topic"], a["records"]) for a in said["archives"]] == [(names[0], 5), (names[1], 6)]
+    assert all(Path(a["manifest"]).is_file() for a in said["archives"])
+    assert klamm(*line, "--if-exists") == (0, '{"topics": [], "archives": []}\n', "")
 
 
 @pytest.mark.skipif(FOREIGN is not None, reason="only klamm has a ledger")

@@ -142,6 +142,18 @@ MISTAKES: list[tuple[str, int, str]] = [
         1,
         "no broker answers at 127.0.0.1:1: connection refused",
     ),
+    ("spark shell", 2, "'nowhere' is no Spark master: write local[2] or spark://host:7077"),
+    ("spark shell -b nowhere", 2, "bootstrap server 'nowhere' is not host:port"),
+    (
+        "topics delete there-is --archive x",
+        2,
+        "'nowhere' is no Spark master: write local[2] or spark://host:7077",
+    ),
+    (
+        "topics delete there-is no-such-topic --archive x",
+        2,
+        "there is no topic no-such-topic",
+    ),
     ("audit --to file/x", 2, "cannot write to file/x: Not a directory"),
     ("audit --since soon", 2, NO_TIME),
     ("audit --ledger wrong", 2, "there is no ledger wrong"),
@@ -248,5 +260,5 @@ def test_missing_java_is_a_kind_sentence(tmp_path: Path, line: str) -> None:
     )
     assert ran.returncode == 2
     assert ran.stderr == (
-        "klamm: Spark needs Java: install Java 17 or newer, or `pip install klamm[java]`\n"
+        "klamm: Spark needs Java: install Java 17 or newer, or `pip install 'klamm[java]'`\n"
     )

@@ -1,19 +1,20 @@
 """Archiving topics before they are deleted: only what is proven to be kept may go.
 
 A topic that is still written to is refused, unless it is frozen. One at rest is frozen here, so
-that nothing slips in between the last record of the archive and the deletion.
+that nothing slips in between the last record of the archive and the deletion; where one of several
+topics is refused, or their deletion is, all of them can be written to again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.cli.archive import refuse
 from klamm.cli.options import Output
 from klamm.cli.spark_jobs import (
-    DEFAULT_MASTER,
     connection,
     job,
     look_first,
@@ -21,7 +22,7 @@ from klamm.cli.spark_jobs import (
     need_spark,
     watcher,
 )
-from klamm.model.errors import UsageError
+from klamm.model.errors import KlammError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,27 +31,55 @@ if TYPE_CHECKING:
     from klamm.pipelines.cluster import Lookup
 
 
-def archive_before_deletion(
-    names: Sequence[str], root: Path, output: Output, bootstrap: str
-) -> None:
-    """Archives and verifies every topic; returns only when all of them may be deleted."""
+@contextmanager
+def archived(
+    names: Sequence[str], root: Path, output: Output, if_exists: bool, master: str, bootstrap: str
+) -> Iterator[list[dict[str, object]]]:
+    """Archives and verifies every topic; in the block all of them may be deleted."""
     need_spark()
-    make_directory(root)
-    for name in names:
-        look_first(connection(bootstrap), name)
-    with job(DEFAULT_MASTER, f"archive {', '.join(names)}") as spark:
-        from klamm.pipelines.cluster import Lookup
+    from klamm.pipelines.archive_layout import MANIFEST
+    from klamm.pipelines.cluster import Lookup
 
-        lookup = Lookup(connection(bootstrap))
-        for name in names:
-            manifest = _archive_at_rest(spark, lookup, name, root, output)
-            if output is Output.TEXT:
-                print(f"archived and verified {manifest.records:,} records of {name}")
-                print(manifest.path / "manifest.json")
+    lookup = Lookup(connection(bootstrap))
+    if if_exists:
+        names = [name for name in names if name in lookup.view(names).topics]
+    for name in names:
+        look_first(lookup.options, name)
+    if not names:
+        yield []
+        return
+    make_directory(root)
+    frozen: list[str] = []  # by this command
+    try:
+        with job(master, f"archive {', '.join(names)}") as spark:
+            manifests = [_archive_at_rest(spark, lookup, n, root, output, frozen) for n in names]
+    except BaseException:
+        _thaw(lookup, frozen)
+        raise
+    if output is Output.TEXT:
+        for manifest in manifests:
+            print(f"archived and verified {manifest.records:,} records of {manifest.topic}")
+            print(manifest.path / MANIFEST)
+    try:
+        yield [
+            {"topic": m.topic, "records": m.records, "manifest": str(m.path / MANIFEST)}
+            for m in manifests
+        ]
+    except KlammError:
+        _thaw(lookup, frozen)
+        raise
+
+
+def _thaw(lookup: Lookup, frozen: Sequence[str]) -> None:
+    """Lets topics be written to again, but for those that are on their way out."""
+    from klamm.pipelines.restore import FROZEN
+
+    for name in lookup.view(frozen).topics if frozen else ():
+        lookup.alter(name, {FROZEN: None})
 
 
 def _archive_at_rest(
-    spark: SparkSession, lookup: Lookup, name: str, root: Path, output: Output
+    spark: SparkSession, lookup: Lookup, name: str, root: Path, output: Output, frozen: list[str]
 ) -> Manifest:
     from klamm.pipelines.archive import archive, verify
     from klamm.pipelines.restore import FROZEN
@@ -58,24 +87,19 @@ def _archive_at_rest(
     found = lookup.view([name]).topics.get(name)
     if found is None:
         raise UsageError(f"there is no topic {name}")
-    was_frozen = lookup.configs(name).get(FROZEN) == "true"
     before = lookup.latest(found.partitions)
     manifest = archive(spark, lookup.options, name, root, progress=watcher(output)).manifest
-    if not was_frozen:
+    if lookup.configs(name).get(FROZEN) != "true":
         if lookup.latest(found.partitions) != before:
             raise UsageError(
                 f"{name} is still written to: stop its producers, or `klamm topics freeze {name}`"
             )
         lookup.alter(name, {FROZEN: "true"})
-    try:
-        # What came before the freeze took hold: one more window, or nothing.
-        manifest = archive(spark, lookup.options, name, root, progress=watcher(output)).manifest
-        ends = {p: e.end for p, e in manifest.partitions.items()}
-        if ends != {str(tp.partition): o for tp, o in lookup.latest(found.partitions).items()}:
-            raise UsageError(f"{name} has an open transaction: let it end, then delete the topic")
-        refuse(verify(spark, manifest, progress=watcher(output)))
-    except BaseException:
-        if not was_frozen:
-            lookup.alter(name, {FROZEN: None})
-        raise
+        frozen.append(name)
+    # What came before the freeze took hold: one more window, or nothing.
+    manifest = archive(spark, lookup.options, name, root, progress=watcher(output)).manifest
+    ends = {p: e.end for p, e in manifest.partitions.items()}
+    if ends != {str(tp.partition): o for tp, o in lookup.latest(found.partitions).items()}:
+        raise UsageError(f"{name} has an open transaction: let it end, then delete the topic")
+    refuse(verify(spark, manifest, progress=watcher(output)))
     return manifest

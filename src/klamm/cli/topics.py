@@ -14,9 +14,11 @@ from klamm.cli.asking import run
 from klamm.cli.facts import TopicFacts, list_topics
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
+    DEFAULT_MASTER,
     BootstrapOption,
     Compression,
     DryRunOption,
+    MasterOption,
     Output,
     OutputOption,
     new_app,
@@ -156,6 +158,7 @@ def delete(
         Path | None,
         typer.Option(metavar="DIR", help="archive and verify first; needs Spark"),
     ] = None,
+    master: MasterOption = DEFAULT_MASTER,
     forget_broker: Annotated[
         list[int] | None,
         typer.Option(metavar="ID", help="go on without this broker, which is away; repeatable"),
@@ -172,26 +175,46 @@ def delete(
 
     A copy on a broker that is given up with --forget-broker is dropped when that broker is back.
     """
-    if archive is not None and not dry_run:
-        from klamm.cli.topic_archive import archive_before_deletion
-
-        archive_before_deletion(names, archive, output, bootstrap_server)
-    if (wait or forget_broker) and not dry_run:
-        patience_s = timeout if wait else None
-        _delete_with_care(
-            names, if_exists, forget_broker or [], patience_s, output, bootstrap_server
-        )
+    if dry_run:
+        _plan_deletion(names, if_exists, output, bootstrap_server)
         return
-    gone = run(
-        bootstrap_server, lambda admin: topic_changes.delete(admin, names, if_exists, dry_run)
-    )
-    planned = _planned(dry_run, plans.deletion(gone), bootstrap_server)
-    if output is Output.JSON:
-        print_json({"topics": gone, **planned} if dry_run else gone)
+    forgotten, patience_s = forget_broker or [], timeout if wait else None
+
+    async def work(admin: Admin) -> list[str]:
+        if patience_s is None and not forgotten:
+            return await topic_changes.delete(admin, names, if_exists, False)
+        doomed = await waiting.mark(admin, names, if_exists)
+        await waiting.forget(admin, doomed, forgotten)
+        if patience_s is not None:
+            await waiting.until_gone(admin, doomed, patience_s)
+        return doomed
+
+    if archive is not None:
+        from klamm.cli.topic_archive import archived
+
+        kept: list[dict[str, object]] | None
+        with archived(names, archive, output, if_exists, master, bootstrap_server) as kept:
+            gone = run(bootstrap_server, work)
     else:
-        for name in gone:
-            print(f"{'would delete' if dry_run else 'deleted'} topic {name}")
-        _tell(planned)
+        kept, gone = None, run(bootstrap_server, work)
+    if output is Output.JSON:
+        print_json(gone if kept is None else {"topics": gone, "archives": kept})
+        return
+    for name in gone:
+        for broker in forgotten:
+            print(f"broker {broker} will drop its copy of {name} when it is back")
+        print(f"{'deleting' if forgotten and patience_s is None else 'deleted'} topic {name}")
+
+
+def _plan_deletion(names: list[str], if_exists: bool, output: Output, bootstrap: str) -> None:
+    doomed = run(bootstrap, lambda admin: topic_changes.delete(admin, names, if_exists, True))
+    planned = _planned(True, plans.deletion(doomed), bootstrap)
+    if output is Output.JSON:
+        print_json({"topics": doomed, **planned})
+        return
+    for name in doomed:
+        print(f"would delete topic {name}")
+    _tell(planned)
 
 
 def _planned(wanted: bool, body: dict[str, object], bootstrap: str) -> dict[str, Any]:
@@ -206,31 +229,6 @@ def _planned(wanted: bool, body: dict[str, object], bootstrap: str) -> dict[str,
 def _tell(planned: dict[str, Any]) -> None:
     if planned:
         print("\n".join(plans.tell(planned["plan"])))
-
-
-def _delete_with_care(
-    names: list[str],
-    if_exists: bool,
-    forgotten: list[int],
-    patience_s: float | None,
-    output: Output,
-    bootstrap: str,
-) -> None:
-    async def work(admin: Admin) -> list[str]:
-        doomed = await waiting.mark(admin, names, if_exists)
-        await waiting.forget(admin, doomed, forgotten)
-        if patience_s is not None:
-            await waiting.until_gone(admin, doomed, patience_s)
-        return doomed
-
-    doomed = run(bootstrap, work)
-    if output is Output.JSON:
-        print_json(doomed)
-        return
-    for name in doomed:
-        for broker in forgotten:
-            print(f"broker {broker} will drop its copy of {name} when it is back")
-        print(f"{'deleting' if patience_s is None else 'deleted'} topic {name}")
 
 
 @app.command()
@@ -300,23 +298,29 @@ def explain(
 @app.command()
 def freeze(
     names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Refuse all writes to topics, until they are unfrozen. Readers notice nothing."""
-    _set_frozen(names, {FROZEN: "true"}, (), bootstrap_server)
+    _set_frozen(names, {FROZEN: "true"}, (), output, bootstrap_server)
 
 
 @app.command()
 def unfreeze(
     names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Let clients write to topics again."""
-    _set_frozen(names, {}, (FROZEN,), bootstrap_server)
+    _set_frozen(names, {}, (FROZEN,), output, bootstrap_server)
 
 
 def _set_frozen(
-    names: list[str], configs: dict[str, str], unset: tuple[str, ...], bootstrap: str
+    names: list[str],
+    configs: dict[str, str],
+    unset: tuple[str, ...],
+    output: Output,
+    bootstrap: str,
 ) -> None:
     changes = topic_changes.Changes(None, None, configs, unset)
 
@@ -325,7 +329,10 @@ def _set_frozen(
             await topic_changes.alter(admin, name, changes, dry_run=False)
 
     run(bootstrap, alter_all)
-    print(f"{'froze' if configs else 'unfroze'} {', '.join(names)}")
+    if output is Output.JSON:
+        print_json([{"name": name, "frozen": bool(configs)} for name in names])
+    else:
+        print(f"{'froze' if configs else 'unfroze'} {', '.join(names)}")
 
 
 def _summary(topic: TopicFacts) -> dict[str, object]:
