@@ -12,12 +12,14 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
+from klamm import Cluster
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive import archive, verify
 from klamm.pipelines.archive_layout import Manifest
 from klamm.pipelines.archive_shelf import find_archive, vacuum
 from klamm.pipelines.cluster import Committed, Lookup
+from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
 from klamm.pipelines.progress import Silent
 from klamm.pipelines.restore import restore
 
@@ -215,3 +217,20 @@ def test_old_records_do_not_expire_while_they_are_restored(
     result = restore(spark, lookup.options, manifest, to=f"{old}-copy")
     assert "stays -1" in result.notes[0]
     assert lookup.configs(f"{old}-copy")["retention.ms"] == "-1"
+
+
+def test_restored_topic_has_as_many_replicas_as_it_had(spark: SparkSession, tmp_path: Path) -> None:
+    with Cluster(brokers=2) as cluster:
+        cluster.create_topic("t", partitions=1, replication_factor=2)
+        lookup = Lookup(ConnectionOptions(bootstrap=parse_bootstrap(cluster.bootstrap_servers)))
+        kept = archive(spark, lookup.options, "t", tmp_path).manifest
+        for alive, note in (
+            (2, []),
+            (1, ["t-1 has 1 replicas instead of 2: there are 1 brokers"]),
+        ):
+            while len(cluster.running) > alive:
+                cluster.stop_broker(max(cluster.running))
+            done = restore(spark, lookup.options, kept, to=f"t-{alive}", check=False)
+            (leader,) = lookup.view([done.topic]).topics[done.topic].leaders.values()
+            assert leader is not None
+            assert (len(leader.replicas), done.notes) == (alive, note)

@@ -103,6 +103,7 @@ def restore(
         _prove(spark, job, lookup, done, bar)
         groups, notes = _translate(lookup, name, commits, done)
         notes += _put_back(lookup, name, kept["configs"], manifest)
+        notes += _fewer_replicas(lookup, name, kept)
     journal.close()
     records = sum(p["records"] for p in done.values())
     resumed = sum(p["skipped"] for p in done.values())
@@ -186,10 +187,26 @@ def _open_topic(lookup: Lookup, name: str, kept: dict[str, Any], journal: Journa
     if topic_id is None:
         journal.write("creating", "")
         configs = {k: v for k, v in kept["configs"].items() if k != FROZEN}
-        lookup.create(name, kept["partitions"], configs={**configs, **_ASIDE})
+        replicas = min(_replicas(kept), len(lookup.view([]).brokers))
+        given = {**configs, **_ASIDE}
+        lookup.create(name, kept["partitions"], replicas=replicas, configs=given)
         topic_id = lookup.view([name]).topics[name].id
     journal.write("filling", topic_id)
     return topic_id
+
+
+def _replicas(kept: Mapping[str, Any]) -> int:
+    """How many replicas the topic had; -1, the cluster's default, where nobody knows."""
+    return max(map(len, kept["assignments"].values()), default=-1)
+
+
+def _fewer_replicas(lookup: Lookup, name: str, kept: Mapping[str, Any]) -> list[str]:
+    had, view = _replicas(kept), lookup.view([name])
+    leaders = view.topics[name].leaders.values()
+    has = max((len(leader.replicas) for leader in leaders if leader), default=had)
+    if has >= had:
+        return []
+    return [f"{name} has {has} replicas instead of {had}: there are {len(view.brokers)} brokers"]
 
 
 def _commits(manifest: Manifest) -> list[tuple[str, int, int]]:
