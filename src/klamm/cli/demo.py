@@ -22,11 +22,11 @@ from rich.console import Console
 from klamm.cli.asking import run
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json
-from klamm.cli.spark_jobs import connection, job, plain, size_text, watcher
+from klamm.cli.spark_jobs import connection, job, need_spark, plain, size_text, watcher
 from klamm.model.errors import KlammError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from klamm.cluster import Cluster
 
@@ -35,6 +35,7 @@ app = new_app("A guided tour of about two minutes.")
 _CUSTOMERS = 50
 _ORDERS = "orders"
 _AT_ONCE = 20_000
+_COUNTED = ("customer", "count(1)", "sum(size)")
 
 
 @app.command()
@@ -50,20 +51,21 @@ def demo(
     """A guided tour: a cluster, a stream through a broker's stop, an archive, an audit."""
     from klamm.cluster import Cluster
 
+    need_spark()
     tour = _Tour(to, records, output)
+    tour.say("Spark starts, and a cluster of three brokers")
     with (
         tempfile.TemporaryDirectory(prefix="klamm-demo-") as scratch,
         job("local[2]", "klamm demo") as spark,
+        Cluster(3, settings={"klamm.ledger.topic.enable": "true"}) as cluster,
     ):
-        tour.say("A cluster of three brokers starts")
-        with Cluster(3, settings={"klamm.ledger.topic.enable": "true"}) as cluster:
-            tour.note(f"it serves on {cluster.bootstrap_servers}")
-            tour.note(f"broker {cluster.controller_id} is the controller")
-            tour.fill(cluster)
-            tour.stream(spark, cluster, Path(scratch))
-            tour.grow(cluster)
-            tour.archive(spark, cluster)
-            tour.audit(spark, cluster)
+        tour.note(f"the cluster serves on {cluster.bootstrap_servers}")
+        tour.note(f"broker {cluster.controller_id} is the controller")
+        tour.fill(cluster)
+        tour.stream(spark, cluster, Path(scratch))
+        tour.grow(cluster)
+        tour.archive(spark, cluster)
+        tour.audit(spark, cluster)
     if output is Output.JSON:
         print_json(plain(tour.facts))
 
@@ -78,7 +80,7 @@ class _Tour:
         self._console = Console(quiet=output is Output.JSON)
         self._began = time.monotonic()
         self._step = 0
-        self._written = 0
+        self._written = self._written_bytes = 0
         self.facts: dict[str, Any] = {}
 
     def say(self, text: str) -> None:
@@ -97,7 +99,7 @@ class _Tour:
         try:
             while self._written < self._records:
                 self._write(cluster, min(_AT_ONCE, self._records - self._written))
-                bar.reached(self._written, 0)
+                bar.reached(self._written, self._written_bytes)
         finally:
             bar.end()
         rate = self._records / (time.monotonic() - began)
@@ -110,27 +112,29 @@ class _Tour:
         from klamm.pipelines.sink import write_frames
 
         numbers = range(self._written, self._written + count)
-        frame = pa.RecordBatch.from_pydict(
-            {
-                "key": [f"customer-{n % _CUSTOMERS}" for n in numbers],
-                "value": [f'{{"order": {n}, "amount": {n % 97}}}' for n in numbers],
-            }
-        )
+        keys = [f"customer-{n % _CUSTOMERS}" for n in numbers]
+        values = [f'{{"order": {n}, "amount": {n % 97}}}' for n in numbers]
+        frame = pa.RecordBatch.from_pydict({"key": keys, "value": values})
         servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
         write_frames(parse_write(servers | {"topic": _ORDERS}), [frame], task=0)
         self._written += count
+        self._written_bytes += sum(map(len, keys)) + sum(map(len, values))
 
     def stream(self, spark: SparkSession, cluster: Cluster, scratch: Path) -> None:
         self.say("Spark counts orders by customer while a broker is stopped and started")
         from klamm.pipelines.session import read_stream
 
         counted: dict[str, int] = {}
+        seen_bytes = 0
         bar = watcher(self._output)
 
-        def keep(rows: Any, _batch: int) -> None:
-            for row in rows.collect():
-                counted[row.customer] = counted.get(row.customer, 0) + row["count"]
-            bar.reached(min(sum(counted.values()), self._records), 0)
+        def keep(rows: DataFrame, _batch: int) -> None:
+            nonlocal seen_bytes
+            by_customer = rows.groupBy("customer").agg({"*": "count", "size": "sum"})
+            for customer, count, size in by_customer.select(*_COUNTED).collect():
+                counted[customer] = counted.get(customer, 0) + count
+                seen_bytes += size
+            bar.reached(min(sum(counted.values()), self._records), seen_bytes)
 
         orders = read_stream(
             spark,
@@ -139,11 +143,9 @@ class _Tour:
             checkpoint=scratch / "checkpoint",
             startingOffsets="earliest",
         )
-        by_customer = orders.selectExpr("string(key) AS customer")
         query = (
-            by_customer.writeStream.foreachBatch(
-                lambda rows, batch: keep(rows.groupBy("customer").count(), batch)
-            )
+            orders.selectExpr("string(key) AS customer", "length(key) + length(value) AS size")
+            .writeStream.foreachBatch(keep)
             .option("checkpointLocation", str(scratch / "checkpoint"))
             .trigger(processingTime="500 milliseconds")
             .start()

@@ -11,18 +11,18 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from klamm.cli import properties
 from klamm.cli.options import Output
@@ -44,23 +44,31 @@ ConfigOption = Annotated[
 ]
 
 
+_NAME_MIN: Final = 12
+_BAR_MIN: Final = 6
+_BAR_MAX: Final = 24
+
+
 class Bar:
     """A bar on standard error: records, bytes, rate, time left. Nothing where nobody looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
     def begin(self, what: str, total: int) -> None:
         """A step starts, with a bar of its own."""
+        room = bar_room(self._console.width, what, total)
+        name = Column(width=room.name, no_wrap=True, overflow="ellipsis")
         self._bar = Progress(
-            TextColumn("   {task.description:24}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            TextColumn("   {task.description}", table_column=name),
+            *([BarColumn(bar_width=room.bar)] if room.bar else []),
+            TextColumn("{task.completed:,}" + ("/{task.total:,}" if room.of_all else "")),
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
+            console=self._console,
+            disable=not self._console.is_terminal,
         )
         self._bar.start()
         self._task = self._bar.add_task(what, total=total, rate="")
@@ -80,6 +88,26 @@ class Bar:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+class BarRoom(NamedTuple):
+    """What fits into a line: widths of the name and the bar, and whether the total is shown."""
+
+    name: int
+    bar: int
+    of_all: bool
+
+
+def bar_room(width: int, what: str, total: int) -> BarRoom:
+    """Numbers come first; a narrow terminal sees less of the bar, the total and the name."""
+    indent, rate_and_size, left, gaps = 3, len("1,000,000/s  999.9 MB"), len("0:00:00"), 4
+    number = len(f"{total:,}")
+    room = width - indent - rate_and_size - left - gaps - number
+    of_all = room - number - 1 >= min(len(what), _NAME_MIN)
+    room -= number + 1 if of_all else 0
+    name = max(min(len(what), room), _NAME_MIN)
+    bar = min(room - name, _BAR_MAX)
+    return BarRoom(indent + name, bar if bar >= _BAR_MIN else 0, of_all)
 
 
 def watcher(output: Output) -> Watcher:
