@@ -28,8 +28,10 @@ from klamm.pipelines.archive_layout import (
     Manifest,
     Part,
     Window,
+    digest_of,
     directory_of,
     entry_of,
+    manifest_faults,
     new_name,
     part_fault,
     plan_windows,
@@ -38,7 +40,6 @@ from klamm.pipelines.archive_layout import (
 from klamm.pipelines.archive_shelf import being_written
 from klamm.pipelines.asking import View
 from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.digests import combined
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.ranges import Range
@@ -217,8 +218,7 @@ def _manifest(
     entries = {}
     for tp in sorted(ends):
         own = [f for f in files if f.partition == tp.partition]
-        texts = [(f.first, int(n), text) for f in own for n, text in f.digests.items()]
-        entries[str(tp.partition)] = entry_of(starts[tp], ends[tp], own, combined(texts))
+        entries[str(tp.partition)] = entry_of(starts[tp], ends[tp], own, digest_of(own))
     return Manifest(
         cluster=cluster,
         topic=job.topic,
@@ -242,7 +242,8 @@ def verify(
     What differs from what the topic was, in words; nothing, if all is well.
     """
     files, directory = manifest.files, str(manifest.path)
-    beside = [part_fault(manifest, part) for part in (manifest.settings, manifest.groups)]
+    parts = [part_fault(manifest, part) for part in (manifest.settings, manifest.groups)]
+    beside = [*manifest_faults(manifest), *parts]
     total = sum(f.rows for f in files)
     with watched(spark, progress or Silent(), f"verifying {manifest.topic}", total) as report:
 

@@ -241,15 +241,22 @@ class Unreadable(KlammError):
 def file_faults(directory: Path, file: File) -> list[str]:
     """What is wrong with one file."""
     path = directory / file.path
-    if not path.exists():
+    try:
+        faults = [] if sha256(path) == file.sha256 else [f"{file.path} is not as it was written"]
+    except FileNotFoundError:
         return [f"{file.path} is missing"]
-    faults = [] if sha256(path) == file.sha256 else [f"{file.path} is not as it was written"]
+    except OSError as fault:
+        return [f"{file.path} cannot be read: {fault.strerror}"]
     digests = Digests()
     try:
         for frame in read_file(path):
             digests.add(frame)
     except Unreadable as fault:
         return [f"{fault} (after {_last(digests)})"]
+    windows = digests.windows.values()
+    for what, told in (("rows", file.rows), ("records", file.records)):
+        if (count := sum(getattr(window, what) for window in windows)) != told:
+            faults.append(f"{file.path} holds {count} {what}, not {told}")
     found = {str(n): text for n, text in digests.texts().items()}
     faults += [
         f"partition {file.partition}, {window_offsets(int(n))}: the records differ"

@@ -19,18 +19,22 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Final
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, TypeVar
 
 import pyarrow.parquet as pq
 
 from klamm.model.errors import KlammError, UsageError
+from klamm.pipelines.digests import combined
 from klamm.pipelines.writing import write_whole
+
+T = TypeVar("T")
 
 MANIFEST: Final = "manifest.json"
 VERSION: Final = 1
+ROWS: Final = "rows"  # the mode of an archive that holds a row a record
 FOOTER: Final = b"klamm.window"
 WINDOW_OFFSETS: Final = 1 << 20  # one file holds so many offsets, at most
 _GAPS_MAX: Final = 1000
@@ -111,7 +115,7 @@ class Manifest:
     writer: str
     created_ms: int
     version: int = VERSION
-    mode: str = "rows"
+    mode: str = ROWS
     state: str = "complete"
     path: Path = field(default=Path(), compare=False)
 
@@ -197,7 +201,7 @@ def read_manifest(directory: Path) -> Manifest:
         raise KlammError(f"{path} cannot be read: {why}") from None
     try:
         return _manifest_of(json.loads(text), path)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise KlammError(f"{path} is damaged, or no manifest of an archive") from None
 
 
@@ -207,13 +211,73 @@ def _manifest_of(found: Any, path: Path) -> Manifest:
         raise UsageError(
             f"{path} is of format {version}, and this klamm knows {VERSION}: use a newer klamm"
         )
-    if found.pop("sha256") != _seal(found) or found["state"] != "complete":
+    if (
+        type(version) is not int
+        or found.pop("sha256") != _seal(found)
+        or found["state"] != "complete"
+    ):
         raise ValueError
-    found["files"] = [File(**f) for f in found["files"]]
-    found["partitions"] = {p: PartitionEntry(**e) for p, e in found["partitions"].items()}
+    found["files"] = [_value(File, f) for f in found["files"]]
+    found["partitions"] = {p: _value(PartitionEntry, e) for p, e in found["partitions"].items()}
     for name in ("settings", "groups"):
-        found[name] = Part(**found[name])
-    return Manifest(**found, path=path.parent)
+        found[name] = _value(Part, found[name])
+    manifest = _value(Manifest, {**found, "path": path.parent})
+    if manifest.mode != ROWS:
+        raise UsageError(f"{path} holds {manifest.mode!r}, and this klamm reads archives of rows")
+    named = [*manifest.files, manifest.settings, manifest.groups]
+    if not all(map(str.isdecimal, manifest.partitions)) or not all(
+        _is_below(n.path) for n in named
+    ):
+        raise ValueError
+    return manifest
+
+
+_PLAIN: Final[Mapping[str, type]] = {"int": int, "str": str}
+
+
+def _value(kind: type[T], found: Mapping[str, Any]) -> T:
+    """A value of a class, if what is plain in it is what the class says.
+
+    A checksum tells that nobody has changed what was written, not that it makes sense.
+    """
+    made = kind(**found)
+    for each in fields(kind):  # type: ignore[arg-type]
+        wanted = _PLAIN.get(str(each.type))
+        if wanted is not None and type(getattr(made, each.name)) is not wanted:
+            raise TypeError
+    if isinstance(made, File):
+        numbers = {type(number) for first, last in made.gaps for number in (first, last)}
+        texts = {type(text) for text in made.digests.values()}
+        if not (numbers <= {int} and texts <= {str} and all(map(str.isdecimal, made.digests))):
+            raise TypeError
+    return made
+
+
+def _is_below(path: str) -> bool:
+    """Whether a path leads to nowhere but into the archive."""
+    found = PurePosixPath(path)
+    return bool(found.parts) and not found.is_absolute() and ".." not in found.parts
+
+
+def manifest_faults(manifest: Manifest) -> list[str]:
+    """What in a manifest does not fit together: files, offsets, numbers and digests."""
+    faults = []
+    for partition, entry in manifest.partitions.items():
+        own = manifest.files_of(int(partition))
+        try:
+            told = entry_of(entry.log_start, entry.end, own, digest_of(own))
+        except UsageError as fault:
+            faults.append(f"partition {partition}: {fault}")
+            continue
+        if told != entry:
+            faults.append(f"partition {partition}: the manifest and its files differ")
+    strangers = {str(f.partition) for f in manifest.files} - manifest.partitions.keys()
+    return faults + [f"partition {p} is in files only" for p in sorted(strangers)]
+
+
+def digest_of(files: Sequence[File]) -> str:
+    """The digest of a partition, by those of its files."""
+    return combined([(f.first, int(n), text) for f in files for n, text in f.digests.items()])
 
 
 def existing(directory: Path, topic_id: str, window: Window) -> File | None:

@@ -95,7 +95,7 @@ def vacuum(root: str | Path) -> tuple[int, int]:
             continue
         with being_written(directory, alone=True):
             for path in list(orphans(directory)):
-                size += path.stat().st_size
+                size += path.lstat().st_size  # a link goes, not what it leads to
                 path.unlink()
                 count += 1
     return count, size

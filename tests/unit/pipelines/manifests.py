@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from klamm.pipelines.archive_layout import File, Manifest, Part, entry_of
+from klamm.pipelines.archive_layout import File, Manifest, Part, digest_of, entry_of
 
 
 def a_manifest(
@@ -16,7 +16,7 @@ def a_manifest(
         cluster="c",
         topic=topic,
         topic_id="id",
-        partitions={"0": entry_of(0, 10, list(files), "d")} if files else {},
+        partitions={"0": entry_of(0, 10, list(files), digest_of(files))} if files else {},
         files=list(files),
         settings=Part("topic.aaaaaaaa.json", ""),
         groups=Part("groups.aaaaaaaa.parquet", ""),

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klamm.model.errors import KlammError, UsageError
+from klamm.pipelines import archive_layout
 from klamm.pipelines.archive_layout import (
     File,
     Manifest,
     Part,
     directory_of,
     entry_of,
+    manifest_faults,
     part_fault,
     plan_windows,
     read_manifest,
@@ -125,3 +131,72 @@ def test_addresses_are_refused() -> None:
     for place in ("s3://bucket", Path("s3://bucket/x"), "hdfs://h/x"):
         with pytest.raises(UsageError, match="is an address"):
             directory_of(place, "c", "t", "id")
+
+
+def _sealed(manifest: Manifest, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A manifest that says something else, with a checksum that fits: nobody's accident."""
+    path = manifest.write()
+    body = json.loads(path.read_text())
+    del body["sha256"]
+    change(body)
+    path.write_text(json.dumps(body | {"sha256": archive_layout._seal(body)}))
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.update(version="1"),
+        lambda m: m.update(version=True),
+        lambda m: m.update(topic=7),
+        lambda m: m.update(created_ms="now"),
+        lambda m: m.update(files={}, partitions=[]),
+        lambda m: m.update(partitions={"zero": m["partitions"]["0"]}),
+        lambda m: m.update(settings=None),
+        lambda m: m.update(surprise=1),
+        lambda m: m["partitions"]["0"].update(end="10"),
+        lambda m: m["files"][0].update(first=0.5),
+        lambda m: m["files"][0].update(digests=[1]),
+        lambda m: m["files"][0].update(digests={"0": None}),
+        lambda m: m["files"][0].update(digests={"x": ""}),
+        lambda m: m["files"][0].update(gaps=[[0]]),
+        lambda m: m["files"][0].update(gaps=[["0", 1]]),
+        lambda m: m["files"][0].update(path="../../../etc/passwd"),
+        lambda m: m["files"][0].update(path="data/../../x.parquet"),
+        lambda m: m["files"][0].update(path="/etc/passwd"),
+        lambda m: m["groups"].update(path=".."),
+        lambda m: m["settings"].update(path=""),
+    ],
+)
+def test_a_manifest_that_makes_no_sense_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    _sealed(_manifest(tmp_path), change)
+    with pytest.raises(KlammError, match=r"manifest\.json is damaged, or no manifest"):
+        read_manifest(tmp_path)
+
+
+def test_an_unknown_mode_is_said(tmp_path: Path) -> None:
+    _sealed(_manifest(tmp_path), lambda m: m.update(mode="raw"))
+    with pytest.raises(UsageError, match="holds 'raw', and this klamm reads archives of rows"):
+        read_manifest(tmp_path)
+
+
+def test_numbers_that_do_not_fit_the_files_are_faults(tmp_path: Path) -> None:
+    whole = _manifest(tmp_path)
+    assert manifest_faults(whole) == []
+    entry = whole.partitions["0"]
+    for changed, says in (
+        (replace(entry, records=11), "partition 0: the manifest and its files differ"),
+        (replace(entry, digest="crc32c-windows:0"), "partition 0: the manifest and its files"),
+        (replace(entry, end=12), "partition 0: offsets 10 to 11 are in no file"),
+    ):
+        (fault,) = manifest_faults(replace(whole, partitions={"0": changed}))
+        assert fault.startswith(says)
+    assert manifest_faults(replace(whole, partitions={})) == ["partition 0 is in files only"]
+
+
+def test_a_nest_of_brackets_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(KlammError, match=r"manifest\.json is damaged, or no manifest"):
+        read_manifest(tmp_path)

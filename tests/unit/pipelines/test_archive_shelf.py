@@ -137,3 +137,15 @@ def test_vacuum_waits_until_nobody_writes(tmp_path: Path) -> None:
     assert vacuum(tmp_path) == (1, 5)
     with being_written(tmp_path, alone=True), pytest.raises(KlammError, match="is being cleaned"):
         being_written(tmp_path).__enter__()
+
+
+def test_vacuum_removes_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    _archive(tmp_path / "archive")
+    _put(tmp_path, "elsewhere/precious.parquet")
+    _put(tmp_path / "archive", f"{DATA}.bbbbbbbb.parquet")
+    data = tmp_path / "archive" / "data" / "partition=0"
+    (data / f"{Path(DATA).name}.cccccccc.parquet").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "archive" / "data" / "partition=1").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / f"{Path(DATA).name}.dddddddd.parquet").write_bytes(b"1")
+    assert vacuum(tmp_path / "archive")[0] == 2
+    assert len(list((tmp_path / "elsewhere").iterdir())) == 2
