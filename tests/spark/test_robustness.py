@@ -235,18 +235,19 @@ def test_full_disk_is_said(bootstrap: str, topic: Make, fill: Fill, full_disk: P
     assert not [path for path in full_disk.rglob("*") if path.is_file()]
 
 
-def test_two_attempts_at_a_window_do_not_share_a_file(
+def test_two_attempts_at_a_window_share_a_file_only_if_it_is_the_same(
     bootstrap: str, topic: Make, fill: Fill, tmp_path: Path
 ) -> None:
     """T23: Spark numbers attempts within a stage only, and a stage may run again."""
-    name = topic(1)
+    name, other = topic(1), topic(1)
     fill(name, numbered(10, 1))
-    paths = []
-    for attempt in ("one", "other"):
-        file, _ = _window(bootstrap, name, tmp_path / attempt)
-        paths.append(file.path)
-    assert len(set(paths)) == 2
-    assert len({path.split(".")[0] for path in paths}) == 1
+    fill(other, numbered(10, 1, first=1))
+    first, again, different = (
+        _window(bootstrap, each, tmp_path).path for each in (name, name, other)
+    )
+    assert first == again != different
+    assert first.split(".")[0] == different.split(".")[0]
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
 
 
 def test_stream_that_cannot_remember_its_start_says_so(

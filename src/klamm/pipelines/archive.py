@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import klamm
-from klamm.model.errors import UsageError
+from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive_files import SCHEMA, Job, archive_window, file_faults
 from klamm.pipelines.archive_layout import (
@@ -35,10 +35,13 @@ from klamm.pipelines.archive_layout import (
     new_name,
     part_fault,
     plan_windows,
+    read_manifest,
     sha256,
 )
+from klamm.pipelines.archive_reuse import kept
 from klamm.pipelines.archive_shelf import being_written
-from klamm.pipelines.asking import View
+from klamm.pipelines.archive_shelf import being_written, publish
+from klamm.pipelines.asking import Topic, View
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
@@ -70,8 +73,12 @@ def archive(
     *,
     progress: Progress | None = None,
     window: int | None = None,
+    after: Manifest | None = None,
 ) -> Archived:
-    """Archives everything that committed readers of the topic can see now."""
+    """Archives everything that committed readers of the topic can see now.
+
+    `after` is what this very run has archived a moment ago: its files need no second look.
+    """
     refuse_speculation(spark)
     began = time.monotonic()
     lookup = Lookup(connection)
@@ -91,15 +98,18 @@ def archive(
         topic=topic,
         topic_id=view.topics[topic].id,
         ranges=ranges,
+        compacted="compact" in lookup.setting(topic, "cleanup.policy"),
+        named=_named(directory),
+        checked={f.path: f for f in after.files} if after else {},
     )
     _make_directory(directory)
     with being_written(directory):
         with while_there(lookup, topic, job.topic_id, "archived"):
             files, reused = _run(spark, job, progress or Silent())
             settings = _write_settings(directory, lookup, view, topic)
-            groups = _write_groups(directory, lookup, topic)
+            groups = _write_groups(directory, lookup, view.topics[topic])
         manifest = _manifest(job, view.cluster_id, files, (settings, groups), starts, ends)
-        path = manifest.write()
+        path = publish(manifest)
     return Archived(manifest, path, reused, time.monotonic() - began)
 
 
@@ -133,6 +143,14 @@ def range_of(view: View, topic: str, window: Window) -> Range:
     )
 
 
+def _named(directory: Path) -> dict[str, str]:
+    """The files of the archive that is there, with their checksums."""
+    try:
+        return {f.path: f.sha256 for f in read_manifest(directory).files}
+    except KlammError:
+        return {}  # there is none, or none that can be read: this run will make one
+
+
 def _make_directory(directory: Path) -> None:
     try:
         (directory / "data").mkdir(parents=True, exist_ok=True)
@@ -162,9 +180,11 @@ def _run(spark: SparkSession, job: Job, progress: Progress) -> tuple[list[File],
     with watched(spark, progress, f"archiving {job.topic}", total) as report:
 
         def work(number: int) -> Iterable[Any]:
-            file, reused = archive_window(job, job.ranges[number])
-            report(job.ranges[number].size, file.bytes)
-            return [[asdict(file), reused]]
+            wanted = job.ranges[number]
+            found = kept(job, wanted)
+            file = found or archive_window(job, wanted)
+            report(wanted.size, file.bytes)
+            return [[asdict(file), found is not None]]
 
         answers = run_tasks(spark, len(job.ranges), work)
     return [File(**file) for file, _ in answers], sum(reused for _, reused in answers)
@@ -185,12 +205,12 @@ def _write_settings(directory: Path, lookup: Lookup, view: View, topic: str) -> 
     return Part(path.name, sha256(path))
 
 
-def _write_groups(directory: Path, lookup: Lookup, topic: str) -> Part:
+def _write_groups(directory: Path, lookup: Lookup, topic: Topic) -> Part:
     rows = [
         (group, tp.partition, c.offset, c.leader_epoch, c.metadata)
         for group in lookup.groups()
         for tp, c in sorted(lookup.committed(group).items())
-        if tp.topic == topic
+        if tp.topic == topic.name and tp.partition in topic.leaders  # it may have grown since
     ]
     columns = list(zip(*rows, strict=True)) or [(), (), (), (), ()]
     kinds = {

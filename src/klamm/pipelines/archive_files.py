@@ -1,15 +1,15 @@
 """One window of a partition, one Parquet file: what a task of an archive does, without Spark.
 
 A file is written under a draft's name, carries its own description in its footer, and gets its name
-when all of it is on the disk.
+when all of it is on the disk. Whether one of an earlier run will do is for `archive_reuse` to say.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from klamm.pipelines.ahead import ahead
 from klamm.pipelines.archive_layout import (
     File,
     Window,
-    existing,
+    data_name,
     footer_of,
     sha256,
 )
@@ -83,31 +83,32 @@ class Job:
     topic: str
     topic_id: str
     ranges: Sequence[Range]
+    compacted: bool = False
+    named: Mapping[str, str] = field(default_factory=dict)  # by the manifest, with their checksums
+    checked: Mapping[str, File] = field(default_factory=dict)  # files that are known to be right
 
 
-def archive_window(job: Job, wanted: Range) -> tuple[File, bool]:
-    """One window of one partition into one file; whether an earlier run had done it."""
+def archive_window(job: Job, wanted: Range) -> File:
+    """One window of one partition into one file."""
     directory = Path(job.directory)
     window = Window(wanted.partition, wanted.start, wanted.stop)
-    found = existing(directory, job.topic_id, window)
-    if found is not None:
-        return found, True
-    name = f"{window.stem}.{os.urandom(4).hex()}.parquet"
-    target = directory / window.directory / name
-    draft = target.with_name(f".{name}.draft")
+    place = directory / window.directory
+    draft = place / f".{window.stem}.{os.urandom(4).hex()}.draft"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file = _write_file(job, wanted, draft, str(target.relative_to(directory)))
+        place.mkdir(parents=True, exist_ok=True)
+        file = write_file(window_frames(job.connection, wanted), wanted, job.topic_id, draft)
+        target = place / data_name(window, file.sha256)
         draft.rename(target)
     except OSError as fault:
-        raise KlammError(disk_fault(fault, target)) from None
+        raise KlammError(disk_fault(fault, place / f"{window.stem}.parquet")) from None
     finally:
         with suppress(OSError):
             draft.unlink()
-    return file, False
+    return replace(file, path=target.relative_to(directory).as_posix())
 
 
-def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
+def write_file(frames: Iterable[Any], wanted: Range, topic_id: str, draft: Path) -> File:
+    """The frames of a window as a data file, which has no name yet."""
     digests, story = Digests(), _Story(wanted.start)
     options = {
         "compression": "zstd",
@@ -125,15 +126,14 @@ def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
     # needs as well.
     with pa.OSFile(str(draft), "wb") as out, Follower(draft) as follower:
         with pq.ParquetWriter(out, SCHEMA, **options) as writer:
-            frames = _noted(window_frames(job.connection, wanted), digests, story)
-            for group in ahead(_grouped(frames)):
+            for group in ahead(_grouped(_noted(frames, digests, story))):
                 columns = pa.Table.from_batches(group, FRAME).columns
                 table = pa.Table.from_arrays(columns, schema=SCHEMA)
                 writer.write_table(table, row_group_size=_GROUP_ROWS)
                 follower.reached(out.tell())
             story.close(wanted.stop)
             file = File(
-                path=path,
+                path="",
                 partition=wanted.partition,
                 first=wanted.start,
                 last=wanted.stop - 1,
@@ -147,7 +147,7 @@ def _write_file(job: Job, wanted: Range, draft: Path, path: str) -> File:
                 time_min=story.time_min,
                 time_max=story.time_max,
             )
-            writer.add_key_value_metadata(footer_of(file, job.topic_id))
+            writer.add_key_value_metadata(footer_of(file, topic_id))
         return replace(file, sha256=follower.finish(out.tell()), bytes=out.tell())
 
 
@@ -160,7 +160,18 @@ def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]
         ending=Position(),
         read_committed=True,
     )
-    decoder = Decoder(
+    return RangeReader(
+        range=wanted,
+        options=options,
+        decoder=decoder_of(wanted),
+        isolation=1,
+        advice="run it again: it begins where the topic does now",
+    ).frames()
+
+
+def decoder_of(wanted: Range) -> Decoder:
+    """The decoder that makes an archive's rows of a range."""
+    return Decoder(
         source=Source(wanted.topic, wanted.partition),
         position=wanted.start,
         stop=wanted.stop,
@@ -171,8 +182,6 @@ def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]
         frame_rows=1 << 16,
         frame_bytes=32 << 20,
     )
-    reader = RangeReader(range=wanted, options=options, decoder=decoder, isolation=1)
-    return reader.frames()
 
 
 def _noted(frames: Iterable[Any], digests: Digests, story: _Story) -> Iterator[Any]:
@@ -221,9 +230,11 @@ class _Story:
             self._gap(int(offsets[place] - steps[place] + 1), int(offsets[place]))
         self._next = int(offsets[-1]) + 1
         self.rows += len(offsets)
-        low, high = int(times.min()), int(times.max())
-        self.time_min = low if self.time_min < 0 else min(self.time_min, low)
-        self.time_max = max(self.time_max, high)
+        known = times[times >= 0]  # a record may have no time
+        if len(known):
+            low = int(known.min())
+            self.time_min = low if self.time_min < 0 else min(self.time_min, low)
+            self.time_max = max(self.time_max, int(known.max()))
 
     def close(self, stop: int) -> None:
         if self._next < stop:

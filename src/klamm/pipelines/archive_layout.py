@@ -1,15 +1,16 @@
 """What an archive is on disk, and which parts of it count.
 
     <root>/<cluster id>/<topic>/<topic id>/
-        data/partition=0/<first>-<last>.<attempt>.parquet
+        data/partition=0/<first>-<last>.<checksum>.parquet
         groups.<attempt>.parquet   topic.<attempt>.json
         manifest.json                       written last
 
 The manifest alone says which files count, with a checksum of each and one of itself. A file is
 written under another name and renamed when it is whole; no run writes over a file of an earlier
 one, whose manifest stays true until the next takes its place. A data file carries its own
-description in its footer, so that a run that was broken off is taken up where it stopped. What no
-manifest names is an orphan, which `vacuum` removes.
+description in its footer and the beginning of its checksum in its name, so that a run that was
+broken off is taken up where it stopped. What no manifest names is an orphan, which `vacuum`
+removes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
-
-import pyarrow.parquet as pq
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.digests import combined
@@ -169,6 +168,16 @@ def new_name(stem: str, suffix: str) -> str:
     return f"{stem}.{os.urandom(4).hex()}.{suffix}"
 
 
+def data_name(window: Window, checksum: str) -> str:
+    """The name of a data file: attempts that gave the same bytes share it."""
+    return f"{window.stem}.{checksum[:8]}.parquet"
+
+
+def attempt_of(name: str) -> str:
+    """What tells one attempt from another in a data file's name."""
+    return name.split(".")[-2]
+
+
 def refuse_address(place: str | Path) -> None:
     """Archives and reports lie in directories."""
     if _URL.match(str(place)):
@@ -224,10 +233,8 @@ def _manifest_of(found: Any, path: Path) -> Manifest:
     manifest = _value(Manifest, {**found, "path": path.parent})
     if manifest.mode != ROWS:
         raise UsageError(f"{path} holds {manifest.mode!r}, and this klamm reads archives of rows")
-    named = [*manifest.files, manifest.settings, manifest.groups]
-    if not all(map(str.isdecimal, manifest.partitions)) or not all(
-        _is_below(n.path) for n in named
-    ):
+    paths = [f.path for f in manifest.files] + [manifest.settings.path, manifest.groups.path]
+    if not all(map(str.isdecimal, manifest.partitions)) or not all(map(_is_below, paths)):
         raise ValueError
     return manifest
 
@@ -278,22 +285,6 @@ def manifest_faults(manifest: Manifest) -> list[str]:
 def digest_of(files: Sequence[File]) -> str:
     """The digest of a partition, by those of its files."""
     return combined([(f.first, int(n), text) for f in files for n, text in f.digests.items()])
-
-
-def existing(directory: Path, topic_id: str, window: Window) -> File | None:
-    """A file that an earlier run finished for this window, checked against its own footer."""
-    for path in sorted((directory / window.directory).glob(f"{window.stem}.*.parquet")):
-        try:
-            metadata = pq.read_metadata(path).metadata or {}
-        except (OSError, ValueError):
-            continue
-        if FOOTER not in metadata:
-            continue
-        found = json.loads(metadata[FOOTER])
-        if found.pop("topic_id") == topic_id:
-            relative = str(path.relative_to(directory))
-            return File(path=relative, bytes=path.stat().st_size, sha256=sha256(path), **found)
-    return None
 
 
 def sha256(path: Path) -> str:

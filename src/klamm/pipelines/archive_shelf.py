@@ -18,6 +18,7 @@ from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.archive_layout import MANIFEST, Manifest, read_manifest, refuse_address
 
 _LOCK: Final = ".lock"
+_TURN: Final = ".turn"  # held while one manifest takes the place of another
 _ATTEMPT: Final = r"[0-9a-f]{8}"
 _DATA: Final = re.compile(rf"data/partition=\d+/\d{{18,}}-\d{{18,}}\.{_ATTEMPT}\.parquet")
 _BESIDE: Final = re.compile(rf"(topic\.{_ATTEMPT}\.json|groups\.{_ATTEMPT}\.parquet)")
@@ -73,6 +74,27 @@ def _directories(root: str | Path) -> Iterator[tuple[Path, list[str]]]:
     for directory, below, names in os.walk(root, onerror=refuse):
         below.sort()
         yield Path(directory), names
+
+
+def publish(manifest: Manifest) -> Path:
+    """Puts a manifest in its place, unless that would take records away.
+
+    Of two runs at once the slower one may have begun earlier and know less.
+    """
+    with (manifest.path / _TURN).open("ab") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        try:
+            ends = {p: entry.end for p, entry in read_manifest(manifest.path).partitions.items()}
+        except KlammError:
+            ends = {}
+        for partition, end in ends.items():
+            reached = manifest.partitions[partition].end if partition in manifest.partitions else 0
+            if end > reached:
+                raise KlammError(
+                    f"{manifest.path} has partition {partition} up to offset {end} already, and "
+                    f"this run only up to {reached}: it stays as it is"
+                )
+        return manifest.write()
 
 
 @contextmanager

@@ -93,6 +93,16 @@ class Lookup(Asker):
         """What was set on a topic itself."""
         return self._again(lambda: self._configs(topic))
 
+    def setting(self, topic: str, name: str) -> str:
+        """What is in force for a topic, wherever it was set."""
+        return self._again(lambda: self._described(topic))[name].value or ""
+
+    def inherited(self, topic: str, name: str) -> tuple[str, str]:
+        """What would be in force if it were not set on the topic: its name there, and its value."""
+        found = self._again(lambda: self._described(topic, synonyms=True))[name].synonyms
+        above = [s for s in found if s.source != _DYNAMIC_TOPIC_CONFIG]
+        return (above[0].name, above[0].value or "") if above else (name, "")
+
     def producer_id(self) -> tuple[int, int]:
         """A fresh producer id and its epoch."""
         return self._again(self._producer_id)
@@ -247,18 +257,21 @@ class Lookup(Asker):
         return len(answer.groups[0].members)
 
     def _configs(self, topic: str) -> dict[str, str]:
+        return {
+            name: c.value
+            for name, c in self._described(topic).items()
+            if c.config_source == _DYNAMIC_TOPIC_CONFIG and c.value is not None
+        }
+
+    def _described(self, topic: str, *, synonyms: bool = False) -> dict[str, Any]:
         resource = describe_configs.DescribeConfigsResource(
             resource_type=_TOPIC, resource_name=topic, configuration_keys=None
         )
-        request = describe_configs.Request(resources=[resource])
+        request = describe_configs.Request(resources=[resource], include_synonyms=synonyms)
         answer = self._any(lambda wire: wire.call(ApiKey.DESCRIBE_CONFIGS, request))
         result = answer.results[0]
         check(result.error_code, f"configs of {topic}", result.error_message)
-        return {
-            c.name: c.value
-            for c in result.configs
-            if c.config_source == _DYNAMIC_TOPIC_CONFIG and c.value is not None
-        }
+        return {c.name: c for c in result.configs}
 
     def _producer_id(self) -> tuple[int, int]:
         request = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)

@@ -66,6 +66,7 @@ class RangeReader:
     options: ReadOptions
     decoder: Decoder
     isolation: int = 0
+    advice: str = "failOnDataLoss=false would go on with what is left"
 
     def __post_init__(self) -> None:
         self._address: Address = (self.range.host, self.range.port)
@@ -169,7 +170,7 @@ class RangeReader:
         position = self.decoder.position
         lost = f"{self.where} now holds offsets {first} to {end - 1}, and {position} was to be read"
         if self.options.fail_on_data_loss:
-            raise DataLost(f"{lost} (failOnDataLoss=false would go on with what is left)")
+            raise DataLost(f"{lost} ({self.advice})")
         log.warning("%s: skipped, as failOnDataLoss=false asks", lost)
         self.decoder.position = min(first, self.range.stop) if position < first else self.range.stop
 
