@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from klamm import Cluster
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive import archive, verify
-from klamm.pipelines.archive_layout import Manifest
+from klamm.pipelines.archive_layout import Manifest, Part, sha256
 from klamm.pipelines.archive_shelf import find_archive, vacuum
 from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
@@ -62,7 +64,10 @@ def filled(topic: Make, fill: Fill, bootstrap: str, lookup: Lookup) -> str:
     fill(name, [(0, b"k", b"last")])
     lookup.commit(
         f"group-{name}",
-        {TopicPartition(name, 0): Committed(255), TopicPartition(name, 1): Committed(100)},
+        {
+            TopicPartition(name, 0): Committed(255, metadata="here"),
+            TopicPartition(name, 1): Committed(100),
+        },
     )
     return name
 
@@ -101,7 +106,7 @@ def test_archive_restore_round_trip(
     assert "message.timestamp.type" not in configs
     # Offset 255 of partition 0 is the last record: three rows before it are hidden from readers.
     moved = lookup.committed(f"group-{filled}")
-    assert moved[TopicPartition(copy, 0)].offset == 252
+    assert moved[TopicPartition(copy, 0)] == Committed(252, metadata="here")
     assert moved[TopicPartition(copy, 1)].offset == 100
     positions = read(copy).filter("partition = 0 AND offset = 252").collect()
     assert bytes(positions[0].value) == b"last"
@@ -130,8 +135,8 @@ def test_interrupted_archive_is_taken_up(
     assert again.reused == 4
     assert _same(again.manifest, whole)
     assert verify(spark, again.manifest) == []
-    # What was cut short and what was half-written, and the first run's settings and groups.
-    assert vacuum(root)[0] == 4
+    # What was half-written, and the first run's settings and groups; what was cut short is whole.
+    assert vacuum(root)[0] == 3
     assert verify(spark, again.manifest) == []
 
 
@@ -152,6 +157,10 @@ def test_flipped_byte_is_named_by_window(
     assert f"{filled}-copy" not in lookup.view(None).topics
     path.unlink()
     assert verify(spark, manifest) == [f"{file.path} is missing"]
+    path.write_bytes(bytes(data))
+    mended = archive(spark, lookup.options, filled, tmp_path, window=100)
+    assert mended.reused == len(manifest.files) - 1
+    assert verify(spark, mended.manifest) == []
 
 
 def test_foreign_records_in_a_half_filled_topic_are_noticed(
@@ -234,3 +243,36 @@ def test_restored_topic_has_as_many_replicas_as_it_had(spark: SparkSession, tmp_
             (leader,) = lookup.view([done.topic]).topics[done.topic].leaders.values()
             assert leader is not None
             assert (len(leader.replicas), done.notes) == (alive, note)
+
+
+def test_limits_of_a_topic_do_not_stand_in_the_way_of_its_records(
+    spark: SparkSession, read: Read, topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path
+) -> None:
+    """They were set when the records were there already, or the records have grown old since."""
+    name, copy = topic(1), "t-limited-copy"
+    old = int(time.time() * 1000) - 7_200_000
+    fill(name, [(0, b"k", b"%03d" % i * 400, old) for i in range(100)])
+    limits = {
+        "max.message.bytes": "1000",
+        "segment.bytes": "20000",
+        "message.timestamp.before.max.ms": "3600000",
+        "min.insync.replicas": "3",
+        "retention.ms": "3600000",
+        "cleanup.policy": "compact",
+    }
+    lookup.alter(name, limits)
+    manifest = archive(spark, lookup.options, name, tmp_path).manifest
+    # Taken up by somebody who has fewer brokers.
+    settings = json.loads((manifest.path / manifest.settings.path).read_text())
+    settings["assignments"] = {"0": [1, 2, 3]}
+    path = manifest.path / "topic.ffffffff.json"
+    path.write_text(json.dumps(settings))
+    manifest = replace(manifest, settings=Part(path.name, sha256(path)))
+    result = restore(spark, lookup.options, manifest, to=copy, before={0: 90})
+    assert result.records == 90
+    assert [row.value[:3] for row in read(copy).orderBy("offset").collect()] == [
+        b"%03d" % i for i in range(90)
+    ]
+    assert lookup.configs(copy) == limits
+    # What is compacted does not expire.
+    assert result.notes == [f"{copy} has 1 replicas instead of 3: there are 1 brokers"]

@@ -17,7 +17,7 @@ import pytest
 
 from klamm.cli.spark import last_committed
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.archive_layout import File, Manifest, Part
+from klamm.pipelines.archive_layout import File, Manifest, Part, digest_of, entry_of
 from klamm.pipelines.session import check_master
 
 Make = Callable[..., str]
@@ -45,7 +45,7 @@ def _archive(path: Path, topic: str) -> None:
         cluster="c",
         topic=topic,
         topic_id="id",
-        partitions={},
+        partitions={"0": entry_of(0, 1, [file], digest_of([file]))},
         files=[file],
         settings=Part("topic.json", ""),
         groups=Part("groups.parquet", ""),
@@ -74,6 +74,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 NO_TIME = "'soon' is no time: write 2026-11-15T08:30 or milliseconds"
+NO_OFFSETS = """'{}' are no offsets: write {{"0": 120, "1": 98}}"""
 NO_MANIFEST = "is damaged, or no manifest of an archive"
 # The command line, its exit code, and what it says.
 MISTAKES: list[tuple[str, int, str]] = [
@@ -136,6 +137,19 @@ MISTAKES: list[tuple[str, int, str]] = [
         2,
         "the archive of there-is has no record as old as 2001-02-03T00:00:00.000+00:00: "
         "its first is of 2020-09-13T12:26:40.000+00:00",
+    ),
+    ("restore archive --to x --as-of {", 2, NO_OFFSETS.format("{")),
+    ('restore archive --to x --as-of {"0":true}', 2, NO_OFFSETS.format('{"0":true}')),
+    ('restore archive --to x --as-of {"a":1}', 2, NO_OFFSETS.format('{"a":1}')),
+    (
+        'restore archive --to x --as-of {"7":1}',
+        2,
+        "the archive of there-is has no partition 7",
+    ),
+    (
+        'restore archive --to x --as-of {"0":2}',
+        2,
+        "the archive of there-is has offsets 0 to 0 of partition 0, and 2 is not among them",
     ),
     (
         "restore archive --to x -b 127.0.0.1:1",

@@ -142,7 +142,7 @@ def test_restore(
         "INCREMENTAL_ALTER_CONFIGS",
         "os.rename",
     ]
-    journal = manifest.path / "restores" / name / "journal.json"
+    journal = manifest.path / "restores" / manifest.cluster / name / "journal.json"
     for step in steps:
         klamm(*line, name, deadly=step)
         assert not journal.exists() or json.loads(journal.read_text())["state"] != "complete"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ from klamm.cli.spark_jobs import (
     plain,
     watcher,
 )
+from klamm.model.errors import UsageError
 
 app = new_app("Fill a topic with archived records, with proof.")
 
@@ -37,7 +39,12 @@ def restore(
     topic: Annotated[str | None, typer.Option("--topic", help="which topic's archive")] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="another name")] = None,
     as_of: Annotated[
-        str | None, typer.Option(metavar="TIME", help="only records up to 2026-11-15T08:30")
+        str | None,
+        typer.Option(
+            metavar="TIME|OFFSETS",
+            help="only records up to 2026-11-15T08:30, or before these offsets: "
+            '\'{"0": 120, "1": 98}\'',
+        ),
     ] = None,
     check: Annotated[bool, typer.Option(help="read the archive through first")] = True,
     output: OutputOption = Output.TEXT,
@@ -50,7 +57,7 @@ def restore(
     Offsets are new and dense; times, keys, values, headers and the order in each partition are
     kept; consumer groups go on where they stopped.
     """
-    as_of_ms = parse_time(as_of) if as_of is not None else None
+    as_of_ms, before = parse_limit(as_of)
     need_spark()
     from klamm.pipelines.archive_shelf import find_archive
 
@@ -59,8 +66,10 @@ def restore(
     look_first(reach)
     from klamm.pipelines import restore as pipeline
     from klamm.pipelines.cluster import Lookup
+    from klamm.pipelines.restore_topic import Limit, check_target
 
-    pipeline.check_target(Lookup(reach), archived, to or archived.topic, as_of_ms)
+    limit = Limit(time_ms=as_of_ms, offsets=before)
+    check_target(Lookup(reach), archived, to or archived.topic, limit)
     with job(master, f"restore {directory}") as spark:
         done = pipeline.restore(
             spark,
@@ -68,6 +77,7 @@ def restore(
             archived,
             to=to,
             as_of_ms=as_of_ms,
+            before=before,
             check=check,
             progress=watcher(output),
         )
@@ -85,3 +95,18 @@ def restore(
     for note in done.notes:
         print(note)
     print(f"offset map: {done.offset_map}")
+
+
+def parse_limit(text: str | None) -> tuple[int | None, dict[int, int] | None]:
+    """A time, or offsets of partitions as JSON."""
+    if text is None:
+        return None, None
+    if not text.lstrip().startswith("{"):
+        return parse_time(text), None
+    try:
+        found = {int(p): o for p, o in json.loads(text).items()}
+    except ValueError:
+        found = {-1: None}
+    if not all(type(offset) is int for offset in found.values()):
+        raise UsageError(f'{text!r} are no offsets: write {{"0": 120, "1": 98}}')
+    return None, found

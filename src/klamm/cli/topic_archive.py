@@ -72,7 +72,7 @@ def archived(
 
 def _thaw(lookup: Lookup, frozen: Sequence[str]) -> None:
     """Lets topics be written to again, but for those that are on their way out."""
-    from klamm.pipelines.restore import FROZEN
+    from klamm.pipelines.restore_topic import FROZEN
 
     for name in lookup.view(frozen).topics if frozen else ():
         lookup.alter(name, {FROZEN: None})
@@ -82,7 +82,7 @@ def _archive_at_rest(
     spark: SparkSession, lookup: Lookup, name: str, root: Path, output: Output, frozen: list[str]
 ) -> Manifest:
     from klamm.pipelines.archive import archive, verify
-    from klamm.pipelines.restore import FROZEN
+    from klamm.pipelines.restore_topic import FROZEN
 
     found = lookup.view([name]).topics.get(name)
     if found is None:

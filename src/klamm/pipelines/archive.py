@@ -39,7 +39,6 @@ from klamm.pipelines.archive_layout import (
     sha256,
 )
 from klamm.pipelines.archive_reuse import kept
-from klamm.pipelines.archive_shelf import being_written
 from klamm.pipelines.archive_shelf import being_written, publish
 from klamm.pipelines.asking import Topic, View
 from klamm.pipelines.cluster import Lookup

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from klamm.pipelines.digests import WINDOW, content_sum
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.producer import Producer
 from klamm.pipelines.writing import drafted
+from klamm.protocol.batch import HEADER
 
 _BATCH_BYTES: Final = 900_000
 
@@ -57,24 +58,18 @@ class Job:
     as_of_ms: int | None
     commits: Mapping[int, Sequence[int]]  # offsets that groups have committed, by partition
     map_directory: str
+    before: Mapping[int, int] = field(default_factory=dict)  # the first offsets to leave out
+    batch_bytes: int | None = None  # what the topic takes at most, where it was told
 
 
 def restore_partition(job: Job, partition: int) -> dict[str, Any]:
     """Writes what is still missing of one partition."""
     tp = TopicPartition(job.topic, partition)
     there = _end_at_rest(Lookup(job.connection), tp)
-    walk = _Walk(job, partition)
+    walk = Walk(job, partition)
     producer = Producer(connection=job.connection)
-    box = OpenBatch(_BATCH_BYTES)
     try:
-        for frame in walk.frames():
-            fresh = frame.slice(max(there - walk.before, 0))
-            if fresh.num_rows:
-                producer.codec = int(frame.column("codec")[0].as_py())
-                for full in box.fill(_records(fresh), np.arange(fresh.num_rows)):
-                    producer.send(tp, full)
-        if box.count:
-            producer.send(tp, box)
+        send(walk, tp, producer, first=there)
         producer.flush()
     finally:
         producer.close()
@@ -94,6 +89,29 @@ def restore_partition(job: Job, partition: int) -> dict[str, Any]:
     }
 
 
+class Taker(Protocol):
+    """Whoever takes batches."""
+
+    codec: int
+
+    def send(self, tp: TopicPartition, box: OpenBatch) -> None:
+        """Seals a batch and takes it."""
+
+
+def send(walk: Walk, tp: TopicPartition, taker: Taker, *, first: int) -> None:
+    """All records of a walk from this number on, in batches."""
+    limit = min(_BATCH_BYTES, (walk.job.batch_bytes or _BATCH_BYTES) - HEADER.size)
+    box = OpenBatch(limit)
+    for frame in walk.frames():
+        fresh = frame.slice(max(first - walk.before, 0))
+        if fresh.num_rows:
+            taker.codec = int(frame.column("codec")[0].as_py())
+            for full in box.fill(_records(fresh), np.arange(fresh.num_rows)):
+                taker.send(tp, full)
+    if box.count:
+        taker.send(tp, box)
+
+
 def _end_at_rest(lookup: Lookup, tp: TopicPartition) -> int:
     """The partition's end. After a broken-off run a last request may still be under way."""
     end = lookup.latest([tp])[tp]
@@ -106,11 +124,11 @@ def _end_at_rest(lookup: Lookup, tp: TopicPartition) -> int:
     return end
 
 
-class _Walk:
+class Walk:
     """The records of an archived partition in order, with all that follows from their number."""
 
     def __init__(self, job: Job, partition: int) -> None:
-        self._job = job
+        self.job = job
         self._partition = partition
         self._sums = ContentSums()
         self._map: list[dict[str, Any]] = []
@@ -128,10 +146,13 @@ class _Walk:
         return {str(old): new for old, new in self._smaller.items()}
 
     def frames(self) -> Iterator[Any]:
-        """What readers could see, up to the wanted time."""
-        for file in self._job.partitions[self._partition]:
-            for frame in read_file(Path(self._job.directory) / file.path):
-                kept = visible(frame, self._job.as_of_ms)
+        """What readers could see, up to the wanted time or offset."""
+        before = self.job.before.get(self._partition)
+        for file in self.job.partitions[self._partition]:
+            if before is not None and file.first >= before:
+                return
+            for frame in read_file(Path(self.job.directory) / file.path):
+                kept = visible(frame, self.job.as_of_ms, before)
                 if kept.num_rows == 0:
                     continue
                 self._note(kept)
@@ -163,11 +184,13 @@ class _Walk:
             pq.write_table(pa.Table.from_pylist(self._map, _MAP), draft)
 
 
-def visible(frame: Any, as_of_ms: int | None = None) -> Any:
-    """The rows of a frame that readers could see at that time."""
+def visible(frame: Any, as_of_ms: int | None = None, before: int | None = None) -> Any:
+    """The rows of a frame that readers could see at that time, or before that offset."""
     keep = pc.invert(pc.or_(frame.column("is_control"), frame.column("is_aborted")))
     if as_of_ms is not None:
         keep = pc.and_(keep, pc.less_equal(frame.column("timestamp_ms"), as_of_ms))
+    if before is not None:
+        keep = pc.and_(keep, pc.less(frame.column("offset"), before))
     return frame if pc.all(keep).as_py() else frame.filter(keep)  # a filter copies every byte
 
 
