@@ -28,6 +28,19 @@ def binary_column(buffer: Any, at: Any, size: Any, kind: Any = None) -> Any:
     )
 
 
+def _key_column(buffer: Any, at: Any, size: Any, kind: Any) -> Any:
+    """The keys of headers. As text they must be sound: others are mended as Java's clients do."""
+    keys = binary_column(buffer, at, size, kind)
+    if kind != pa.string():
+        return keys
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = binary_column(buffer, at, size).to_pylist()
+        return pa.array([key.decode(errors="replace") for key in raw], kind)
+    return keys
+
+
 def _headers(rows: Rows, part: slice, key_kind: Any, *, empty_is_null: bool) -> Any:
     at, count = rows.header_at[part], rows.header_count[part]
     total = int(count.sum())
@@ -38,7 +51,7 @@ def _headers(rows: Rows, part: slice, key_kind: Any, *, empty_is_null: bool) -> 
     struct_type = pa.struct([("key", key_kind), ("value", pa.binary())])
     entries = pa.StructArray.from_arrays(
         [
-            binary_column(rows.buffer, places[0], places[1], key_kind),
+            _key_column(rows.buffer, places[0], places[1], key_kind),
             binary_column(rows.buffer, places[2], places[3]),
         ],
         fields=list(struct_type),
@@ -90,9 +103,12 @@ def _sequence(rows: Rows, part: slice, _source: Source) -> Any:
     return pa.array(sequence.astype(np.int32))
 
 
+_MS_MAX: Final = ((1 << 63) - 1) // 1000
+
+
 def _micros(rows: Rows, part: slice, _source: Source) -> Any:
     ms = rows.time[part]
-    if len(ms) and int(np.abs(ms).max()) > (1 << 63) // 1000 - 1:
+    if len(ms) and not -_MS_MAX <= int(ms.min()) <= int(ms.max()) <= _MS_MAX:
         raise DamagedRecords("a timestamp does not fit Spark's: read it with records=batches")
     return pa.array(ms * 1000, pa.timestamp("us", tz="UTC"))
 

@@ -51,6 +51,7 @@ _HEADER: Final = np.dtype(
 )
 assert _HEADER.itemsize == HEADER.size
 _LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16  # in every message format
 
 
 class Batches:
@@ -119,19 +120,33 @@ def walk(data: bytes | memoryview, where: str) -> Batches:
     found = kernels().hop(buffer, HEADER.size, PREFIX_SIZE, _LENGTH_AT)
     headers = buffer[found[:, None] + np.arange(HEADER.size)].reshape(-1).view(_HEADER)
     _check(headers, where)
-    return Batches(found, headers)
+    batches = Batches(found, headers)
+    _check_rest(memoryview(data)[int(batches.end[-1]) if len(batches) else 0 :], where)
+    return batches
 
 
 def _check(headers: Any, where: str) -> None:
     sound = (headers["length"] >= HEADER.size - PREFIX_SIZE) & (headers["last_offset_delta"] >= 0)
     for strange in headers[(headers["magic"] != MAGIC) | ~sound][:1]:
-        place, magic = f"{where} offset {strange['base_offset']}", int(strange["magic"])
-        if magic != MAGIC:
-            raise DamagedRecords(
-                f"{place}: written in message format {magic}, and only format 2 "
-                "(Kafka 0.11 and later) is read"
-            )
-        raise DamagedRecords(f"{place}: a batch of {strange['length']} bytes is damaged")
+        _check_magic(int(strange["magic"]), int(strange["base_offset"]), where)
+        raise DamagedRecords(
+            f"{where} offset {strange['base_offset']}: "
+            f"a batch of {strange['length']} bytes is damaged"
+        )
+
+
+def _check_rest(rest: memoryview, where: str) -> None:
+    """What is left over is a cut batch, or a message of old: those may be shorter than a header."""
+    if len(rest) > _MAGIC_AT:
+        _check_magic(rest[_MAGIC_AT], int.from_bytes(rest[:_LENGTH_AT], "big", signed=True), where)
+
+
+def _check_magic(magic: int, offset: int, where: str) -> None:
+    if magic != MAGIC:
+        raise DamagedRecords(
+            f"{where} offset {offset}: written in message format {magic}, and only format 2 "
+            "(Kafka 0.11 and later) is read"
+        )
 
 
 class Rows:
