@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
+from klamm.model.errors import UsageError
 from klamm.pipelines.kernels import kernels
 from klamm.pipelines.kernels_numpy import put_varint
 from klamm.protocol.batch import (
@@ -91,6 +92,8 @@ def headers_of(column: Any, *, canonical: bool = False) -> tuple[Pieces, Any]:
     for row, headers in enumerate(column.to_pylist()):
         at[row] = len(out)
         for header in headers or ():
+            if header is None or header["key"] is None:
+                raise UsageError("a row has a header without a key: leave such headers out")
             for piece in (header["key"], header["value"]):
                 raw = piece.encode() if isinstance(piece, str) else piece
                 length = -1 if raw is None else len(raw)

@@ -12,6 +12,7 @@ from aiokafka.partitioner import murmur2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klamm.model.errors import UsageError
 from klamm.pipelines import batches, columns, kernels, scanning
 from klamm.pipelines.batches import (
     OpenBatch,
@@ -101,6 +102,13 @@ def test_other_clients_decode_what_is_encoded(codec: int) -> None:
         theirs = DefaultRecordBatch(batch)
         assert theirs.validate_crc()
         assert [(r.key, r.value, r.timestamp, r.headers) for r in theirs] == rows
+
+
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"x"}])
+def test_headers_without_a_key_are_refused(header: Any) -> None:
+    """No reader could make sense of such a record, nor of those behind it."""
+    with pytest.raises(UsageError, match="a header without a key"):
+        headers_of(pa.array([[], [header]], HEADERS_TYPE))
 
 
 def test_batch_grows_across_frames() -> None:
