@@ -57,11 +57,32 @@ class Tally:
         self.bytes.add(size)
 
 
+def _unheard(_records: int, _size: int) -> None:
+    """What a task reports where there is nobody to hear it."""
+
+
+@contextlib.contextmanager
+def _unwatched(progress: Progress, what: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """Spark Connect has no accumulators: what was reached is known at the end."""
+    progress.begin(what, total)
+    try:
+        yield _unheard
+        progress.reached(total, 0)
+    finally:
+        progress.end()
+
+
 @contextlib.contextmanager
 def watched(
     spark: SparkSession, progress: Progress, what: str, total: int
 ) -> Iterator[Callable[[int, int], None]]:
     """A function for tasks to report with, shown while the block runs."""
+    from pyspark.sql import is_remote
+
+    if is_remote():
+        with _unwatched(progress, what, total) as report:
+            yield report
+        return
     context = spark.sparkContext
     tally = Tally(context.accumulator(0), context.accumulator(0))
     stop = threading.Event()

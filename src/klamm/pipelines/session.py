@@ -32,7 +32,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 _PYSPARK_MIN: Final = (4, 3)
 _ADVICE: Final = "`pip install 'klamm[spark]'`"
-_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
+_CONNECT: Final = "sc://"
+_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|sc|k8s)://.+|yarn")
 
 
 def start(
@@ -43,6 +44,8 @@ def start(
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    if master.startswith(_CONNECT):
+        return _connected(master, settings or {})
     use_java()
     check_master(master)
     # Workers run the same Python; without this they take whatever `python3` is on the path.
@@ -81,6 +84,23 @@ def is_too_old(version: str) -> bool:
     """Whether this version of PySpark lacks what the source needs."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return found is not None and (int(found[1]), int(found[2])) < _PYSPARK_MIN
+
+
+def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
+    """A session of Spark Connect: no Java here, and the server's settings unless others are given.
+
+    The server's Python must have klamm installed.
+    """
+    from pyspark.sql import SparkSession
+
+    if find_spec("grpc") is None:
+        raise UsageError("this needs Spark Connect: `pip install 'klamm[connect]'`")
+    builder = SparkSession.builder.remote(address)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
 
 
 def check_master(master: str) -> None:
