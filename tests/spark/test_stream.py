@@ -140,12 +140,14 @@ def test_too_few_records_wait(open_stream: Open, topic: Make, fill: Fill) -> Non
     name = topic(1)
     fill(name, numbered(5, 1))
     options = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "10"}
-    stream = open_stream(name, maxTriggerDelay="1h", **options)
-    assert stream.latest(stream.first(), None) == stream.first()
+    stream, hasty = (open_stream(name, maxTriggerDelay=d, **options) for d in ("1h", "0s"))
+    first = stream.latest(stream.first(), None)
+    assert hasty.latest(hasty.first(), None) == first
     fill(name, numbered(5, 1))
-    assert _offsets(stream.latest(stream.first(), None)) == [10]
-    hasty = open_stream(name, maxTriggerDelay="0s", **options)
-    assert _offsets(hasty.latest(hasty.first(), None)) == [10]
+    assert stream.latest(first, None) == first
+    assert _offsets(hasty.latest(first, None)) == [10]
+    fill(name, numbered(5, 1))
+    assert _offsets(stream.latest(first, None)) == [15]
 
 
 def test_new_partitions_are_read_from_their_start(

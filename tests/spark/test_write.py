@@ -86,7 +86,7 @@ def test_all_columns_are_written(spark: SparkSession, save: Save, read: Read, to
         "key binary, value binary, topic string, partition int, timestamp bigint, "
         "headers array<struct<key: string, value: binary>>"
     )
-    save(spark.createDataFrame(rows, schema), includeHeaders="true")
+    save(spark.createDataFrame(rows, schema))
     found = read(f"{one},{two}", includeHeaders="true").selectExpr(
         "key", "value", "topic", "partition", "unix_millis(timestamp) AS ms", "headers"
     )
@@ -115,6 +115,21 @@ def test_timestamps_of_a_read_are_kept_by_a_write(
     save(read(name).select("key", "value", "timestamp"), copy)
     assertDataFrameEqual(read(copy).drop("topic"), read(name).drop("topic"))
     assert read(copy).selectExpr("unix_millis(min(timestamp)) AS t").collect()[0].t == -1
+
+
+def test_what_was_read_can_be_written_as_it_is(
+    spark: SparkSession, save: Save, read: Read, topic: Make
+) -> None:
+    """What a write cannot set, such as the offset, is passed over."""
+    name, copy = topic(2), topic(2)
+    kinds = (
+        "key string, value string, partition int, headers array<struct<key:string,value:binary>>"
+    )
+    rows = [("k", "v", 1, [("h", b"1")]), (None, "w", 0, None), ("l", "x", 1, None)]
+    save(spark.createDataFrame(rows, kinds), name)
+    save(read(name, includeHeaders="true", includeBatchInfo="true"), copy)
+    official = [read(t, includeHeaders="true").drop("topic") for t in (copy, name)]
+    assertDataFrameEqual(*official)
 
 
 def test_order_within_a_partition_is_kept(

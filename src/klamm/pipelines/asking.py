@@ -45,6 +45,7 @@ class Topic:
     name: str
     id: str
     leaders: Mapping[int, Leader | None]
+    is_internal: bool = False
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -149,5 +150,5 @@ class Asker:
                 else None
                 for p in t.partitions
             }
-            topics[t.name] = Topic(t.name, id_text(t.topic_id), leaders)
+            topics[t.name] = Topic(t.name, id_text(t.topic_id), leaders, t.is_internal)
         return View(answer.cluster_id or "unknown", brokers, answer.controller_id, topics)

@@ -69,7 +69,15 @@ _SIZES: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb":
 
 _SIZES_LARGE: Final = {"g": 1 << 30, "gb": 1 << 30}
 
-_TIMES: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+_TIMES: Final = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
 
 
 class Given:
@@ -102,8 +110,12 @@ class Given:
         hint = f"; did you mean {self._names[near[0]]}?" if near else ""
         return f"unknown option {key}{hint}"
 
-    def text(self, name: str, default: str | None = None) -> str | None:
-        return self.values.get(name.lower(), default)
+    def text(self, name: str) -> str | None:
+        return self.values.get(name.lower())
+
+    def trimmed(self, name: str) -> str | None:
+        value = self.text(name)
+        return None if value is None else value.strip()
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.values.get(name.lower())
@@ -146,6 +158,7 @@ class Given:
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         value = self.values.get(name.lower(), default)
-        if value not in choices:
-            raise UsageError(f"option {name}: {value!r} is none of {', '.join(choices)}")
-        return value
+        for known in choices:
+            if known.lower() == value.strip().lower():
+                return known
+        raise UsageError(f"option {name}: {value!r} is none of {', '.join(choices)}")

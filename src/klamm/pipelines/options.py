@@ -8,6 +8,7 @@ arrive in lower case from Spark and are looked up that way; values keep their ca
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, name_fault
 from klamm.pipelines.option_text import Given
 from klamm.pipelines.security import Security, security_of
+
+log = logging.getLogger(__name__)
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -55,6 +58,7 @@ _READ: Final = _BOTH | {
     "onInvalidRecord",
 }
 _WRITE: Final = _BOTH | {"topic", "delivery", "partitioner"}
+_STREAM: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PARTITIONERS: Final = ("murmur2", "murmur2_random", "crc32", "round-robin")
@@ -80,6 +84,11 @@ class Position:
     time_ms: int | None = None
     late_is_latest: bool = False  # no record is that young: take the end instead of failing
     ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is one word for all, and no place that was named."""
+        return self.offsets is None and self.times is None and self.time_ms is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +135,6 @@ class WriteOptions:
 
     connection: ConnectionOptions
     topic: str | None = None
-    include_headers: bool = False
     partitioner: str = "murmur2"
     acks: int = -1
     codec: int = 0
@@ -142,6 +150,15 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise UsageError("commitOffsets=true needs the group to commit to: set kafka.group.id")
     if not streaming and given.flag("commitOffsets", False):
         raise UsageError("commitOffsets is for streams: a batch read has no offsets to go on from")
+    least, most = (given.maybe_number(name) for name in _STREAM[1::-1])
+    if least is not None and most is not None and least > most:
+        raise UsageError(
+            f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})"
+        )
+    if not streaming:
+        for name in _STREAM:
+            if given.text(name) is not None:
+                log.warning("the option %s has no effect on a batch read", name)
     isolation = given.choice(
         "kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted"
     )
@@ -157,8 +174,8 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         starting=_starting(given, streaming=streaming),
         ending=_ending(given, streaming=streaming),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
-        offsets_max=given.maybe_number("maxOffsetsPerTrigger"),
-        offsets_min=given.maybe_number("minOffsetsPerTrigger"),
+        offsets_max=most,
+        offsets_min=least,
         trigger_delay_ms_max=given.time("maxTriggerDelay", 15 * 60_000),
         splits_min=given.maybe_number("minPartitions"),
         split_records_max=given.maybe_number("maxRecordsPerPartition"),
@@ -191,7 +208,8 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         "at-least-once"
     ):
         raise UsageError("delivery=exactly-once is not served yet: use at-least-once")
-    topic = given.text("topic")
+    given.flag("includeHeaders", False)  # a column headers is written with or without it
+    topic = given.trimmed("topic")
     if topic is not None and (fault := name_fault(topic)):
         raise UsageError(f"option topic: {fault}")
     acks = given.choice("kafka.acks", ("all", "-1", "0", "1"), "all")
@@ -204,7 +222,6 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(
         connection=_connection(given),
         topic=topic,
-        include_headers=given.flag("includeHeaders", False),
         partitioner=given.choice("partitioner", PARTITIONERS, "murmur2"),
         acks=1 if acks == "1" else -1,
         codec=CODECS[given.choice("kafka.compression.type", tuple(CODECS), "none")],
@@ -251,7 +268,7 @@ def _chosen(given: Given) -> dict[str, Any]:
             "choose topics with exactly one of assign, subscribe and subscribePattern"
             + (f", not with {' and '.join(names)}" if names else "")
         )
-    value = given.text(names[0]) or ""
+    value = given.trimmed(names[0]) or ""
     if names[0] == "assign":
         return {"assign": tuple(sorted(_partition_lists(value)))}
     if names[0] == "subscribe":
@@ -259,6 +276,8 @@ def _chosen(given: Given) -> dict[str, Any]:
         if not topics:
             raise UsageError("option subscribe names no topic")
         return {"subscribe": topics}
+    if not value:
+        raise UsageError("option subscribePattern is empty")
     try:
         re.compile(value)
     except re.error as fault:
@@ -313,7 +332,7 @@ def _starting(given: Given, *, streaming: bool) -> Position:
     if (text := given.text("startingOffsetsByTimestamp")) is not None:
         times, _ = partition_numbers("startingOffsetsByTimestamp", text)
         return Position(times=times, late_is_latest=lenient)
-    text = given.text("startingOffsets")
+    text = given.trimmed("startingOffsets")
     if text is None:
         return Position(word=LATEST if streaming else EARLIEST)
     if text.lower() == "earliest":
@@ -343,7 +362,7 @@ def _ending(given: Given, *, streaming: bool) -> Position:
     if (text := given.text("endingOffsetsByTimestamp")) is not None:
         times, _ = partition_numbers("endingOffsetsByTimestamp", text)
         return Position(times=times, late_is_latest=True)
-    text = given.text("endingOffsets")
+    text = given.trimmed("endingOffsets")
     if text is None or text.lower() == "latest":
         return Position(word=LATEST)
     if text.lower() == "earliest":

@@ -118,6 +118,15 @@ def losses(
     return found
 
 
+def shortfalls(end: Offsets, latest: Offsets) -> list[str]:
+    """Every end that lies past the log's, in words."""
+    return [
+        f"{tp} ends at {latest[tp]}, before the offset {end[tp]} it was to be read to"
+        for tp in sorted(end)
+        if end[tp] > latest[tp]
+    ]
+
+
 def cut_losses(start: Offsets, end: Offsets, earliest: Offsets) -> dict[TopicPartition, int]:
     """Starts moved to what is still there, for readers that accept a loss."""
     return {tp: min(max(start.get(tp, 0), earliest.get(tp, 0)), end[tp]) for tp in end}

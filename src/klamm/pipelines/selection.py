@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from klamm.model.errors import UsageError
-from klamm.model.names import INTERNAL_TOPICS, ZERO_ID, TopicPartition, id_text
+from klamm.model.names import ZERO_ID, TopicPartition, id_text
 from klamm.pipelines.asking import View
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import Position, ReadOptions
@@ -36,7 +36,7 @@ def view_of(options: ReadOptions, lookup: Lookup) -> View:
         topics = {
             name: topic
             for name, topic in everything.topics.items()
-            if wanted.fullmatch(name) and name not in INTERNAL_TOPICS
+            if wanted.search(name) and not topic.is_internal
         }
         return View(everything.cluster_id, everything.brokers, everything.controller, topics)
     names = options.subscribe or tuple(sorted({tp.topic for tp in options.assign or ()}))
@@ -44,18 +44,23 @@ def view_of(options: ReadOptions, lookup: Lookup) -> View:
 
 
 def partitions_of(options: ReadOptions, view: View) -> list[TopicPartition]:
-    """The partitions to read; a chosen one that does not exist is the user's mistake."""
+    """The partitions to read that are there."""
     if options.assign is not None:
-        for tp in options.assign:
-            topic = view.topics.get(tp.topic)
-            if topic is None or tp.partition not in topic.leaders:
-                raise UsageError(f"option assign: there is no partition {tp}")
-        return list(options.assign)
+        return [tp for tp in options.assign if is_there(view, tp)]
     return sorted(tp for topic in view.topics.values() for tp in topic.partitions)
 
 
+def is_there(view: View, tp: TopicPartition) -> bool:
+    """Whether a partition exists."""
+    topic = view.topics.get(tp.topic)
+    return topic is not None and tp.partition in topic.leaders
+
+
 def require_topics(options: ReadOptions, view: View, lookup: Lookup) -> None:
-    """A named topic that does not exist is an error, not an empty table."""
+    """A named topic or partition that does not exist is an error, not an empty table."""
+    for tp in options.assign or ():
+        if not is_there(view, tp):
+            raise UsageError(f"option assign: there is no partition {tp}")
     missing = [name for name in options.subscribe or () if name not in view.topics]
     if missing:
         raise no_topic(lookup, missing)
@@ -145,6 +150,18 @@ def _by_time(
             "(startingOffsetsByTimestampStrategy=latest would start at its end)"
         )
     return {**found, **lookup.latest(late, committed=committed)}
+
+
+def check_order(ending: Position, start: Offsets, end: Offsets) -> None:
+    """Ends that were given and lie before the starts are a mistake, and not lost records."""
+    if ending.is_open:
+        return
+    for tp in sorted(end):
+        if start[tp] > end[tp]:
+            raise UsageError(
+                f"{tp} would be read from offset {start[tp]} to {end[tp]}, which lies before it: "
+                "look at what the options begin and end with"
+            )
 
 
 def ranges_of(view: View, ids: Mapping[str, str], start: Offsets, end: Offsets) -> list[Range]:

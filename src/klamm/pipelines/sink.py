@@ -87,7 +87,7 @@ def _sorted_out(
 ) -> Iterable[tuple[TopicPartition, Records, Any]]:
     """The rows of a frame by partition."""
     names = frame.schema.names
-    records = _records(options, frame)
+    records = _records(frame)
     fixed = _column(frame, "partition") if "partition" in names else None
     for topic, rows in _by_topic(options, frame):
         count = producer.partitions(topic)
@@ -101,12 +101,12 @@ def _sorted_out(
 
 def _with_given(chosen: Any, column: Any, topic: str, count: int) -> Any:
     """The partition column wins over the partitioner, where it is not null."""
-    given = column.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    if len(given) and int(given.max()) >= count:
-        raise UsageError(
-            f"a row is meant for partition {int(given.max())} of {topic}, which has {count}"
-        )
-    return np.where(given >= 0, given, chosen)
+    missing = pc.is_null(column).to_numpy(zero_copy_only=False)
+    given = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    strange = given[(given < 0) | (given >= count)]
+    if len(strange):
+        raise UsageError(f"a row is meant for partition {strange[0]} of {topic}, which has {count}")
+    return np.where(missing, chosen, given)
 
 
 def _by_topic(options: WriteOptions, frame: Any) -> Iterable[tuple[str, Any]]:
@@ -129,11 +129,11 @@ def _column(frame: Any, name: str) -> Any:
     return frame.column(frame.schema.get_field_index(name))
 
 
-def _records(options: WriteOptions, frame: Any) -> Records:
+def _records(frame: Any) -> Records:
     names = frame.schema.names
     rows = frame.num_rows
     headers, count = no_headers(rows)
-    if "headers" in names and options.include_headers:
+    if "headers" in names:
         headers, count = headers_of(_column(frame, "headers"))
     return Records(
         _times(_column(frame, "timestamp") if "timestamp" in names else None, rows),

@@ -38,9 +38,18 @@ from pyspark.sql.types import StructType
 
 from klamm.model.errors import UsageError
 from klamm.pipelines.options import ReadOptions, WriteOptions, parse_read, parse_write
-from klamm.pipelines.ranges import DataLost, Split, StreamOffsets, cut_losses, losses, plan_splits
+from klamm.pipelines.ranges import (
+    DataLost,
+    Split,
+    StreamOffsets,
+    cut_losses,
+    losses,
+    plan_splits,
+    shortfalls,
+)
 from klamm.pipelines.selection import (
     bytes_per_offset,
+    check_order,
     ids_of,
     lookup_of,
     partitions_of,
@@ -129,7 +138,7 @@ class KlammDataSource(DataSource):
 
 def schema_text(options: Mapping[str, str]) -> str:
     """The schema in Spark's words."""
-    lower = {key.lower(): value.lower() for key, value in options.items()}
+    lower = {key.lower(): value.strip().lower() for key, value in options.items()}
     if lower.get("records") == "batches":
         return _RAW
     names = list(_OFFICIAL)
@@ -170,6 +179,10 @@ def _checked(options: WriteOptions, schema: StructType) -> WriteOptions:
         raise UsageError("set the option topic, or give the rows a column topic")
     for field in schema.fields:
         kinds = _WRITABLE.get(field.name)
+        if field.name == "topic" and options.topic is not None:
+            continue
+        if kinds is None and field.name in _TYPES:
+            continue  # what a read gives and a write cannot set, such as the offset
         if kinds is None:
             raise UsageError(
                 f"column {field.name} cannot be written: choose from {', '.join(_WRITABLE)}"
@@ -222,8 +235,13 @@ def plan_batch(options: ReadOptions) -> list[Split]:
     tps = partitions_of(options, view)
     start = resolve("startingOffsets", options.starting, tps, lookup)
     end = resolve("endingOffsets", options.ending, tps, lookup, committed=options.read_committed)
+    check_order(options.ending, start, end)
     earliest = lookup.earliest(tps)
     lost = losses(start, end, earliest)
+    if options.ending.offsets is not None:
+        latest = lookup.latest(tps, committed=options.read_committed)
+        lost += shortfalls(end, latest)
+        end = {tp: min(offset, latest[tp]) for tp, offset in end.items()}
     if lost and options.fail_on_data_loss:
         raise DataLost(f"{'; '.join(lost)} (failOnDataLoss=false would read what is left)")
     if lost:
@@ -275,7 +293,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next micro-batch goes."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = StreamOffsets.from_json(start)
-        end = self._stream.latest(begin, most)
+        end = self._stream.latest(begin, most, at_once=isinstance(limit, ReadAllAvailable))
         # Spark compares offsets as text: what is unchanged must be the very same.
         return start if end == begin else end.to_json()
 

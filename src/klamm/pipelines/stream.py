@@ -32,6 +32,7 @@ from klamm.pipelines.ranges import (
 from klamm.pipelines.selection import (
     bytes_per_offset,
     ids_of,
+    is_there,
     lookup_of,
     partitions_of,
     ranges_of,
@@ -55,7 +56,7 @@ class Stream:
         self._first: StreamOffsets | None = None
         self._target: Offsets | None = None
         self._seen: StreamOffsets | None = None
-        self._triggered = time.monotonic()
+        self._triggered: float | None = None  # when the last micro-batch was made
         self._view: tuple[float, View] | None = None
 
     def first(self) -> StreamOffsets:
@@ -68,26 +69,22 @@ class Stream:
         """From now on nothing newer than this moment is read."""
         self._target = self._ends(self._now())
 
-    def latest(self, start: StreamOffsets, limit: int | None) -> StreamOffsets:
+    def latest(
+        self, start: StreamOffsets, limit: int | None, *, at_once: bool = False
+    ) -> StreamOffsets:
         """How far the next micro-batch goes; `start` itself when there is nothing new."""
         view = self._now()
         ids = ids_of(view)
-        ends = self._ends(view)
-        self._seen = StreamOffsets(ends, ids)
-        begin = self._begin(start, ids, ends)
-        self._judge(begin, ends, gone=set(begin) - set(ends))
-        if self._target is not None:
-            # What is newer than the target waits for the next run, new partitions as a whole.
-            ends = {
-                tp: min(o, self._target.get(tp, begin.get(tp, 0)))
-                for tp, o in ends.items()
-                if tp in self._target or tp in begin
-            }
-        ends = {tp: max(o, begin.get(tp, 0)) for tp, o in ends.items()}
-        fresh = sum(ends[tp] - begin.get(tp, 0) for tp in ends)
-        if fresh == 0 and set(ends) == set(begin) and begin == start.offsets:
+        there = self._ends(view)
+        begin = self._begin(start, ids, there)
+        there = self._settled(view, begin, there)
+        self._seen = StreamOffsets(there, ids)
+        lost = self._judge(begin, there, gone=set(begin) - set(there))
+        ends = self._within_target(begin, there)
+        if ends == begin == start.offsets:
             return start
-        if self._waits(fresh):
+        fresh = sum(max(ends[tp] - begin.get(tp, 0), 0) for tp in ends)
+        if not at_once and not lost and self._waits(fresh):
             return start
         self._triggered = time.monotonic()
         if limit is not None:
@@ -99,9 +96,10 @@ class Stream:
         begin = self._begin(start, end.ids, end.offsets)
         view = self._now(fresh=True)
         self._check_ids(end.ids, ids_of(view))
-        tps = [tp for tp in end.offsets if tp.topic in view.topics]
+        tps = [tp for tp in end.offsets if is_there(view, tp)]
         earliest = self._lookup.earliest(tps)
-        self._judge(begin, end.offsets, earliest, gone=set(begin) - set(tps))
+        gone = (set(begin) | set(end.offsets)) - set(tps)
+        self._judge(begin, end.offsets, earliest, gone=gone)
         ends = {tp: o for tp, o in end.offsets.items() if tp in earliest}
         if not self.options.fail_on_data_loss:
             begin = cut_losses(begin, ends, earliest)
@@ -142,6 +140,28 @@ class Stream:
     def _ends(self, view: View) -> dict[TopicPartition, int]:
         tps = partitions_of(self.options, view)
         return self._lookup.latest(tps, committed=self.options.read_committed)
+
+    def _settled(
+        self, view: View, begin: Offsets, ends: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Ends that lie before the begin are asked for again: a new leader may know more soon."""
+        for _ in range(self.options.retries):
+            if not losses(begin, ends, {}):
+                break
+            time.sleep(self.options.retry_interval_ms / 1000)
+            ends = self._ends(view)
+        return ends
+
+    def _within_target(self, begin: Offsets, there: Offsets) -> dict[TopicPartition, int]:
+        """Ends no later than the target: what is newer waits, new partitions as a whole."""
+        ends = {}
+        for tp, end in there.items():
+            first = begin.get(tp, 0)
+            if self._target is None or end < first:
+                ends[tp] = end  # before the first: lost, and accepted; it goes on at what is there
+            elif tp in self._target or tp in begin:
+                ends[tp] = max(min(end, self._target.get(tp, first)), first)
+        return ends
 
     def _computed(self) -> StreamOffsets:
         view = self._now(fresh=True)
@@ -206,19 +226,20 @@ class Stream:
         earliest: Offsets | None = None,
         *,
         gone: set[TopicPartition],
-    ) -> None:
+    ) -> bool:
+        """Whether something is lost; raises where that may not be."""
         lost = losses(begin, end, earliest or {}, gone=gone)
-        if not lost:
-            return
-        if self.options.fail_on_data_loss:
+        if lost and self.options.fail_on_data_loss:
             raise DataLost(
                 f"{'; '.join(lost)} (failOnDataLoss=false would go on with what is left)"
             )
-        log.warning("%s: going on, as failOnDataLoss=false asks", "; ".join(lost))
+        if lost:
+            log.warning("%s: going on, as failOnDataLoss=false asks", "; ".join(lost))
+        return bool(lost)
 
     def _waits(self, fresh: int) -> bool:
         least = self.options.offsets_min
-        if least is None or self._target is not None or fresh >= least:
+        if least is None or self._target is not None or fresh >= least or self._triggered is None:
             return False
         waited_ms = (time.monotonic() - self._triggered) * 1000
         return waited_ms < self.options.trigger_delay_ms_max

@@ -59,10 +59,30 @@ def test_keys_are_found_in_any_case() -> None:
         ({"kafka.bootstrap.servers": "nowhere"}, "is not host:port"),
         ({"commitOffsets": "true"}, "kafka.group.id"),
         ({"onTopicRecreated": "shrug"}, "fail, restart, ignore"),
+        ({"kafka.key.deserializer": "x"}, "cast"),
+        ({"kafka.interceptor.classes": "x"}, "no interceptor"),
+        ({"maxRecordsPerPartition": "0"}, "at least 1"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "(9) is higher than"),
+        ({"startingTimestamp": "today"}, "a whole number"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "error, latest"),
     ],
 )
 def test_refusals_say_what_to_write_instead(more: dict[str, str], says: str) -> None:
     assert says in _refusal(BASE | more)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribePattern": "  "}, "is empty"),
+        ({"subscribePattern": "("}, "is no pattern"),
+        ({"assign": "t"}, "is no JSON"),
+        ({"assign": '{"t":0}'}, "lists of partitions"),
+    ],
+)
+def test_topics_must_be_chosen_properly(chosen: dict[str, str], says: str) -> None:
+    assert says in _refusal({"kafka.bootstrap.servers": "h:1"} | chosen)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
@@ -87,6 +107,32 @@ def test_time_goes_before_times_before_offsets() -> None:
     assert parse_read(options, streaming=False).starting.time_ms == 9
 
 
+def test_the_same_for_ends() -> None:
+    options = BASE | {"endingOffsets": "latest"}
+    assert parse_read(options, streaming=False).ending.is_open
+    options |= {"endingOffsetsByTimestamp": '{"t":{"0":5}}'}
+    assert parse_read(options, streaming=False).ending.times == {T0: 5}
+    options |= {"endingTimestamp": "9"}
+    assert parse_read(options, streaming=False).ending.time_ms == 9
+
+
+def test_words_and_names_are_trimmed_and_words_are_read_in_any_case() -> None:
+    words = {
+        "startingOffsets": " Earliest ",
+        "endingOffsets": " LATEST ",
+        "kafka.security.protocol": "plaintext",
+    }
+    found = parse_read(BASE | words, streaming=False)
+    assert (found.starting.word, found.ending.word) == (EARLIEST, LATEST)
+    late = {"startingOffsets": ' {"t":{"0":3}} ', "startingTimestamp": " 7 "}
+    starting = parse_read(BASE | late, streaming=True).starting
+    assert (starting.time_ms, starting.late_is_latest) == (7, False)
+    strategy = {"startingOffsetsByTimestampStrategy": " LATEST"}
+    assert parse_read(BASE | late | strategy, streaming=True).starting.late_is_latest
+    assert parse_read({**BASE, "subscribe": " b,a ,b"}, streaming=True).subscribe == ("a", "b")
+    assert parse_write({"kafka.bootstrap.servers": "h:1", "topic": " t "}).topic == "t"
+
+
 def test_own_offsets_with_ids_are_accepted() -> None:
     text = '{"ids":{"t":"abc"},"topics":{"t":{"0":3}},"v":1}'
     starting = parse_read(BASE | {"startingOffsets": text}, streaming=True).starting
@@ -100,6 +146,16 @@ def test_unknown_kafka_option_is_one_warning(caplog: pytest.LogCaptureFixture) -
     assert [r.getMessage() for r in caplog.records] == [
         "the option kafka.linger.ms has no effect on klamm's data source"
     ]
+
+
+def test_limits_of_streams_are_said_to_have_no_effect_on_a_batch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "2d"}
+    parse_read(BASE | limits, streaming=True)
+    assert not caplog.records
+    parse_read(BASE | limits, streaming=False)
+    assert [r.args for r in caplog.records] == [(name,) for name in limits]
 
 
 def test_sizes_and_times_have_units() -> None:
