@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Never
 
@@ -77,6 +78,22 @@ class Doorman:
             sock.close()
 
 
+class Stale(Doorman):
+    """A broker that has not heard of a topic yet: it is asked for one with another name."""
+
+    def __init__(self, broker: tuple[str, int], topic: str) -> None:
+        self._names = topic.encode(), b"-" * len(topic)
+        super().__init__(broker, refused=0)
+
+    def _pipe(self, one: socket.socket, other: socket.socket) -> None:
+        known, unknown = self._names
+        with suppress(OSError):
+            while data := one.recv(1 << 16):
+                is_question = known in data
+                names = (known, unknown) if is_question else (unknown, known)
+                other.sendall(data.replace(*names))
+
+
 @pytest.fixture(autouse=True)
 def _no_idle_connections() -> Iterator[None]:
     close_idle()
@@ -97,6 +114,19 @@ def test_look_ups_are_tried_again(bootstrap: str, topic: Make) -> None:
             Lookup(patient, retries=1, retry_interval_ms=1).view([name])
     finally:
         doorman.close()
+
+
+def test_topic_that_a_broker_has_not_heard_of_is_known_to_the_controller(
+    bootstrap: str, topic: Make
+) -> None:
+    name = topic(3)
+    stale = Stale(parse_bootstrap(bootstrap)[0], name)
+    try:
+        lookup = Lookup(ConnectionOptions(bootstrap=parse_bootstrap(stale.address)))
+        assert len(lookup.view([name]).topics[name].leaders) == 3
+        assert lookup.view(["no-such-topic"]).topics == {}
+    finally:
+        stale.close()
 
 
 def _options(bootstrap: str, topic: str, **more: str) -> Any:

@@ -230,7 +230,7 @@ def _manifest_of(found: Any, path: Path) -> Manifest:
     found["partitions"] = {p: _value(PartitionEntry, e) for p, e in found["partitions"].items()}
     for name in ("settings", "groups"):
         found[name] = _value(Part, found[name])
-    manifest = _value(Manifest, {**found, "path": path.parent})
+    manifest = _value(Manifest, {**found, "path": path.parent.absolute()})
     if manifest.mode != ROWS:
         raise UsageError(f"{path} holds {manifest.mode!r}, and this klamm reads archives of rows")
     paths = [f.path for f in manifest.files] + [manifest.settings.path, manifest.groups.path]

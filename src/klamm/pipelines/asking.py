@@ -134,7 +134,18 @@ class Asker:
         raise Unreachable("; ".join(dict.fromkeys(faults)))
 
     def _view(self, request: metadata.Request) -> View:
-        answer = self._any(lambda wire: wire.call(ApiKey.METADATA, request))
+        view = self._view_of(self._any(lambda wire: wire.call(ApiKey.METADATA, request)))
+        address = view.brokers.get(view.controller)
+        if len(view.topics) >= len(request.topics or ()) or address is None:
+            return view
+        # A broker may hear of a new topic a moment after whoever created it; the controller knows.
+        try:
+            with lease(address, self.options) as wire:
+                return self._view_of(wire.call(ApiKey.METADATA, request))
+        except Unreachable:
+            return view
+
+    def _view_of(self, answer: Any) -> View:
         brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self._known = list(brokers.values())
         topics = {}

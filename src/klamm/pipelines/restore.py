@@ -152,11 +152,12 @@ def _prove(
 
         def work(number: int) -> Iterable[Any]:
             r = ranges[number]
-            sums, rows = ContentSums(), r.start
+            sums, rows, size = ContentSums(), r.start, 0
             for frame in window_frames(connection, r):
                 sums.add(frame, rows)
                 rows += frame.num_rows
-            report(r.size, 0)
+                size += frame.nbytes
+            report(r.size, size)
             return [[r.partition, sums.texts(), rows - r.start]]
 
         answers = run_tasks(spark, len(ranges), work)

@@ -36,6 +36,15 @@ def _as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
+def test_tasks_elsewhere_find_what_was_named_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor has a working directory of its own."""
+    _archive(tmp_path / "shelf" / "a")
+    monkeypatch.chdir(tmp_path)
+    assert find_archive("shelf").path == tmp_path / "shelf" / "a"
+
+
 def test_the_newest_archive_of_a_topic_is_meant(tmp_path: Path) -> None:
     for number in (2, 1):
         _archive(tmp_path / str(number), created_ms=number)
