@@ -196,7 +196,7 @@ def test_latencies(spark: SparkSession) -> None:
     assert taken["Offline", "Online"] == 100
 
 
-def test_empty_ledger(spark: SparkSession) -> None:
-    found = audit.run(spark, audit.of_entries(spark, []), None, now_ms=0)
+def test_empty_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    found = audit.run(spark, audit.of_entries(spark, []), tmp_path / "tables", now_ms=0)
     assert (found.events, found.is_clean) == (0, True)
     assert "klamm audit" in render(found, title="klamm audit")

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import dataset
 from pyspark.sql import functions as F
 
 from klamm.model.names import KLAMM_LEDGER
@@ -110,7 +113,7 @@ def of_topic(
 def run(
     spark: SparkSession,
     evidence: Evidence,
-    to: Path | None,
+    to: Path,
     *,
     now_ms: int,
     since_ms: int = 0,
@@ -132,22 +135,20 @@ def run(
         "epochs": tables.epochs,
         "timeline": tables.timeline,
     }
-    aside = None if to is None else to.with_name(f"{to.name}.partial")
-    if aside is not None:
-        shutil.rmtree(aside, ignore_errors=True)
+    aside = to.with_name(f"{to.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
     total, first, last = _extent(found)
     bar.begin("judging events", total)
     try:
         counts, rows = {}, {}
         for done, (name, transform) in enumerate(transforms.items(), 1):
-            counts[name], rows[name] = _table(transform(found), name, aside)
+            counts[name], rows[name] = _table(transform(found), name, aside / name)
             bar.reached(total * done // (len(transforms) + 1), 0)
         by_time = tables.by_time(found, first, last, SPANS).orderBy("span", "entity").collect()
-        if aside is not None and to is not None:
-            day = F.to_date(F.timestamp_millis("time_ms"))
-            whole = found.withColumn("day", day).repartition("day")
-            whole.write.partitionBy("day").parquet(str(aside / "events"))
-            put_in_place(aside, to)
+        day = F.to_date(F.timestamp_millis("time_ms"))
+        whole = found.withColumn("day", day).repartition("day")
+        whole.write.partitionBy("day").parquet(str(aside / "events"))
+        put_in_place(aside, to)
         bar.reached(total, 0)
     finally:
         bar.end()
@@ -174,14 +175,19 @@ def _extent(found: DataFrame) -> tuple[int, int, int]:
     return row[0], row[1] or 0, row[2] or 0
 
 
-def _table(table: DataFrame, name: str, aside: Path | None) -> tuple[int, list[dict[str, Any]]]:
-    """Writes a table where it is wanted; how many rows it has, and those that are shown."""
-    if aside is not None:
-        table.coalesce(1).write.parquet(str(aside / name))
-        table = table.sparkSession.read.parquet(str(aside / name))
-    if name == "latency":
-        table = table.filter("topic IS NULL")
-    order = table.orderBy(*_ORDER[name], ascending=name != "timeline")
-    some = order.limit(_ROWS_MAX).collect()
-    count = len(some) if len(some) < _ROWS_MAX else table.count()
-    return count, [row.asDict() for row in some]
+def _table(table: DataFrame, name: str, path: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Writes a table; how many rows of it are of interest, and those that are shown.
+
+    What was written is read back without Spark: it is one file, and a job costs more than that.
+    """
+    table.coalesce(1).write.parquet(str(path))
+    direction = "descending" if name == "timeline" else "ascending"
+    order = [(column, direction) for column in _ORDER[name]]
+    wanted = pc.field("topic").is_null() if name == "latency" else None
+    written = dataset.dataset(path)
+    count, shown = 0, written.schema.empty_table()
+    for batch in written.to_batches(filter=wanted):
+        count += batch.num_rows
+        both = pa.concat_tables([shown, pa.Table.from_batches([batch])])
+        shown = both.sort_by(order).slice(0, _ROWS_MAX)
+    return count, shown.to_pylist()

@@ -20,7 +20,7 @@ from klamm.controller.replica_states import MOVES as REPLICA_MOVES
 from klamm.controller.states import PartitionState, ReplicaState
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 LEDGER: Final = (
     "time_ms bigint, controller_epoch int, sequence bigint, controller_id int, cause string, "
@@ -34,6 +34,7 @@ _DELETING: Final = {
     "replica": [str(ReplicaState.DELETION_STARTED), str(ReplicaState.DELETION_INELIGIBLE)],
     "topic": ["queued for deletion", "halted"],
 }
+_MOVE: Final = ("entity", "from_state", "to_state")
 _REPLICA: Final = r"^(.+)-(\d+) on broker (\d+)$"
 _PARTITION: Final = r"^(.+)-(\d+)$"
 
@@ -85,34 +86,31 @@ def moves(found: DataFrame) -> DataFrame:
     return found.filter(_is_move("partition") | _is_move("replica")).select(*found.columns)
 
 
-def legal(spark: SparkSession) -> DataFrame:
+def _legal_moves() -> list[tuple[str, str, str]]:
     """Every legal move, from the controller's own tables."""
-    rows = [("partition", str(a), str(b)) for a, b in PARTITION_MOVES]
-    rows += [("replica", str(a), str(b)) for a, b in REPLICA_MOVES]
-    return spark.createDataFrame(rows, "entity string, from_state string, to_state string")
+    moves = [("partition", str(a), str(b)) for a, b in PARTITION_MOVES]
+    return moves + [("replica", str(a), str(b)) for a, b in REPLICA_MOVES]
+
+
+def _is_legal() -> Column:
+    return F.struct(*_MOVE).isin([F.struct(*map(F.lit, move)) for move in _legal_moves()])
 
 
 def illegal(found: DataFrame) -> DataFrame:
     """Moves that no table allows."""
-    allowed = F.broadcast(legal(found.sparkSession))
-    keys = ["entity", "from_state", "to_state"]
-    return moves(found).join(allowed, on=keys, how="left_anti").select(*found.columns)
+    return moves(found).filter(~_is_legal())
 
 
 def made(found: DataFrame) -> DataFrame:
     """How often each move was made: every legal one, and those that are not."""
-    allowed = legal(found.sparkSession).withColumn("legal", F.lit(True))
-    keys = ["entity", "from_state", "to_state"]
+    possible = found.sparkSession.createDataFrame(_legal_moves(), list(_MOVE))
     return (
         moves(found)
-        .groupBy(*keys)
-        .agg(F.count(F.lit(1)).alias("count"))
-        .join(allowed, on=keys, how="full_outer")
-        .select(
-            *keys,
-            F.coalesce("count", F.lit(0)).alias("count"),
-            F.coalesce("legal", F.lit(False)).alias("legal"),
-        )
+        .select(*_MOVE, F.lit(1).alias("made"))
+        .unionByName(possible.withColumn("made", F.lit(0)))
+        .groupBy(*_MOVE)
+        .agg(F.sum("made").alias("count"))
+        .select(*_MOVE, "count", _is_legal().alias("legal"))
     )
 
 
@@ -208,13 +206,12 @@ def latency(found: DataFrame) -> DataFrame:
     previous = F.lag("time_ms").over(_in_order("subject", "topic_id", "controller_epoch"))
     tracked = _is_move("partition") | _is_move("replica") | (F.col("entity") == "topic")
     marks = F.percentile_approx("taken_ms", [0.5, 0.95, 0.99], 10_000)
-    move = ["entity", "from_state", "to_state"]
-    each = [*move, "topic", "controller_epoch"]
+    each = [*_MOVE, "topic", "controller_epoch"]
     return (
         found.filter(tracked)
         .withColumn("taken_ms", F.col("time_ms") - previous)
         .filter("taken_ms IS NOT NULL")
-        .groupingSets([move, each], *each)
+        .groupingSets([_MOVE, each], *each)
         .agg(
             F.count(F.lit(1)).alias("count"),
             marks.alias("marks"),
