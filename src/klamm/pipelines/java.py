@@ -90,8 +90,17 @@ exec {java} "$@"
 """
 
 
+_versions: dict[Path, int] = {}  # of those that ran: a job asks for Java more than once
+
+
 def _version(java: Path) -> int:
     """The major version of this `java`; 0 when it does not run."""
+    if java not in _versions and (found := _ask_version(java)):
+        _versions[java] = found
+    return _versions.get(java, 0)
+
+
+def _ask_version(java: Path) -> int:
     try:
         ran = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False

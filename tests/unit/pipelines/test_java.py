@@ -30,6 +30,16 @@ def test_java_home_is_taken_first(tmp_path: Path) -> None:
     assert (found.home, found.version) == (home, 21)
 
 
+def test_a_java_is_asked_once_for_its_version_and_again_if_it_did_not_run(tmp_path: Path) -> None:
+    environment = {"JAVA_HOME": str(tmp_path / "jdk"), "PATH": ""}
+    with pytest.raises(UsageError, match="has no java that runs"):
+        java.find_java(environment)
+    home = _fake(tmp_path / "jdk", "17.0.2")
+    assert java.find_java(environment).version == 17
+    (home / "bin" / "java").unlink()
+    assert java.find_java(environment).version == 17
+
+
 def test_old_java_home_falls_back_to_the_path(tmp_path: Path) -> None:
     old = _fake(tmp_path / "old", "1.8.0_300")
     new = _fake(tmp_path / "new", "17.0.2")
