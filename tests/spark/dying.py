@@ -18,6 +18,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -46,7 +47,29 @@ _ROOMS = (("klamm", "pipelines"), ("klamm", "cli"))
 _SHARED = ("writing.py", "progress.py")  # everybody passes through these
 
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(["spark.dying_jobs"])
+_server.set_forkserver_preload(
+    [
+        "spark.dying_jobs",
+        # What a command imports when it is run.
+        *(f"klamm.cli.{name}" for name in ("archive", "audit", "restore", "topics")),
+        *(f"klamm.pipelines.{name}" for name in ("archive", "report", "restore", "session")),
+        "pandas",
+    ]
+)
+
+
+def _start_server() -> None:
+    """By itself it looks for what it shall import where a new Python looks, and is silent about
+    what it does not find: then every fork would import it all."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 class Steps:
@@ -120,6 +143,7 @@ def _way(frame: FrameType | None) -> str:
 def run(job: Job, notes: Path, *args: Any, deadly: str | None = None) -> list[str]:
     """Runs a job in a process of its own; its steps, or those before the one it died at."""
     notes.write_text("")
+    _start_server()
     process = _server.Process(target=_begin, args=(job, notes, deadly, args))
     process.start()
     process.join(120)
