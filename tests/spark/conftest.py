@@ -36,6 +36,8 @@ BRIEF_QUERIES = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF_JVM)
+# Spark starts Python anew for many a step: what one has compiled, the next need not compile again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 FOREIGN = os.environ.get("KLAMM_TEST_BOOTSTRAP")
 CONNECTOR = os.environ.get("KLAMM_CONNECTOR_JARS") or None  # a directory of jars
 
