@@ -109,12 +109,12 @@ def test_everything_planted_is_found_and_nothing_else(planted: tuple[Any, Path])
     assert [(r["first"], r["last"]) for r in found.rows["lost"]] == [(17, 19)]
     assert {(r["subject"], r["waits_for"]) for r in found.rows["stuck"]} == {
         ("other-0 on broker 1", "waits for broker 1"),
-        ("topic other", ""),
+        ("topic other", "waits for broker 1"),
     }
-    assert [(r["controller_epoch"], r["overtime_ms"]) for r in found.rows["epochs"]] == [
-        (1, 200),
-        (2, 0),
-    ]
+    assert [
+        (r["controller_epoch"], r["overtime_ms"], r["late"], r["quiet_ms"])
+        for r in found.rows["epochs"]
+    ] == [(1, 200, 1, None), (2, 0, 0, -200)]
     made = {(r["entity"], r["from_state"], r["to_state"]): r for r in found.rows["moves"]}
     wrong = made["partition", "NonExistent", "Online"]
     assert (wrong["count"], wrong["legal"]) == (1, False)
@@ -175,6 +175,35 @@ def test_what_compaction_took_is_not_missed(spark: SparkSession) -> None:
     entries = [life[7], life[9], *life[11:]]
     assert _faults(_frame(spark, entries))[1] == [(9, 9), (11, 11)]
     assert _faults(_frame(spark, entries), horizon_ms=life[11]["time_ms"]) == ([], [])
+
+
+def test_a_clock_that_went_back_loses_nothing(spark: SparkSession) -> None:
+    """`--since` cuts by the order of decisions, not by times."""
+    life = _life()
+    life[10]["time_ms"] = life[11]["time_ms"] - 900
+    ledger = spark.createDataFrame(life, audit_tables.LEDGER)
+    found = audit_tables.events(audit_tables.since(ledger, life[7]["time_ms"]))
+    assert [r.sequence for r in found.orderBy("sequence").collect()] == list(range(8, 21))
+    assert audit_tables.lost(found).collect() == []
+
+
+def test_deletions_wait_for_brokers_by_name(spark: SparkSession) -> None:
+    lines = [
+        ("broker 3", "live", "gone"),
+        ("topic orders", "created", "queued for deletion"),
+        ("orders-0 on broker 1", "Offline", "DeletionStarted"),
+        ("orders-0 on broker 2", "DeletionStarted", "DeletionSuccessful"),
+        ("orders-0 on broker 3", "Online", "Offline"),  # nobody could ask it
+        ("topic other", "created", "queued for deletion"),
+    ]
+    entries = [_entry(1, number, line) for number, line in enumerate(lines, 1)]
+    entries.append(_entry(1, 7, ("topic orders", "deleting", "halted")) | {"why": "one is offline"})
+    found = audit_tables.stuck(_frame(spark, entries), now_ms=1_000_000).collect()
+    assert {(r.subject, r.waits_for) for r in found} == {
+        ("orders-0 on broker 1", "waits for broker 1"),
+        ("topic orders", "waits for broker 1, 3: one is offline"),
+        ("topic other", ""),
+    }
 
 
 def test_young_deletions_are_not_stuck(spark: SparkSession) -> None:

@@ -138,6 +138,12 @@ def _summary(found: Any, source: str) -> Iterator[str]:
         ("stuck", "stuck deletions"),
     ):
         yield f"{found.counts[name]:>8,}  {label}"
+    late = sum(row["late"] for row in found.rows["epochs"])
+    yield f"{late:>8,}  events of controllers after their time"
+    quiet = [(row["quiet_ms"], row["controller_epoch"]) for row in found.rows["epochs"]]
+    if longest := max((each for each in quiet if each[0] is not None), default=None):
+        seconds, epoch = longest[0] / 1000, longest[1]
+        yield f"{seconds:>8,.1f}  seconds at most without a word, before epoch {epoch}"
     for row in found.rows["stuck"][:5]:
         yield f"          {row['subject']}: {row['state']}, {row['waits_for']}"
 

@@ -122,7 +122,7 @@ def run(
 ) -> Audit:
     """Judges the events, and writes the tables as Parquet."""
     bar = progress or Silent()
-    wanted = evidence.ledger.filter(F.col("time_ms") >= since_ms)
+    wanted = tables.since(evidence.ledger, since_ms) if since_ms else evidence.ledger
     found = tables.events(wanted).cache()
     horizon_ms = evidence.horizon_ms
     transforms: dict[str, Callable[[DataFrame], DataFrame]] = {

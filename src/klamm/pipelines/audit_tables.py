@@ -47,6 +47,7 @@ def events(ledger: DataFrame) -> DataFrame:
         .when(subject.startswith("topic "), "topic")
         .when(subject.startswith("broker "), "broker")
         .when(subject.startswith("controller "), "controller")
+        .when(subject.startswith("archive of "), "archive")
         .when(subject.rlike(_PARTITION) & (F.col("topic") != ""), "partition")
         .otherwise("other")
     )
@@ -72,6 +73,13 @@ def events(ledger: DataFrame) -> DataFrame:
         F.col("after").alias("to_state"),
         "why",
     )
+
+
+def since(ledger: DataFrame, since_ms: int) -> DataFrame:
+    """What was decided from a time on, in the ledger's order: a clock may have been set back."""
+    place = F.struct("controller_epoch", "sequence")
+    first = ledger.filter(F.col("time_ms") >= since_ms).agg(F.min(place).alias("first"))
+    return ledger.crossJoin(F.broadcast(first)).filter(place >= F.col("first")).drop("first")
 
 
 def _is_move(entity: str) -> Column:
@@ -235,21 +243,16 @@ def _latest(found: DataFrame, *columns: str) -> DataFrame:
 
 
 def stuck(found: DataFrame, *, now_ms: int, limit_ms: int = 60_000) -> DataFrame:
-    """Deletions that do not end, and which broker they wait for."""
+    """Deletions that do not end, and which brokers they wait for."""
     columns = ("entity", "topic", "partition", "broker", "to_state", "time_ms", "why")
     deleting = (F.col("entity") == "replica") & F.col("to_state").isin(_DELETING["replica"])
     deleting |= (F.col("entity") == "topic") & F.col("to_state").isin(_DELETING["topic"])
     tracked = found.filter(_is_move("replica") | (F.col("entity") == "topic"))
-    late = _latest(tracked, *columns).filter(deleting & (now_ms - F.col("time_ms") > limit_ms))
-    down = (
-        _latest(found.filter("entity = 'broker'"), "broker", "to_state")
-        .filter("to_state <> 'live'")
-        .select(F.col("broker").alias("down"))
-    )
-    waits = F.when(
-        F.col("down").isNotNull(), F.format_string("waits for broker %d", F.col("down"))
-    ).otherwise(F.col("why"))
-    return late.join(down, on=late.broker == down.down, how="left").select(
+    latest = _latest(tracked, *columns)
+    late = latest.filter(deleting & (now_ms - F.col("time_ms") > limit_ms))
+    said = F.coalesce(F.when(F.col("why") != "", F.concat(F.lit(": "), F.col("why"))), F.lit(""))
+    waits = F.concat(F.lit("waits for broker "), F.coalesce(F.col("broker").cast("string"), "all"))
+    return late.join(_awaited(latest, found), on="topic", how="left").select(
         "subject",
         "entity",
         "topic",
@@ -257,7 +260,27 @@ def stuck(found: DataFrame, *, now_ms: int, limit_ms: int = 60_000) -> DataFrame
         "broker",
         F.col("to_state").alias("state"),
         F.col("time_ms").alias("since_ms"),
-        waits.alias("waits_for"),
+        F.coalesce(F.concat(waits, said), F.col("why")).alias("waits_for"),
+    )
+
+
+def _awaited(latest: DataFrame, found: DataFrame) -> DataFrame:
+    """The brokers that a topic's deletion waits for: those asked, and those that are away."""
+    down = (
+        _latest(found.filter("entity = 'broker'"), "broker", "to_state")
+        .filter("to_state <> 'live'")
+        .select("broker", F.lit(True).alias("is_down"))
+    )
+    state = F.col("to_state")
+    is_there = ~state.isin(str(ReplicaState.DELETION_SUCCESSFUL), str(ReplicaState.NON_EXISTENT))
+    is_asked = state.isin(_DELETING["replica"]) | F.col("is_down")
+    return (
+        latest.filter((F.col("entity") == "replica") & is_there)
+        .join(down, on="broker", how="left")
+        .filter(is_asked)
+        .groupBy("topic")
+        .agg(F.array_join(F.array_sort(F.collect_set("broker")), ", ").alias("all"))
+        .select("topic", "all")
     )
 
 
@@ -275,21 +298,29 @@ def epochs(found: DataFrame) -> DataFrame:
     )
     order = Window.orderBy("controller_epoch")
     before = F.lag("controller_epoch").over(order)
-    return (
+    terms = (
         reigns.withColumn("unheard", F.col("controller_epoch") - before - 1)
         .withColumn("quiet_ms", F.col("began_ms") - F.lag("last_ms").over(order))
         .withColumn("next_ms", F.lead("began_ms").over(order))
         .withColumn("overtime_ms", F.greatest(F.col("last_ms") - F.col("next_ms"), F.lit(0)))
-        .select(
-            "controller_epoch",
-            "controller",
-            "began_ms",
-            "last_ms",
-            "events",
-            "quiet_ms",
-            F.coalesce("overtime_ms", F.lit(0)).alias("overtime_ms"),
-            F.coalesce("unheard", F.lit(0)).alias("unheard"),
-        )
+    )
+    late = (
+        found.select("controller_epoch", "time_ms")
+        .join(terms.select("controller_epoch", "next_ms"), on="controller_epoch", how="inner")
+        .filter("time_ms > next_ms")
+        .groupBy("controller_epoch")
+        .agg(F.count(F.lit(1)).alias("late"))
+    )
+    return terms.join(late, on="controller_epoch", how="left").select(
+        "controller_epoch",
+        "controller",
+        "began_ms",
+        "last_ms",
+        "events",
+        "quiet_ms",
+        F.coalesce("overtime_ms", F.lit(0)).alias("overtime_ms"),
+        F.coalesce("late", F.lit(0)).alias("late"),
+        F.coalesce("unheard", F.lit(0)).alias("unheard"),
     )
 
 

@@ -41,6 +41,7 @@ _HEADS: Final[Mapping[str, str]] = {
     "last_ms": "last word",
     "quiet_ms": "quiet before",
     "overtime_ms": "overtime",
+    "late": "events in it",
     "unheard": "unheard before",
     "from_state": "from",
     "to_state": "to",
