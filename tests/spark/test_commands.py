@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from klamm.cli.spark import last_committed
+from klamm.pipelines.archive_layout import sha256
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.session import say_plainly
 
@@ -85,6 +86,12 @@ def test_deletion_after_an_archive(
     assert (code, err) == (0, "")
     assert "archived and verified 50 records" in out
     assert name not in lookup.view([name]).topics
+    told = json.loads(klamm("story", name, "-o", "json")[1])
+    (entry,) = [e for e in told if e["subject"] == f"archive of {name}"]
+    (manifest,) = tmp_path.rglob("manifest.json")
+    assert entry["after"] == str(manifest)
+    assert entry["why"] == f"50 records, SHA-256 of the manifest {sha256(manifest)}"
+    assert entry["topic_id"] == manifest.parent.name
     assert klamm("restore", str(tmp_path))[0] == 0
     assert read(name).count() == 50
     assert "klamm.frozen" not in lookup.configs(name)

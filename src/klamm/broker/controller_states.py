@@ -57,6 +57,7 @@ STATES: Final[Mapping[type, _S]] = {
     events.StopReplicaAnswered: _S.TOPIC_DELETION,
     events.ReplicaForgotten: _S.TOPIC_DELETION,
     events.DeletionCancelled: _S.TOPIC_DELETION,
+    events.TopicArchived: _S.TOPIC_DELETION,
     events.RetryDue: _S.TOPIC_DELETION,
     observing.MovesHint: _S.ALTER_PARTITION_REASSIGNMENT,
     events.MovesRequested: _S.ALTER_PARTITION_REASSIGNMENT,

@@ -48,6 +48,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "BrokerReached": "a broker that could not be reached answered",
     "DeletionCancelled": "an operator called a deletion off",
     "ReplicaForgotten": "an operator gave up a broker's copies",
+    "TopicArchived": "the topic was archived to be deleted",
 }
 
 

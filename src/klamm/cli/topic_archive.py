@@ -1,8 +1,10 @@
 """Archiving topics before they are deleted: only what is proven to be kept may go.
 
-A topic that is still written to is refused, unless it is frozen. One at rest is frozen here, so
-that nothing slips in between the last record of the archive and the deletion; where one of several
-topics is refused, or their deletion is, all of them can be written to again.
+A topic that is still written to is refused, unless it is frozen. One at rest is frozen here, and
+every broker is asked whether it obeys, so that nothing slips in between the last record of the
+archive and the deletion; where one of several topics is refused, or their deletion is, all of them
+can be written to again. The controller writes down where the archives lie, and deletes by id: a
+topic that has taken the name since is another one.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from klamm.cli import freezing
 from klamm.cli.archive import refuse
+from klamm.cli.asking import run
 from klamm.cli.options import Output
 from klamm.cli.spark_jobs import (
     connection,
@@ -23,6 +27,7 @@ from klamm.cli.spark_jobs import (
     watcher,
 )
 from klamm.model.errors import KlammError, UsageError
+from klamm.protocol.private import PrivateKey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +57,10 @@ def archived(
     frozen: list[str] = []  # by this command
     try:
         with job(master, f"archive {', '.join(names)}") as spark:
-            manifests = [_archive_at_rest(spark, lookup, n, root, output, frozen) for n in names]
+            manifests = [
+                _archive_at_rest(spark, lookup, n, root, output, frozen, bootstrap) for n in names
+            ]
+        archives = [_written_down(manifest, bootstrap) for manifest in manifests]
     except BaseException:
         _thaw(lookup, frozen)
         raise
@@ -61,10 +69,7 @@ def archived(
             print(f"archived and verified {manifest.records:,} records of {manifest.topic}")
             print(manifest.path / MANIFEST)
     try:
-        yield [
-            {"topic": m.topic, "records": m.records, "manifest": str(m.path / MANIFEST)}
-            for m in manifests
-        ]
+        yield archives
     except KlammError:
         _thaw(lookup, frozen)
         raise
@@ -78,8 +83,32 @@ def _thaw(lookup: Lookup, frozen: Sequence[str]) -> None:
         lookup.alter(name, {FROZEN: None})
 
 
+def _written_down(manifest: Manifest, bootstrap: str) -> dict[str, object]:
+    """Has the controller enter the archive into its ledger, which outlives the topic."""
+    from klamm.pipelines.archive_layout import MANIFEST, read_manifest, sha256
+
+    path = manifest.path / MANIFEST
+    if read_manifest(manifest.path) != manifest:
+        raise KlammError(f"somebody else has archived {manifest.topic} to {path} meanwhile")
+    told: dict[str, object] = {
+        "topic": manifest.topic,
+        "topic_id": manifest.topic_id,
+        "records": manifest.records,
+        "manifest": str(path),
+        "sha256": sha256(path),
+    }
+    run(bootstrap, lambda admin: admin.ask_controller(PrivateKey.ARCHIVED, told))
+    return told
+
+
 def _archive_at_rest(
-    spark: SparkSession, lookup: Lookup, name: str, root: Path, output: Output, frozen: list[str]
+    spark: SparkSession,
+    lookup: Lookup,
+    name: str,
+    root: Path,
+    output: Output,
+    frozen: list[str],
+    bootstrap: str,
 ) -> Manifest:
     from klamm.pipelines.archive import archive, verify
     from klamm.pipelines.restore_topic import FROZEN
@@ -96,8 +125,11 @@ def _archive_at_rest(
             )
         lookup.alter(name, {FROZEN: "true"})
         frozen.append(name)
+    run(bootstrap, lambda admin: freezing.until_at_rest(admin, [name]))
     # What came before the freeze took hold: one more window, or nothing.
-    manifest = archive(spark, lookup.options, name, root, progress=watcher(output)).manifest
+    bar = watcher(output)
+    manifest = archive(spark, lookup.options, name, root, progress=bar, after=manifest).manifest
+    found = lookup.view([name]).topics[name]  # it may have grown
     ends = {p: e.end for p, e in manifest.partitions.items()}
     if ends != {str(tp.partition): o for tp, o in lookup.latest(found.partitions).items()}:
         raise UsageError(f"{name} has an open transaction: let it end, then delete the topic")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -112,8 +113,14 @@ async def alter_settings(
         refuse(result.error_code, resource.name or "all brokers", result.error_message)
 
 
-async def delete(admin: Admin, names: Sequence[str], if_exists: bool, dry_run: bool) -> list[str]:
-    """Delete topics; the names of those that are gone."""
+async def delete(
+    admin: Admin,
+    names: Sequence[str],
+    if_exists: bool,
+    dry_run: bool,
+    ids: Mapping[str, uuid.UUID] | None = None,
+) -> list[str]:
+    """Delete topics, by their ids where those are given; the names of those that are gone."""
     known = {topic.name for topic in await list_topics(admin)}
     hidden = {n: await waiting.standing(admin, n) for n in names if n not in known}
     for name, standing in hidden.items():
@@ -126,6 +133,6 @@ async def delete(admin: Admin, names: Sequence[str], if_exists: bool, dry_run: b
     wanted = [n for n in names if n in known or hidden[n] is waiting.Standing.UNBORN]
     if dry_run or not wanted:
         return wanted
-    for result in await admin.delete_topics(wanted):
+    for result in await admin.delete_topics([(ids or {}).get(name, name) for name in wanted]):
         refuse(result.error_code, f"topic {result.name!r}", result.error_message)
     return wanted

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from klamm.cli import plans, topic_changes, waiting
+from klamm.cli import freezing, plans, topic_changes, waiting
 from klamm.cli.asking import run
 from klamm.cli.facts import TopicFacts, list_topics
 from klamm.cli.options import (
@@ -28,10 +29,9 @@ from klamm.cli.options import (
 from klamm.cli.output import print_json, table
 from klamm.client.admin import Admin
 from klamm.model.errors import UsageError
-from klamm.model.names import id_text
+from klamm.model.names import id_from_text, id_text
 
 app = new_app("Create, list, describe, alter and delete topics.")
-FROZEN: Final = "klamm.frozen"
 
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="K=V", help="a setting; repeatable")
@@ -180,10 +180,12 @@ def delete(
         return
     forgotten, patience_s = forget_broker or [], timeout if wait else None
 
+    ids: dict[str, uuid.UUID] = {}  # of what was archived: no other topic may go in its place
+
     async def work(admin: Admin) -> list[str]:
         if patience_s is None and not forgotten:
-            return await topic_changes.delete(admin, names, if_exists, False)
-        doomed = await waiting.mark(admin, names, if_exists)
+            return await topic_changes.delete(admin, names, if_exists, False, ids)
+        doomed = await waiting.mark(admin, names, if_exists, ids)
         await waiting.forget(admin, doomed, forgotten)
         if patience_s is not None:
             await waiting.until_gone(admin, doomed, patience_s)
@@ -194,6 +196,7 @@ def delete(
 
         kept: list[dict[str, object]] | None
         with archived(names, archive, output, if_exists, master, bootstrap_server) as kept:
+            ids |= {str(a["topic"]): id_from_text(str(a["topic_id"])) for a in kept}
             gone = run(bootstrap_server, work)
     else:
         kept, gone = None, run(bootstrap_server, work)
@@ -302,7 +305,8 @@ def freeze(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Refuse all writes to topics, until they are unfrozen. Readers notice nothing."""
-    _set_frozen(names, {FROZEN: "true"}, (), output, bootstrap_server)
+    run(bootstrap_server, lambda admin: freezing.freeze(admin, names))
+    _tell_frozen(names, True, output)
 
 
 @app.command()
@@ -312,27 +316,15 @@ def unfreeze(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Let clients write to topics again."""
-    _set_frozen(names, {}, (FROZEN,), output, bootstrap_server)
+    run(bootstrap_server, lambda admin: freezing.unfreeze(admin, names))
+    _tell_frozen(names, False, output)
 
 
-def _set_frozen(
-    names: list[str],
-    configs: dict[str, str],
-    unset: tuple[str, ...],
-    output: Output,
-    bootstrap: str,
-) -> None:
-    changes = topic_changes.Changes(None, None, configs, unset)
-
-    async def alter_all(admin: Admin) -> None:
-        for name in names:
-            await topic_changes.alter(admin, name, changes, dry_run=False)
-
-    run(bootstrap, alter_all)
+def _tell_frozen(names: list[str], frozen: bool, output: Output) -> None:
     if output is Output.JSON:
-        print_json([{"name": name, "frozen": bool(configs)} for name in names])
+        print_json([{"name": name, "frozen": frozen} for name in names])
     else:
-        print(f"{'froze' if configs else 'unfroze'} {', '.join(names)}")
+        print(f"{'froze' if frozen else 'unfroze'} {', '.join(names)}")
 
 
 def _summary(topic: TopicFacts) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final
@@ -30,7 +31,12 @@ async def cancel_deletion(admin: Admin, topic: str) -> None:
     await admin.ask_controller(PrivateKey.CANCEL_DELETION, {"topic": topic})
 
 
-async def mark(admin: Admin, names: Sequence[str], if_exists: bool) -> list[str]:
+async def mark(
+    admin: Admin,
+    names: Sequence[str],
+    if_exists: bool,
+    ids: Mapping[str, uuid.UUID] | None = None,
+) -> list[str]:
     """Ask for a deletion without waiting for it; the topics that are on their way out now.
 
     A topic whose deletion hangs is in nobody's metadata any more; the controller knows it.
@@ -41,7 +47,8 @@ async def mark(admin: Admin, names: Sequence[str], if_exists: bool) -> list[str]
         if found is Standing.ABSENT and not if_exists:
             refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}", "it does not exist")
     living = [n for n in names if n in known or hidden[n] is Standing.UNBORN]
-    for result in await admin.delete_topics(living, patience_ms=1) if living else ():
+    doomed = [(ids or {}).get(name, name) for name in living]
+    for result in await admin.delete_topics(doomed, patience_ms=1) if doomed else ():
         if result.error_code != ErrorCode.REQUEST_TIMED_OUT:
             refuse(result.error_code, f"topic {result.name!r}", result.error_message)
     return [n for n in names if n in known or hidden[n] is not Standing.ABSENT]

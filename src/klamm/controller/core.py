@@ -138,6 +138,8 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return deletion.replica_forgotten(turn, event)
         case on.DeletionCancelled():
             return cancellation.deletion_cancelled(turn, event)
+        case on.TopicArchived():
+            return _only(deletion.topic_archived(turn, event))
         case on.ExplanationAsked():
             return _only(explanation.explain(turn.context, event.topic))
         case on.PlanAsked():

@@ -23,6 +23,7 @@ from klamm.controller.events import (
     PartitionFault,
     ReplicaForgotten,
     StopReplicaAnswered,
+    TopicArchived,
 )
 from klamm.controller.machines import move_partitions, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
@@ -234,6 +235,23 @@ def replica_forgotten(turn: Turn, event: ReplicaForgotten) -> Flow[PartitionFaul
         yield from release(turn, [event.topic], Release.GIVEN_UP)
     else:
         yield from resume(turn, [event.topic])
+    return PartitionFault()
+
+
+def topic_archived(turn: Turn, event: TopicArchived) -> PartitionFault:
+    """Write down where what is about to be deleted lies.
+
+    The archive is a subject of its own: the ledger forgets a topic with its end, and this is what
+    somebody will look for then.
+    """
+    name, context = event.topic, turn.context
+    topic = context.topics.get(name)
+    if topic is None or topic.id != event.topic_id:
+        return PartitionFault(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name} is not the one that was archived"
+        )
+    why = f"{event.records} records, SHA-256 of the manifest {event.sha256}"
+    turn.note(f"archive of {name}", name, "none", event.manifest, why)
     return PartitionFault()
 
 

@@ -280,6 +280,17 @@ class DeletionCancelled(Ask[PartitionFault]):
     topic: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicArchived(Ask[PartitionFault]):
+    """Somebody has archived a topic to delete it, and proven that all of it is there."""
+
+    topic: str
+    topic_id: uuid.UUID
+    manifest: str  # the path of the file that tells what the archive is
+    sha256: str
+    records: int
+
+
 class Obstacle(StrEnum):
     """What a topic may be waiting for."""
 
@@ -362,6 +373,7 @@ Event = (
     | ProducerIdsAsked
     | ReplicaForgotten
     | DeletionCancelled
+    | TopicArchived
     | ExplanationAsked
     | PlanAsked
 )

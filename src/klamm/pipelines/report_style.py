@@ -12,6 +12,7 @@ _COLOURS: Final[Mapping[str, str]] = {
     "topic": "#d08a3c",
     "broker": "#9a6bc0",
     "controller": "#c4574b",
+    "archive": "#3f8f86",
     "New": "#7fb2e5",
     "Online": "#5ea35a",
     "Offline": "#c4574b",

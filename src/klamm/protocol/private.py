@@ -31,6 +31,8 @@ class PrivateKey(IntEnum):
     CANCEL_DELETION = 1004  # call a deletion off before any log was removed
     AWAIT_DELETION = 1005  # answered when every replica and node of topics is gone
     ROLL_CALL = 1006  # a new controller asks what a broker holds
+    AT_REST = 1007  # whether a broker takes no more records of topics
+    ARCHIVED = 1008  # have written down where the archive of a topic lies
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

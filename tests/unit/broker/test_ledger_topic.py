@@ -36,6 +36,7 @@ def test_a_line_is_kept_under_what_moved() -> None:
         ("topic T", "absent", ["topic T"]),
         ("T-0", "NonExistent", ["T-0", "T-0 ISR", "T-0 replicas"]),
         ("T-0 on broker 1", "NonExistent", ["T-0 on broker 1"]),
+        ("archive of T", "/archives/T/manifest.json", []),
         ("topic T", "halted", []),
         ("T-0", "Offline", []),
     ],

@@ -13,7 +13,7 @@ SILENT = {"Ask", "MovesListed", "ProducerIdsAsked", "ExplanationAsked", "PlanAsk
 
 def test_every_event_that_moves_something_has_words() -> None:
     ends = ("Began", "Changed", "Modified", "Answered", "Failed", "Requested", "Asked")
-    more = ("Switched", "Due", "Forgotten", "Cancelled", "Unreachable", "Reached")
+    more = ("Switched", "Due", "Forgotten", "Cancelled", "Unreachable", "Reached", "Archived")
     named = {
         name
         for name, kind in inspect.getmembers(events, inspect.isclass)

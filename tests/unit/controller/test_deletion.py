@@ -1,11 +1,12 @@
 """Every reason for which a deletion halts, and what makes it go on."""
 
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from klamm.controller import events
-from klamm.controller.effects import LeaderAndIsr, RemoveMarkers, StopReplica, UpdateMetadata
+from klamm.controller.effects import LeaderAndIsr, Move, RemoveMarkers, StopReplica, UpdateMetadata
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode
@@ -332,3 +333,31 @@ def test_a_new_controller_finishes_a_deletion_from_any_point(world: World, answe
     assert orders == []  # no log is created only to be removed again
     world.deliver()
     assert is_gone(world)
+
+
+def archived(topic: str, topic_id: uuid.UUID) -> events.TopicArchived:
+    return events.TopicArchived(
+        topic=topic, topic_id=topic_id, manifest="/a/manifest.json", sha256="ab12", records=7
+    )
+
+
+def test_where_a_topic_was_archived_is_written_down_apart_from_it(world: World) -> None:
+    topic_id = world.core.context.topics["T"].id
+    assert world.ask(archived("T", topic_id)) == events.PartitionFault()
+    assert world.moves()[-1] == Move(
+        "archive of T",
+        "T",
+        "none",
+        "/a/manifest.json",
+        "7 records, SHA-256 of the manifest ab12",
+        topic_id,
+    )
+
+
+def test_another_topic_of_the_name_was_not_archived(world: World) -> None:
+    before = world.moves()
+    for topic, topic_id in (("T", uuid.UUID(int=9)), ("none", world.core.context.topics["T"].id)):
+        fault = world.ask(archived(topic, topic_id))
+        assert fault.code is ErrorCode.UNKNOWN_TOPIC_ID
+        assert fault.message == f"topic {topic} is not the one that was archived"
+    assert world.moves() == before

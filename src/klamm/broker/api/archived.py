@@ -1,0 +1,37 @@
+"""Archived (private, key 1008): have the controller write down where a topic's archive lies.
+
+Asked with `{"topic": name, "topic_id": id, "manifest": path, "sha256": of that file, "records":
+how many}`, by whoever is about to delete the topic because of it. Refused where the topic is
+another one by now.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from klamm.controller.events import TopicArchived
+from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.model.names import id_from_text
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    try:
+        ask = TopicArchived(
+            topic=str(request["topic"]),
+            topic_id=id_from_text(str(request["topic_id"])),
+            manifest=str(request["manifest"]),
+            sha256=str(request["sha256"]),
+            records=int(request["records"]),
+        )
+    except (KeyError, ValueError, TypeError, binascii.Error):
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, "this describes no archive") from None
+    fault = await broker.controller.submit(ask)
+    return {"error_code": fault.code, "error_message": fault.message}

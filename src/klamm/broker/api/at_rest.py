@@ -1,0 +1,50 @@
+"""AtRest (private, key 1007): whether this broker takes no more records of topics.
+
+Asked with `{"topics": names}`; every change of settings that was announced before is in force when
+it is answered. `partitions` has an entry for each copy here: whether it is frozen, and of a
+partition that this broker leads how many records are not yet on enough replicas (`uncommitted`).
+Once every broker has said that a topic is frozen, whoever leads it next refuses records as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.broker.partition import Role
+from klamm.model.errors import ErrorCode, RequestRefused
+
+if TYPE_CHECKING:
+    from klamm.broker.context import RequestContext
+    from klamm.broker.server import Broker
+
+_PATIENCE_S: Final = 10.0
+
+
+async def handle(
+    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await broker.dynamic_config.caught_up()
+    except TimeoutError:
+        raise RequestRefused(
+            ErrorCode.REQUEST_TIMED_OUT, "changes of settings cannot be read now"
+        ) from None
+    topics = frozenset(map(str, request.get("topics", ())))
+    found = []
+    for (topic, index), partition in broker.replicas.partitions.items():
+        local = partition.log
+        if topic not in topics or local is None:
+            continue
+        leads = partition.role is Role.LEADER
+        found.append(
+            {
+                "topic": topic,
+                "partition": index,
+                "frozen": local.settings.frozen,
+                "uncommitted": local.log_end_offset - local.high_watermark if leads else 0,
+            }
+        )
+    return {"partitions": found}
