@@ -95,7 +95,7 @@ def audit(
             stuck_after_ms=stuck_after * 1000,
             progress=watcher(output),
         )
-    page = to / "audit.html"
+    page = to.absolute() / "audit.html"
     write_whole(page, render(found, title="klamm audit"))
     if output is Output.JSON:
         print_json(
@@ -107,7 +107,7 @@ def audit(
         )
     else:
         print("\n".join(_summary(found, evidence.source)))
-        print(page.absolute())
+        print(page)
     if not found.is_clean:
         raise typer.Exit(1)
 

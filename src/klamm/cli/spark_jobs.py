@@ -221,11 +221,13 @@ def connection(bootstrap: str, config: Path | None = None) -> ConnectionOptions:
 
 def parse_time(text: str) -> int:
     """`2026-11-15`, `2026-11-15T08:30` (UTC unless it says otherwise), or milliseconds."""
-    if text.isdigit():
-        return int(text)
     try:
+        if text.isdigit():
+            # Whatever counts as a time must be one that can be shown.
+            datetime.fromtimestamp(int(text) / 1000, UTC)
+            return int(text)
         found = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
         raise UsageError(f"{text!r} is no time: write 2026-11-15T08:30 or milliseconds") from None
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 

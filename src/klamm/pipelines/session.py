@@ -148,7 +148,14 @@ def plain_fault(text: str) -> str:
         return own
     if "No space left on device" in text:
         return "the disk is full: free some room and run again"
-    return text.strip().splitlines()[0]
+    return _last_words(text) or text.strip().splitlines()[0]
+
+
+def _last_words(text: str) -> str | None:
+    """How a Python traceback in a failure of Spark ends."""
+    _, found, trace = text.rpartition("Traceback (most recent call last):\n")
+    ends = re.search(r"^\w[\w.]*: .+$", trace, re.MULTILINE)
+    return ends[0] if found and ends else None
 
 
 def _own_sentence(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The bar of a job, on terminals of all widths."""
+"""The bar of a job, on terminals of all widths; and times as people write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from klamm.cli.spark_jobs import Bar
+from klamm.cli.spark_jobs import Bar, parse_time
+from klamm.model.errors import UsageError
 
 
 def _last_line(width: int, what: str, total: int) -> str:
@@ -55,3 +56,16 @@ def test_nothing_is_drawn_where_nobody_looks() -> None:
     bar.reached(7, 7)
     bar.end()
     assert told.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["tomorrow", "-5", "2026-11-16T25:00", "9" * 20, "9" * 400, "²", ""]
+)
+def test_what_is_no_time_is_said(text: str) -> None:
+    with pytest.raises(UsageError, match="is no time: write 2026-11-15T08:30 or milliseconds"):
+        parse_time(text)
+
+
+def test_times_are_utc_unless_they_say_otherwise() -> None:
+    assert parse_time("2026-11-15") == parse_time("2026-11-15T02:00+02:00") == 1_794_700_800_000
+    assert parse_time("1794700800000") == 1_794_700_800_000

@@ -142,6 +142,12 @@ def test_failures_of_spark_are_said_in_our_own_words() -> None:
     )
     assert plain_fault(text) == "topic t was deleted while it was read"
     assert plain_fault("something else\nmore") == "something else"
+    foreign = (
+        "\nAn exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "x.py", line 3, in work\n    frame.filter(keep)\n'
+        "pyarrow.lib.ArrowInvalid: too large\n\nJVM stacktrace:\norg.apache.spark.Oops: no\n\tat"
+    )
+    assert plain_fault(foreign) == "pyarrow.lib.ArrowInvalid: too large"
     full = "An error occurred\n: java.io.IOException: No space left on device\n\tat java.base"
     assert plain_fault(full) == "the disk is full: free some room and run again"
 
