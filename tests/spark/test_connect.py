@@ -24,7 +24,8 @@ def connect(spark: SparkSession) -> Iterator[str]:
     jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc.sc()
     assert jvm is not None
     context.conf().set("spark.connect.grpc.binding.port", "0")
-    service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    service = jvm.org.apache.spark.sql.connect.service
+    service = getattr(getattr(service, "SparkConnectService$"), "MODULE$")
     service.start(context)
     try:
         yield f"sc://127.0.0.1:{service.localPort()}"

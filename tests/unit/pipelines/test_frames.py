@@ -267,6 +267,16 @@ def test_bytes_behind_the_last_record_are_damage(codec: int) -> None:
         _decode(bytes(data), _decoder(0, 9))
 
 
+def test_bytes_behind_the_last_header_are_damage() -> None:
+    data = bytearray(encode_batch([Record(0, 0, None, b"v", (("a", b"1"), ("b", b"2")))]))
+    at = data.index(b"v") + 1
+    assert data[at] == 4  # two, zig-zag
+    data[at] = 2
+    _fix_crc(data)
+    with pytest.raises(DamagedRecords, match="offset 0: its headers are damaged"):
+        _decode(bytes(data), _decoder(0, 1))
+
+
 def test_impossible_number_of_records_is_damage() -> None:
     data = bytearray(encode_batch([Record(0, 0, b"k", b"v")], last_offset=1 << 30))
     data[57:61] = (1 << 30).to_bytes(4, "big")
