@@ -1,9 +1,10 @@
 """Counts the records of a topic by key, for ever, and writes the counts to another topic.
 
+    klamm topics create counts
     python examples/count_by_key.py localhost:9092 orders counts /data/checkpoint
 
-Kill it whenever you like: started again it goes on where it stopped, and the counts are exact. With
-a fifth argument `once` it ends when it has caught up.
+Kill it whenever you like: started again it goes on where it stopped, and the newest count of each
+key is exact. With a fifth argument `once` it ends when it has caught up.
 """
 
 import sys

@@ -44,6 +44,11 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     return run
 
 
+def test_docs_show_the_program_that_is_tested() -> None:
+    program = (EXAMPLES / "count_by_key.py").read_text().split('"""\n\n', 1)[1]
+    assert f"```python\n{program}```" in (ROOT / "docs" / "spark.md").read_text()
+
+
 def _until(seen: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 200
     while not seen():

@@ -8,11 +8,12 @@ seen.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -55,6 +56,7 @@ def demo(
     tour = _Tour(to, records, output)
     tour.say("Spark starts, and a cluster of three brokers")
     with (
+        gone_unless_whole(to),
         tempfile.TemporaryDirectory(prefix="klamm-demo-") as scratch,
         job("local[2]", "klamm demo") as spark,
         Cluster(3, settings={"klamm.ledger.topic.enable": "true"}) as cluster,
@@ -68,6 +70,18 @@ def demo(
         tour.audit(spark, cluster)
     if output is Output.JSON:
         print_json(plain(tour.facts))
+
+
+@contextmanager
+def gone_unless_whole(directory: Path) -> Iterator[None]:
+    """A tour that is broken off leaves nothing where there was nothing before."""
+    was_there = directory.exists()
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 class _Tour:
