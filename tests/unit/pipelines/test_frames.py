@@ -310,7 +310,7 @@ def _held_to_the_reference(data: bytes) -> None:
         assert found == _rows([r for r in plain if 0 <= r.offset < 1000])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(drafts.filter(bool), st.integers(0, 4), st.data())
 def test_flipped_bits_are_seen(draft: Any, codec: int, data: st.DataObject) -> None:
     """With the checksum that was there, and with one that a faulty writer made of the damage."""
@@ -324,7 +324,7 @@ def test_flipped_bits_are_seen(draft: Any, codec: int, data: st.DataObject) -> N
     _held_to_the_reference(bytes(whole))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(drafts.filter(bool), st.integers(0, 4)), min_size=1, max_size=3), st.data()
 )
@@ -342,7 +342,7 @@ def test_cut_answers_give_their_whole_batches(
     assert decoder.position == (whole[-1][0].last_offset + 1 if whole else 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drafts.filter(bool), st.data())
 def test_a_record_that_ends_early_is_damage(draft: Any, data: st.DataObject) -> None:
     """The header and checksum are those of a whole batch, its records are cut."""
@@ -404,7 +404,7 @@ writes = st.tuples(
 acts = st.one_of(writes, st.tuples(producers, st.sampled_from(ControlKind)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(acts, max_size=9))
 def test_transactions_end_as_their_markers_say(done: list[Any]) -> None:
     log = _Log()
