@@ -148,6 +148,11 @@ def plain_fault(text: str) -> str:
         return own
     if "No space left on device" in text:
         return "the disk is full: free some room and run again"
+    if missing := re.search(r"^ModuleNotFoundError: No module named '(\w+)", text, re.MULTILINE):
+        return (
+            f"the Python that runs Spark's tasks has no {missing[1]}: install it where they run, "
+            "or send klamm along as a zip (spark.submit.pyFiles)"
+        )
     return _last_words(text) or text.strip().splitlines()[0]
 
 

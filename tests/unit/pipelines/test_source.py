@@ -135,6 +135,9 @@ def test_compiled_loops_that_do_not_load_are_done_without() -> None:
     assert done.stdout.strip() == "klamm.pipelines.kernels_numpy"
 
 
+NO_KLAMM = "ModuleNotFoundError: No module named 'klamm'"
+
+
 def test_failures_of_spark_are_said_in_our_own_words() -> None:
     text = (
         "[STAGE_FAILED] Job aborted due to stage failure\n  File x, line 3\n"
@@ -148,6 +151,8 @@ def test_failures_of_spark_are_said_in_our_own_words() -> None:
         "pyarrow.lib.ArrowInvalid: too large\n\nJVM stacktrace:\norg.apache.spark.Oops: no\n\tat"
     )
     assert plain_fault(foreign) == "pyarrow.lib.ArrowInvalid: too large"
+    bare = foreign.replace("pyarrow.lib.ArrowInvalid: too large", NO_KLAMM)
+    assert plain_fault(bare).startswith("the Python that runs Spark's tasks has no klamm: install")
     full = "An error occurred\n: java.io.IOException: No space left on device\n\tat java.base"
     assert plain_fault(full) == "the disk is full: free some room and run again"
 
