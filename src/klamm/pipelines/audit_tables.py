@@ -84,14 +84,13 @@ def since(ledger: DataFrame, since_ms: int) -> DataFrame:
 
 def _is_move(entity: str) -> Column:
     """An event of the state machine, not of the in-sync set or of the assignment."""
-    states = _STATES[entity]
-    of_states = F.col("from_state").isin(states) | F.col("to_state").isin(states)
-    return (F.col("entity") == entity) & of_states
+    states = ", ".join(f"'{state}'" for state in _STATES[entity])
+    return F.expr(f"entity = '{entity}' AND (from_state IN ({states}) OR to_state IN ({states}))")
 
 
 def moves(found: DataFrame) -> DataFrame:
     """The transitions of the two state machines."""
-    return found.filter(_is_move("partition") | _is_move("replica")).select(*found.columns)
+    return found.filter(_is_move("partition") | _is_move("replica"))
 
 
 def _legal_moves() -> list[tuple[str, str, str]]:
@@ -101,7 +100,7 @@ def _legal_moves() -> list[tuple[str, str, str]]:
 
 
 def _is_legal() -> Column:
-    return F.struct(*_MOVE).isin([F.struct(*map(F.lit, move)) for move in _legal_moves()])
+    return F.expr(f"({', '.join(_MOVE)}) IN ({', '.join(map(str, _legal_moves()))})")
 
 
 def illegal(found: DataFrame) -> DataFrame:
@@ -139,9 +138,13 @@ def broken_chains(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:
     differs = F.col("expected") != F.col("from_state")
     return (
         moves(found)
-        .withColumn("expected", F.lag("to_state").over(order))
-        .withColumn("previous_epoch", F.lag("controller_epoch").over(order))
-        .withColumn("previous_ms", F.lag("time_ms").over(order))
+        .withColumns(
+            {
+                "expected": F.lag("to_state").over(order),
+                "previous_epoch": F.lag("controller_epoch").over(order),
+                "previous_ms": F.lag("time_ms").over(order),
+            }
+        )
         .filter(F.col("expected").isNotNull() & (F.col("previous_ms") >= horizon_ms))
         .filter((is_same_term & differs) | (~is_same_term & is_born_twice))
         .select(*found.columns, "expected")
@@ -152,11 +155,11 @@ def lost(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:
     """Numbers missing from an epoch's sequence."""
     inside = Window.partitionBy("controller_epoch").orderBy("sequence")
     columns = ("controller_epoch", "previous", "sequence", "time_ms", "previous_ms")
-    within = (
-        found.withColumn("previous", F.lag("sequence").over(inside))
-        .withColumn("previous_ms", F.lag("time_ms").over(inside))
-        .select(*columns)
-    )
+    before = {
+        "previous": F.lag("sequence").over(inside),
+        "previous_ms": F.lag("time_ms").over(inside),
+    }
+    within = found.withColumns(before).select(*columns)
     # An epoch begins with number 1; that is known of all but the oldest.
     terms = Window.orderBy("controller_epoch")
     at_the_start = (
@@ -166,8 +169,9 @@ def lost(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:
             F.min("time_ms").alias("time_ms"),
             F.max("time_ms").alias("last_ms"),
         )
-        .withColumn("previous", F.lit(0).cast("bigint"))
-        .withColumn("previous_ms", F.lag("last_ms").over(terms))
+        .withColumns(
+            {"previous": F.lit(0).cast("bigint"), "previous_ms": F.lag("last_ms").over(terms)}
+        )
         .select(*columns)
     )
     gap = F.col("sequence") - F.col("previous") - 1
@@ -297,13 +301,14 @@ def epochs(found: DataFrame) -> DataFrame:
         F.count(F.lit(1)).alias("events"),
     )
     order = Window.orderBy("controller_epoch")
-    before = F.lag("controller_epoch").over(order)
-    terms = (
-        reigns.withColumn("unheard", F.col("controller_epoch") - before - 1)
-        .withColumn("quiet_ms", F.col("began_ms") - F.lag("last_ms").over(order))
-        .withColumn("next_ms", F.lead("began_ms").over(order))
-        .withColumn("overtime_ms", F.greatest(F.col("last_ms") - F.col("next_ms"), F.lit(0)))
+    terms = reigns.withColumns(
+        {
+            "unheard": F.col("controller_epoch") - F.lag("controller_epoch").over(order) - 1,
+            "quiet_ms": F.col("began_ms") - F.lag("last_ms").over(order),
+            "next_ms": F.lead("began_ms").over(order),
+        }
     )
+    overtime = F.greatest(F.col("last_ms") - F.col("next_ms"), F.lit(0))
     late = (
         found.select("controller_epoch", "time_ms")
         .join(terms.select("controller_epoch", "next_ms"), on="controller_epoch", how="inner")
@@ -318,7 +323,7 @@ def epochs(found: DataFrame) -> DataFrame:
         "last_ms",
         "events",
         "quiet_ms",
-        F.coalesce("overtime_ms", F.lit(0)).alias("overtime_ms"),
+        F.coalesce(overtime, F.lit(0)).alias("overtime_ms"),
         F.coalesce("late", F.lit(0)).alias("late"),
         F.coalesce("unheard", F.lit(0)).alias("unheard"),
     )
