@@ -30,7 +30,9 @@ EXAMPLES = ROOT / "examples"
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
+    """That of somebody who has just come in: what a session set here is set anew."""
+    ours = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    return ours | {"PYTHONPATH": str(ROOT / "src")}
 
 
 @pytest.fixture

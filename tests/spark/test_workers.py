@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from klamm.pipelines.archive import run_tasks
@@ -18,6 +20,15 @@ def test_what_modules_leave_behind_is_not_collected_after_each_task(spark: Spark
     found = run_tasks(spark, 4, kept)
     # By the last task of a process it is all of Spark's and Arrow's modules: 90,000 and more.
     assert min(dict(found).values()) > 50_000
+
+
+def test_processes_import_what_is_installed_and_compiled(spark: SparkSession) -> None:
+    """Not what Spark brings in an archive."""
+
+    def of_pyspark(_number: int) -> list[str]:
+        return [sys.modules["pyspark"].__file__ or ""]
+
+    assert run_tasks(spark, 1, of_pyspark) == [pyspark.__file__]
 
 
 def test_a_process_that_is_not_sparks_is_left_alone() -> None:

@@ -49,7 +49,7 @@ def start(
     use_java()
     check_master(master)
     # Workers run the same Python; without this they take whatever `python3` is on the path.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", _python(master))
     if "SPARK_HOME" not in os.environ:
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
     if master.startswith("local"):
@@ -101,6 +101,23 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _python(master: str) -> str:
+    """This Python, on this machine by way of a script that spares Spark's processes a second each.
+
+    The script says how. It is left out where another Spark than the installed one is asked for.
+    """
+    script = Path(__file__).parent / "spark_bin" / "python"
+    if not master.startswith("local") or "SPARK_HOME" in os.environ:
+        return sys.executable
+    if not os.access(script, os.X_OK):
+        return sys.executable
+    import pyspark
+
+    os.environ["KLAMM_PYTHON"] = sys.executable
+    os.environ["KLAMM_PYSPARK"] = str(Path(pyspark.__file__).parent)
+    return str(script)
 
 
 def check_master(master: str) -> None:
