@@ -31,6 +31,7 @@ from klamm.pipelines.archive_layout import (
     digest_of,
     directory_of,
     entry_of,
+    fitting_window,
     manifest_faults,
     new_name,
     part_fault,
@@ -45,8 +46,9 @@ from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.ranges import Range
-from klamm.pipelines.selection import ids_of, no_topic, while_there
+from klamm.pipelines.selection import bytes_per_offset, ids_of, no_topic, while_there
 from klamm.pipelines.session import refuse_speculation
+from klamm.pipelines.wire import Answered, Unreachable
 from klamm.pipelines.workers import begin_task
 from klamm.pipelines.writing import drafted, write_whole
 
@@ -86,10 +88,11 @@ def archive(
         raise no_topic(lookup, [topic])
     starts, ends = _bounds(lookup, view, topic)
     directory = directory_of(root, view.cluster_id, topic, view.topics[topic].id)
+    sizes = dict.fromkeys(ends, window) if window else _window_sizes(lookup, starts, ends)
     ranges = [
         range_of(view, topic, w)
         for tp in sorted(ends)
-        for w in _windows(tp.partition, starts[tp], ends[tp], window)
+        for w in plan_windows(tp.partition, starts[tp], ends[tp], sizes[tp])
     ]
     job = Job(
         connection=connection,
@@ -112,10 +115,15 @@ def archive(
     return Archived(manifest, path, reused, time.monotonic() - began)
 
 
-def _windows(partition: int, start: int, end: int, size: int | None) -> list[Window]:
-    return (
-        plan_windows(partition, start, end, size) if size else plan_windows(partition, start, end)
-    )
+def _window_sizes(
+    lookup: Lookup, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """How many offsets a file of each partition holds: tasks and files should not be huge."""
+    try:
+        rates = bytes_per_offset(lookup, starts, ends)
+    except (Answered, Unreachable):
+        rates = {}  # not everybody may look at log directories
+    return {tp: fitting_window(rates.get(tp, 0)) for tp in ends}
 
 
 def _bounds(

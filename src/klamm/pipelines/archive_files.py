@@ -252,6 +252,8 @@ class Unreadable(KlammError):
 def file_faults(directory: Path, file: File) -> list[str]:
     """What is wrong with one file."""
     path = directory / file.path
+    if path.exists() and not path.is_file():
+        return [f"{file.path} is no file"]
     try:
         faults = [] if sha256(path) == file.sha256 else [f"{file.path} is not as it was written"]
     except FileNotFoundError:

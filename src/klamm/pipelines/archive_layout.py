@@ -36,6 +36,8 @@ VERSION: Final = 1
 ROWS: Final = "rows"  # the mode of an archive that holds a row a record
 FOOTER: Final = b"klamm.window"
 WINDOW_OFFSETS: Final = 1 << 20  # one file holds so many offsets, at most
+_WINDOW_OFFSETS_MIN: Final = 1 << 10
+_FILE_BYTES: Final = 512 << 20  # and about so many bytes
 _GAPS_MAX: Final = 1000
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")  # a path with `//` in it has lost one of them
 
@@ -196,6 +198,18 @@ def plan_windows(
     """Windows that tile [log_start, end), cut at multiples of the size."""
     edges = [log_start, *range((log_start // size + 1) * size, end, size), end]
     return [Window(partition, first, stop) for first, stop in pairwise(edges) if stop > first]
+
+
+def fitting_window(bytes_per_offset: float) -> int:
+    """How many offsets one file should hold of a partition with records of this size.
+
+    A power of two: records that become a little larger do not move every window, which would make
+    all files of an earlier run useless.
+    """
+    size = WINDOW_OFFSETS
+    while size > _WINDOW_OFFSETS_MIN and size * bytes_per_offset > _FILE_BYTES:
+        size //= 2
+    return size
 
 
 def read_manifest(directory: Path) -> Manifest:

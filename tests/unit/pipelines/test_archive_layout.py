@@ -21,6 +21,7 @@ from klamm.pipelines.archive_layout import (
     Part,
     directory_of,
     entry_of,
+    fitting_window,
     manifest_faults,
     part_fault,
     plan_windows,
@@ -58,6 +59,14 @@ def test_windows_tile_the_log_and_are_cut_at_multiples(start: int, more: int, si
     covered = [o for w in windows for o in range(w.first, w.stop)]
     assert covered == list(range(start, start + more))
     assert all(w.first % size == 0 for w in windows[1:])
+
+
+@pytest.mark.parametrize(
+    ("rate", "size"),
+    [(0.0, 1 << 20), (100.0, 1 << 20), (513.0, 1 << 19), (10_000.0, 1 << 15), (1e7, 1 << 10)],
+)
+def test_windows_fit_the_size_of_records(rate: float, size: int) -> None:
+    assert fitting_window(rate) == size
 
 
 def test_a_missing_window_is_noticed() -> None:
