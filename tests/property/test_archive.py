@@ -7,14 +7,16 @@ would send comes out, read by the plain decoder.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive_files import decoder_of, file_faults, read_file, write_file
 from klamm.pipelines.archive_layout import (
@@ -196,6 +198,7 @@ def test_archive_and_restore(drawn: list[tuple[Any, ...]], size: int, some: int)
         assert walk.commits["3"] == sum(r.offset < 3 for r in log.visible)
         assert walk.commits[str(1 << 40)] == len(wanted)
         assert walk.digests == _sums(found)
+        assert restored(0, is_checked=False)[1] == wanted
         # Broken off behind some records, and up to an offset only.
         first = some % (len(wanted) + 1)
         assert [r[1:] for r in restored(first)[1]] == [r[1:] for r in wanted[first:]]
@@ -203,6 +206,22 @@ def test_archive_and_restore(drawn: list[tuple[Any, ...]], size: int, some: int)
         assert [r[1:] for r in restored(0, before={0: before})[1]] == [
             r[1:] for r in log.visible if r.offset < before
         ]
+
+
+def test_a_file_of_other_records_is_not_restored_even_unchecked(tmp_path: Path) -> None:
+    one, other = Log(), Log()
+    one.write(None, Codec.NONE, [(True, 5, b"k", b"v", ())])
+    other.write(None, Codec.NONE, [(True, 5, b"k", b"w", ())])
+    window = Window(0, 0, 1)
+    file, strange = (_archived(log, window, tmp_path) for log in (one, other))
+    strange = replace(strange, digests=file.digests)
+    with pytest.raises(KlammError, match=f"{strange.path} is not what the manifest says"):
+        send(
+            Walk(_job([strange], tmp_path, is_checked=False), 0),
+            TopicPartition("t", 0),
+            Shelf(),
+            first=0,
+        )
 
 
 def _sums(records: list[Record]) -> dict[str, str]:

@@ -139,7 +139,7 @@ def test_report_is_one_page_that_needs_nothing_else(planted: tuple[Any, Path]) -
     for words in (
         "Illegal moves",
         "Broken chains",
-        "Lost events",
+        "lost events",
         "Stuck deletions",
         "Controllers",
     ):

@@ -134,7 +134,7 @@ def _summary(found: Any, source: str) -> Iterator[str]:
     for name, label in (
         ("illegal", "illegal moves"),
         ("broken_chains", "broken chains"),
-        ("lost", "lost events"),
+        ("lost", "gaps with lost events"),
         ("stuck", "stuck deletions"),
     ):
         yield f"{found.counts[name]:>8,}  {label}"

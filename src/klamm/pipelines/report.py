@@ -26,7 +26,7 @@ _FAULTS: Final[Mapping[str, tuple[str, str]]] = {
         "Broken chains",
         "Moves that begin elsewhere than the one before ended: something was not written down.",
     ),
-    "lost": ("Lost events", "Numbers that are missing from a controller's sequence."),
+    "lost": ("Gaps with lost events", "Numbers that are missing from a controller's sequence."),
     "stuck": ("Stuck deletions", "Deletions that do not end, and what they wait for."),
 }
 _HIDDEN: Final = frozenset({"topic", "topic_id", "entity", "partition", "broker", "controller_id"})

@@ -88,6 +88,7 @@ def restore(
             as_of_ms=as_of_ms,
             before=before or {},
             batch_bytes=kept.batch_bytes,
+            is_checked=check,
             commits={
                 int(p): sorted({c.offset for _, q, c in commits if q == int(p)})
                 for p in manifest.partitions

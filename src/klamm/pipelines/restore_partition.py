@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive_files import read_file
+from klamm.pipelines.archive_files import Unreadable, read_file
 from klamm.pipelines.archive_layout import File
 from klamm.pipelines.batches import OpenBatch, Records, headers_of, pieces_of
 from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.digests import WINDOW, content_sum
+from klamm.pipelines.digests import WINDOW, Digests, content_sum
 from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.producer import Producer
 from klamm.pipelines.writing import drafted
@@ -60,6 +60,7 @@ class Job:
     map_directory: str
     before: Mapping[int, int] = field(default_factory=dict)  # the first offsets to leave out
     batch_bytes: int | None = None  # what the topic takes at most, where it was told
+    is_checked: bool = True  # somebody has compared the files with the manifest before
 
 
 def restore_partition(job: Job, partition: int) -> dict[str, Any]:
@@ -151,12 +152,23 @@ class Walk:
         for file in self.job.partitions[self._partition]:
             if before is not None and file.first >= before:
                 return
-            for frame in read_file(Path(self.job.directory) / file.path):
+            for frame in self._read(file):
                 kept = visible(frame, self.job.as_of_ms, before)
                 if kept.num_rows == 0:
                     continue
                 self._note(kept)
                 yield kept
+
+    def _read(self, file: File) -> Iterator[Any]:
+        """The frames of a file, which the manifest must know unless that was seen to before."""
+        path, digests = Path(self.job.directory) / file.path, Digests()
+        for frame in read_file(path):
+            if not self.job.is_checked:
+                digests.add(frame)
+            yield frame
+        found = {str(number): text for number, text in digests.texts().items()}
+        if not self.job.is_checked and found != file.digests:
+            raise Unreadable(f"the archive is damaged: {path} is not what the manifest says")
 
     def _note(self, frame: Any) -> None:
         offsets = frame.column("offset").to_numpy()
