@@ -285,6 +285,17 @@ def test_impossible_number_of_records_is_damage() -> None:
         _decode(bytes(data), _decoder(0, 9))
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_batch_that_denies_its_records_is_damaged(count: int) -> None:
+    """Not an empty one, such as compaction leaves."""
+    data = bytearray(encode_batch([Record(0, 0, b"k", b"v")]))
+    data[57:61] = count.to_bytes(4, "big", signed=True)
+    with pytest.raises(DamagedRecords, match=r"t offset 0: (a batch of|its checksum)"):
+        _decode(bytes(data), _decoder(0, 9))
+    for codec in (0, 1):
+        assert _decode(encode_batch([], last_offset=3, codec=codec), _decoder(0, 9)) == []
+
+
 def _reference(data: bytes) -> list[Record] | None:
     """What the plain decoder makes of an answer; None where it finds fault with it."""
     try:
