@@ -160,10 +160,20 @@ def test_revenue_report_on_a_spark_cluster(
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     _is_right(spark, ran.stdout, target)
+    # Its tasks ran there and not in the driver, which would be an executor of that name.
+    events = "".join(path.read_text() for path in (tmp_path / "events").rglob("events_*"))
+    ended = [json.loads(line) for line in events.splitlines() if "SparkListenerTaskEnd" in line]
+    assert {event["Task Info"]["Executor ID"] for event in ended} == {"0"}
 
 
 def _brief(directory: Path) -> str:
-    """Settings of Spark under which an executor's JVM is short-lived, too."""
-    line = f"spark.executor.extraJavaOptions {BRIEF_JVM}\n"
-    (directory / "spark-defaults.conf").write_text(line)
+    """Settings of Spark under which an executor's JVM is short-lived, too; and a diary."""
+    (directory / "events").mkdir()
+    lines = (
+        f"spark.executor.extraJavaOptions {BRIEF_JVM}",
+        "spark.eventLog.enabled true",
+        "spark.eventLog.compress false",
+        f"spark.eventLog.dir {directory / 'events'}",
+    )
+    (directory / "spark-defaults.conf").write_text("\n".join(lines))
     return str(directory)
