@@ -45,6 +45,17 @@ class DiesAt(Silent):
             raise Broken(what)
 
 
+class Cleans(Silent):
+    """A watcher who wants to clean an archive at every step, and must not."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def begin(self, what: str, total: int) -> None:
+        with pytest.raises(KlammError, match="is being written to: try again"):
+            vacuum(self._root)
+
+
 @pytest.fixture
 def filled(topic: Make, fill: Fill, bootstrap: str, lookup: Lookup) -> str:
     """A topic with everything in it: headers, nulls, old times, a rolled-back transaction."""
@@ -181,7 +192,9 @@ def test_restore_as_of_a_time(
     manifest = archive(spark, lookup.options, filled, tmp_path).manifest
     as_of = 1_600_000_000_099
     copy = f"{filled}-then"
-    result = restore(spark, lookup.options, manifest, to=copy, as_of_ms=as_of)
+    result = restore(
+        spark, lookup.options, manifest, to=copy, as_of_ms=as_of, progress=Cleans(tmp_path)
+    )
     assert result.records == 100
     assert read(copy).count() == 100
     assert lookup.committed(f"group-{filled}")[TopicPartition(copy, 0)].offset == 50

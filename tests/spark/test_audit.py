@@ -94,8 +94,9 @@ def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
         _entry(1, 21, ("orders-0", "Online", "Offline"), 2300),  # the old one is still at it
         _entry(2, 2, ("orders<script>-0", "Online", "Offline"), 2400),
     ]
-    # A crash may have cut the last line.
-    lines = [json.dumps(e) for e in entries] + [json.dumps(entries[0])[:20]]
+    # A crash may have cut the last line, and somebody may have put his own between them.
+    foreign = ['{"controller_epoch": "one"}', '{"controller_epoch": 7, "sequence": 1}', "[]", "7"]
+    lines = [*map(json.dumps, entries), *foreign, json.dumps(entries[0])[:20]]
     (path / "a.jsonl").write_text("\n".join(lines))
     evidence = audit.of_files(spark, str(path / "a.jsonl"))
     return audit.run(spark, evidence, path / "tables", now_ms=1_000_000), path / "tables"

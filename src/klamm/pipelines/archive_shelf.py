@@ -1,7 +1,7 @@
 """The archives below a directory: which there are, and what broken-off runs have left among them.
 
 Only files with names that klamm gives are ever removed, and none while somebody writes there: a run
-holds a lock on its archive, which the system lets go however the run ends.
+and a restore hold a lock on their archive, which the system lets go however they end.
 """
 
 from __future__ import annotations

@@ -57,7 +57,10 @@ def events(ledger: DataFrame) -> DataFrame:
     broker = F.when(entity == "replica", F.regexp_extract(subject, _REPLICA, 3)).when(
         entity.isin("broker", "controller"), F.split_part(subject, F.lit(" "), F.lit(2))
     )
-    return ledger.dropDuplicates(["controller_epoch", "sequence"]).select(
+    # Whatever else is in a file or in a topic is no event.
+    known = ("time_ms", "controller_epoch", "sequence", "subject")
+    whole = ledger.dropna(subset=list(known))
+    return whole.dropDuplicates(["controller_epoch", "sequence"]).select(
         "time_ms",
         "controller_epoch",
         "sequence",

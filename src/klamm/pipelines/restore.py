@@ -26,6 +26,7 @@ from klamm.model.names import TopicPartition
 from klamm.pipelines.archive import range_of, run_tasks, verify
 from klamm.pipelines.archive_files import window_frames
 from klamm.pipelines.archive_layout import Manifest, plan_windows, read_part
+from klamm.pipelines.archive_shelf import being_written
 from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.digests import window_offsets
 from klamm.pipelines.options import ConnectionOptions
@@ -74,7 +75,7 @@ def restore(
     name = to or manifest.topic
     lookup = Lookup(connection)
     journal = check_target(lookup, manifest, name, Limit(time_ms=as_of_ms, offsets=before))
-    with journal.alone():
+    with journal.alone(), being_written(manifest.path):
         if check and (faults := verify(spark, manifest, progress=bar)):
             raise KlammError(f"the archive is damaged: {'; '.join(faults[:5])}")
         kept = settings_of(manifest)

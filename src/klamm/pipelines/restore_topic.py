@@ -108,7 +108,7 @@ class Journal:
         """Keeps a second restore of the same topic away, until this one ends, however it ends."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = self.path.with_name(".lock").open("ab")
+            lock = self.path.with_name(".restoring").open("ab")
         except OSError as fault:
             raise KlammError(disk_fault(fault, self.path)) from None
         with lock:
