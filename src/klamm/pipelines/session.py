@@ -211,11 +211,30 @@ def register(spark: SparkSession) -> None:
     from klamm.pipelines.source import KlammDataSource
 
     try:
-        spark.dataSource.register(KlammDataSource)
+        with _active(spark):
+            spark.dataSource.register(KlammDataSource)
     except AnalysisException as fault:
         # A session made from another one may have it already.
         if fault.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+@contextlib.contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    """Makes a session the one that Spark asks whether a name is taken: not itself, by default."""
+    if not hasattr(spark, "_jsparkSession"):
+        yield  # a client of Spark Connect has but one
+        return
+    sessions = spark._get_j_spark_session_class(spark._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def read_stream(
