@@ -1,4 +1,4 @@
-"""Processes that die at a chosen step of their work, by `kill -9`.
+"""Processes that die at a chosen step of their work, by `kill -9` or a kinder signal.
 
 A step is a place in klamm's code that changes something which outlives the process: a file gets its
 name or goes, a broker is asked to change something, Spark has written a table. Steps are found by
@@ -75,10 +75,13 @@ def _start_server() -> None:
 class Steps:
     """Writes each step of this process down, and ends it before the one it must not survive."""
 
-    def __init__(self, notes: Path, deadly: str | None) -> None:
+    def __init__(
+        self, notes: Path, deadly: str | None, number: signal.Signals = signal.SIGKILL
+    ) -> None:
         self._notes = notes
         self._place = f"{notes.parent}/"  # other files are Spark's own
         self._deadly = deadly
+        self._number = number
         self._seen: set[str] = set()
 
     def watch(self) -> None:
@@ -105,8 +108,9 @@ class Steps:
         if not way or step in self._seen:
             return
         self._seen.add(step)
-        if step == self._deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
+        count = sum(seen.startswith(f"{what} at ") for seen in self._seen)
+        if self._deadly in (step, f"{what} #{count}"):
+            os.kill(os.getpid(), self._number)
         with self._notes.open("a") as notes:
             notes.write(f"{step}\n")
 
@@ -140,25 +144,36 @@ def _way(frame: FrameType | None) -> str:
     return " < ".join(places)
 
 
-def run(job: Job, notes: Path, *args: Any, deadly: str | None = None) -> list[str]:
-    """Runs a job in a process of its own; its steps, or those before the one it died at."""
+def run(
+    job: Job,
+    notes: Path,
+    *args: Any,
+    deadly: str | None = None,
+    number: signal.Signals = signal.SIGKILL,
+) -> list[str]:
+    """Runs a job in a process of its own; its steps, or those before the one it died at.
+
+    A deadly step is one that another run has told, or the n-th of its kind: `os.rename #2`.
+    """
     notes.write_text("")
     _start_server()
-    process = _server.Process(target=_begin, args=(job, notes, deadly, args))
+    process = _server.Process(target=_begin, args=(job, notes, deadly, number, args))
     process.start()
     process.join(120)
     said = notes.with_suffix(".fault")
     if deadly is None:
         assert process.exitcode == 0, said.read_text() if said.exists() else process.exitcode
     else:
-        assert process.exitcode == -signal.SIGKILL, (deadly, process.exitcode)
+        wanted = -number if number is signal.SIGKILL else 128 + number
+        assert process.exitcode == wanted, (deadly, process.exitcode)
     process.close()
     return notes.read_text().splitlines()
 
 
-def _begin(job: Job, notes: Path, deadly: str | None, args: tuple[Any, ...]) -> None:
-    steps = Steps(notes, deadly)
-    steps.watch()
+def _begin(
+    job: Job, notes: Path, deadly: str | None, number: signal.Signals, args: tuple[Any, ...]
+) -> None:
+    Steps(notes, deadly, number).watch()
     try:
         job(*args)
     except BaseException:

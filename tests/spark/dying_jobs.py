@@ -8,9 +8,11 @@ from klamm.cli.__main__ import main
 from klamm.pipelines.archive_files import Job as WindowJob
 from klamm.pipelines.archive_files import archive_window
 from klamm.pipelines.audit import put_in_place
+from klamm.pipelines.options import ReadOptions
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.restore_partition import Job as PartitionJob
 from klamm.pipelines.restore_partition import restore_partition
+from klamm.pipelines.stream import Stream
 
 from .dying import Gateway, session_at
 
@@ -35,3 +37,8 @@ def partition(job: PartitionJob, number: int) -> None:
 def tables(fresh: Path, to: Path) -> None:
     """The last thing that an audit does with its tables."""
     put_in_place(fresh, to)
+
+
+def first_offsets(options: ReadOptions) -> None:
+    """The first thing that a stream does."""
+    Stream(options).first()

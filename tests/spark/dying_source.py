@@ -1,0 +1,130 @@
+"""The data source under another name, in processes that die at a chosen step, by `kill -9`.
+
+A query lives in many processes: one plans it, tasks write, one more reports a micro-batch as
+written. Each notes what it is about to do, and dies before the step that an option names. To Spark
+that is a failure like any other, and what is left of the query is what a crash of the whole machine
+would leave: the files of the checkpoint, the first offsets, what brokers have taken.
+
+Spark's processes know no tests: these classes travel to them as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from klamm.pipelines.options import parse_read, parse_write
+from klamm.pipelines.source import (
+    KlammDataSource,
+    KlammStreamReader,
+    KlammStreamWriter,
+    KlammWriter,
+    columns_of,
+)
+from klamm.pipelines.wire import Wire
+from klamm.protocol.apis import ApiKey
+
+
+@dataclass
+class Fate:
+    """What becomes of the processes of one query."""
+
+    notes: str
+    deadly: str
+
+    def reached(self, step: str) -> None:
+        """The process is about to do this."""
+        if step == self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with open(self.notes, "a") as notes:
+            notes.write(f"{step}\n")
+
+    @contextmanager
+    def over_requests(self) -> Iterator[None]:
+        """The first two batches that a task sends."""
+        post, count = Wire.post, 0
+
+        def posted(wire: Wire, key: int, *rest: Any) -> None:
+            nonlocal count
+            if key == ApiKey.PRODUCE and (count := count + 1) < 3:
+                self.reached(f"send batch {count}")
+            post(wire, key, *rest)
+
+        Wire.post = posted  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Wire.post = post  # type: ignore[method-assign]
+
+
+class Dying(KlammDataSource):
+    """`klamm`, and it dies."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        given = {key.lower(): value for key, value in options.items()}
+        self._fate = Fate(given.pop("notes"), given.pop("deadly"))
+        super().__init__(given)
+
+    @classmethod
+    def name(cls) -> str:
+        return "dying"
+
+    def streamReader(self, schema: StructType) -> KlammStreamReader:
+        options = parse_read(self.options, streaming=True)
+        reader = DyingReader(options, columns_of(schema))
+        reader.fate = self._fate
+        return reader
+
+    def writer(self, schema: StructType, overwrite: bool) -> KlammWriter:
+        writer = DyingWriter(parse_write(self.options))
+        writer.fate = self._fate
+        return writer
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:
+        writer = DyingStreamWriter(parse_write(self.options))
+        writer.fate = self._fate
+        return writer
+
+
+class DyingReader(KlammStreamReader):
+    fate: Fate
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self.fate.reached("commit to the group")
+        super().commit(end)
+
+
+class DyingWriter(KlammWriter):
+    fate: Fate
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        with self.fate.over_requests():
+            return super().write(iterator)
+
+
+class DyingStreamWriter(KlammStreamWriter):
+    fate: Fate
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        with self.fate.over_requests():
+            return super().write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self.fate.reached("write the log of commits")
+        super().commit(messages, batchId)
+
+
+def introduce(spark: SparkSession) -> None:
+    """Makes the format `dying` known."""
+    register_pickle_by_value(sys.modules[__name__])
+    spark.dataSource.register(Dying)
