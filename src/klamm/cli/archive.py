@@ -20,7 +20,9 @@ from klamm.cli.options import (
 )
 from klamm.cli.output import print_json, table
 from klamm.cli.spark_jobs import (
+    DEFAULT_PATIENCE,
     ConfigOption,
+    PatienceOption,
     connection,
     job,
     look_first,
@@ -45,6 +47,7 @@ def archive(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="where archives lie")],
     verify: Annotated[bool, typer.Option("--verify", help="read everything back")] = False,
     output: OutputOption = Output.TEXT,
+    patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     command_config: ConfigOption = None,
@@ -52,7 +55,7 @@ def archive(
     """Archive a topic: `klamm archive TOPIC --to DIR`; or look after archives: list, show, verify,
     vacuum DIR. A run that was broken off is taken up where it stopped."""
     need_spark()
-    reach = connection(bootstrap_server, command_config)
+    reach = connection(bootstrap_server, command_config, patience_s=patience)
     look_first(reach, topic)
     make_directory(to)
     with job(master, f"archive {topic}") as spark:

@@ -25,6 +25,8 @@ from klamm.cli.options import (
 )
 from klamm.cli.output import print_json
 from klamm.cli.spark_jobs import (
+    DEFAULT_PATIENCE,
+    PatienceOption,
     connection,
     job,
     make_directory,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from klamm.pipelines.audit import Evidence
+    from klamm.pipelines.options import ConnectionOptions
 
 app = new_app("Judge every decision of the controllers, and write a report.")
 
@@ -65,6 +68,7 @@ def audit(
         int, typer.Option(min=0, help="seconds after which a deletion is stuck")
     ] = 60,
     output: OutputOption = Output.TEXT,
+    patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -85,7 +89,8 @@ def audit(
         if ledger is not None:
             evidence = pipeline.of_files(spark, str(ledger.absolute()))
         else:
-            evidence = gather(spark, bootstrap_server, waiting, now_ms=now_ms, since_ms=since_ms)
+            reach = connection(bootstrap_server, patience_s=patience)
+            evidence = gather(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
         found = pipeline.run(
             spark,
             evidence,
@@ -150,7 +155,7 @@ def _summary(found: Any, source: str) -> Iterator[str]:
 
 def gather(
     spark: SparkSession,
-    bootstrap: str,
+    reach: ConnectionOptions,
     waiting: Sequence[Mapping[str, Any]],
     *,
     now_ms: int,
@@ -163,10 +168,10 @@ def gather(
     """
     from klamm.pipelines import audit as pipeline
 
-    reach = connection(bootstrap)
     found = pipeline.of_topic(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
     if found is None:
-        found = pipeline.of_entries(spark, run(bootstrap, everything))
+        servers = ",".join(f"{host}:{port}" for host, port in reach.bootstrap)
+        found = pipeline.of_entries(spark, run(servers, everything))
     return found
 
 

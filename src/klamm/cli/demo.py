@@ -23,7 +23,15 @@ from rich.console import Console
 from klamm.cli.asking import run
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json
-from klamm.cli.spark_jobs import connection, job, need_spark, plain, size_text, watcher
+from klamm.cli.spark_jobs import (
+    connection,
+    job,
+    make_directory,
+    need_spark,
+    plain,
+    size_text,
+    watcher,
+)
 from klamm.model.errors import KlammError
 
 if TYPE_CHECKING:
@@ -53,21 +61,22 @@ def demo(
     from klamm.cluster import Cluster
 
     need_spark()
-    tour = _Tour(to, records, output)
-    tour.say("Spark starts, and a cluster of three brokers")
-    with (
-        gone_unless_whole(to),
-        tempfile.TemporaryDirectory(prefix="klamm-demo-") as scratch,
-        job("local[2]", "klamm demo") as spark,
-        Cluster(3, settings={"klamm.ledger.topic.enable": "true"}) as cluster,
-    ):
-        tour.note(f"the cluster serves on {cluster.bootstrap_servers}")
-        tour.note(f"broker {cluster.controller_id} is the controller")
-        tour.fill(cluster)
-        tour.stream(spark, cluster, Path(scratch))
-        tour.grow(cluster)
-        tour.archive(spark, cluster)
-        tour.audit(spark, cluster)
+    with gone_unless_whole(to):
+        make_directory(to)
+        tour = _Tour(to, records, output)
+        tour.say("Spark starts, and a cluster of three brokers")
+        with (
+            tempfile.TemporaryDirectory(prefix="klamm-demo-") as scratch,
+            job("local[2]", "klamm demo") as spark,
+            Cluster(3, settings={"klamm.ledger.topic.enable": "true"}) as cluster,
+        ):
+            tour.note(f"the cluster serves on {cluster.bootstrap_servers}")
+            tour.note(f"broker {cluster.controller_id} is the controller")
+            tour.fill(cluster)
+            tour.stream(spark, cluster, Path(scratch))
+            tour.grow(cluster)
+            tour.archive(spark, cluster)
+            tour.audit(spark, cluster)
     if output is Output.JSON:
         print_json(plain(tour.facts))
 
@@ -234,7 +243,8 @@ class _Tour:
 
         now = int(time.time() * 1000)
         servers = cluster.bootstrap_servers
-        evidence = gather(spark, servers, run(servers, not_in_the_topic), now_ms=now)
+        waiting = run(servers, not_in_the_topic)
+        evidence = gather(spark, connection(servers), waiting, now_ms=now)
         bar = watcher(self._output)
         found = audit.run(spark, evidence, self._to / "tables", now_ms=now, progress=bar)
         page = self._to / "audit.html"

@@ -19,7 +19,9 @@ from klamm.cli.options import (
 )
 from klamm.cli.output import print_json
 from klamm.cli.spark_jobs import (
+    DEFAULT_PATIENCE,
     ConfigOption,
+    PatienceOption,
     connection,
     job,
     look_first,
@@ -48,6 +50,7 @@ def restore(
     ] = None,
     check: Annotated[bool, typer.Option(help="read the archive through first")] = True,
     output: OutputOption = Output.TEXT,
+    patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     command_config: ConfigOption = None,
@@ -62,7 +65,7 @@ def restore(
     from klamm.pipelines.archive_shelf import find_archive
 
     archived = find_archive(directory, topic)
-    reach = connection(bootstrap_server, command_config)
+    reach = connection(bootstrap_server, command_config, patience_s=patience)
     look_first(reach)
     from klamm.pipelines import restore as pipeline
     from klamm.pipelines.cluster import Lookup

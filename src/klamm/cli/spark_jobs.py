@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -42,7 +43,16 @@ ConfigOption = Annotated[
         help="properties of a Kafka client: TLS and SASL of a cluster that wants them",
     ),
 ]
-
+PatienceOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        envvar="KLAMM_PATIENCE",
+        help="how long to wait in the middle of the work for a broker that does not answer",
+    ),
+]
+DEFAULT_PATIENCE: Final = 120.0
 
 _NAME_MIN: Final = 12
 _BAR_MIN: Final = 6
@@ -147,11 +157,11 @@ def job(master: str, name: str) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Lets Ctrl-C end the job without a word.
+    """Lets Ctrl-C and SIGTERM end the job without a word, and with everything put back.
 
     Spark's own handler asks the JVM to cancel in the middle of another question to it, which fails
     with pages of text; stopping Spark, which follows anyway, cancels just as well. Whatever else
-    fails after Ctrl-C is its consequence.
+    fails after the signal is its consequence.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -161,21 +171,26 @@ def _interruptible() -> Iterator[None]:
     def hear(number: int, _frame: object) -> None:
         heard.append(number)
         logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of each broken connection
-        raise KeyboardInterrupt
+        raise _end_of(number)
 
-    before = signal.signal(signal.SIGINT, hear)
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
     root = logging.getLogger()
     root.addFilter(_is_not_about_the_interruption)
     try:
         yield
     except Exception:
         if heard:
-            raise KeyboardInterrupt from None
+            raise _end_of(heard[0]) from None
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if not heard:
             root.removeFilter(_is_not_about_the_interruption)
+
+
+def _end_of(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def _is_not_about_the_interruption(record: logging.LogRecord) -> bool:
@@ -189,12 +204,12 @@ def make_directory(directory: Path) -> None:
     refuse_address(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        # Permissions tell less than a try: a whole file system may be read-only.
+        tempfile.TemporaryFile(dir=directory).close()
     except FileExistsError:
         raise UsageError(f"{directory} is a file, not a directory") from None
     except OSError as fault:
         raise UsageError(f"cannot write to {directory}: {fault.strerror}") from None
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise UsageError(f"cannot write to {directory}: Permission denied")
 
 
 def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
@@ -208,7 +223,9 @@ def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
         raise no_topic(lookup, [topic])
 
 
-def connection(bootstrap: str, config: Path | None = None) -> ConnectionOptions:
+def connection(
+    bootstrap: str, config: Path | None = None, *, patience_s: float = DEFAULT_PATIENCE
+) -> ConnectionOptions:
     """How a job reaches the cluster: with TLS and a password where a file of properties says so."""
     from klamm.pipelines.options import parse_connection
 
@@ -216,7 +233,7 @@ def connection(bootstrap: str, config: Path | None = None) -> ConnectionOptions:
         given = properties.read(config) if config is not None else {}
     except ValueError as fault:
         raise UsageError(f"--command-config: {fault}") from None
-    return parse_connection(bootstrap, given)
+    return replace(parse_connection(bootstrap, given), patience_ms=int(patience_s * 1000))
 
 
 def parse_time(text: str) -> int:

@@ -19,6 +19,7 @@ from klamm.cli.archive import refuse
 from klamm.cli.asking import run
 from klamm.cli.options import Output
 from klamm.cli.spark_jobs import (
+    DEFAULT_PATIENCE,
     connection,
     job,
     look_first,
@@ -38,14 +39,24 @@ if TYPE_CHECKING:
 
 @contextmanager
 def archived(
-    names: Sequence[str], root: Path, output: Output, if_exists: bool, master: str, bootstrap: str
+    names: Sequence[str],
+    root: Path,
+    output: Output,
+    if_exists: bool,
+    master: str,
+    bootstrap: str,
+    *,
+    patience_s: float = DEFAULT_PATIENCE,
 ) -> Iterator[list[dict[str, object]]]:
-    """Archives and verifies every topic; in the block all of them may be deleted."""
+    """Archives and verifies every topic; in the block all of them may be deleted.
+
+    These and no others: their ids tell them from topics that got their names meanwhile.
+    """
     need_spark()
     from klamm.pipelines.archive_layout import MANIFEST
     from klamm.pipelines.cluster import Lookup
 
-    lookup = Lookup(connection(bootstrap))
+    lookup = Lookup(connection(bootstrap, patience_s=patience_s))
     if if_exists:
         names = [name for name in names if name in lookup.view(names).topics]
     for name in names:
@@ -61,8 +72,8 @@ def archived(
                 _archive_at_rest(spark, lookup, n, root, output, frozen, bootstrap) for n in names
             ]
         archives = [_written_down(manifest, bootstrap) for manifest in manifests]
-    except BaseException:
-        _thaw(lookup, frozen)
+    except BaseException as fault:
+        _thaw(lookup, frozen, fault)
         raise
     if output is Output.TEXT:
         for manifest in manifests:
@@ -70,17 +81,25 @@ def archived(
             print(manifest.path / MANIFEST)
     try:
         yield archives
-    except KlammError:
-        _thaw(lookup, frozen)
+    except KlammError as fault:
+        _thaw(lookup, frozen, fault)
         raise
 
 
-def _thaw(lookup: Lookup, frozen: Sequence[str]) -> None:
+def _thaw(lookup: Lookup, frozen: Sequence[str], fault: BaseException) -> None:
     """Lets topics be written to again, but for those that are on their way out."""
     from klamm.pipelines.restore_topic import FROZEN
+    from klamm.pipelines.session import plain_fault
+    from klamm.pipelines.wire import Answered, Unreachable
 
-    for name in lookup.view(frozen).topics if frozen else ():
-        lookup.alter(name, {FROZEN: None})
+    try:
+        for name in lookup.view(frozen).topics if frozen else ():
+            lookup.alter(name, {FROZEN: None})
+    except (Unreachable, Answered):
+        raise KlammError(
+            f"{plain_fault(str(fault) or 'interrupted')}; still frozen: run this again, or "
+            f"`klamm topics unfreeze {' '.join(frozen)}`"
+        ) from fault
 
 
 def _written_down(manifest: Manifest, bootstrap: str) -> dict[str, object]:

@@ -159,6 +159,7 @@ def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]
         starting=Position(),
         ending=Position(),
         read_committed=True,
+        poll_timeout_ms=connection.patience_ms,
     )
     return RangeReader(
         range=wanted,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import BinaryIO, Final, NoReturn
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.archive_layout import MANIFEST, Manifest, read_manifest, refuse_address
@@ -100,13 +100,20 @@ def publish(manifest: Manifest) -> Path:
 @contextmanager
 def being_written(directory: Path, *, alone: bool = False) -> Iterator[None]:
     """Holds an archive's lock: several runs may write to it, but none while it is cleaned."""
-    with (directory / _LOCK).open("ab") as lock:
+    with _lock_of(directory) as lock:
         try:
             fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
             what = "is being written to" if alone else "is being cleaned"
             raise KlammError(f"{directory} {what}: try again when that is done") from None
         yield
+
+
+def _lock_of(directory: Path) -> BinaryIO:
+    try:
+        return (directory / _LOCK).open("ab")
+    except OSError as fault:
+        raise UsageError(f"cannot write to {directory}: {fault.strerror}") from None
 
 
 def vacuum(root: str | Path) -> tuple[int, int]:
@@ -118,9 +125,16 @@ def vacuum(root: str | Path) -> tuple[int, int]:
         with being_written(directory, alone=True):
             for path in list(orphans(directory)):
                 size += path.lstat().st_size  # a link goes, not what it leads to
-                path.unlink()
+                _remove(path)
                 count += 1
     return count, size
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as fault:
+        raise UsageError(f"cannot remove {path}: {fault.strerror}") from None
 
 
 def orphans(directory: Path) -> Iterator[Path]:

@@ -98,6 +98,7 @@ def of_topic(
     servers = ",".join(f"{host}:{port}" for host, port in reach.bootstrap)
     reader = spark.read.format("klamm").schema("value binary").option("subscribe", KLAMM_LEDGER)
     reader = reader.option("kafka.bootstrap.servers", servers)
+    reader = reader.option("kafkaConsumer.pollTimeoutMs", str(reach.patience_ms))
     if since_ms:
         reader = reader.option("startingTimestamp", str(since_ms))
         reader = reader.option("startingOffsetsByTimestampStrategy", "latest")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
-from klamm.pipelines.asking import TIMEOUT_MS, Asker
+from klamm.pipelines.asking import TIMEOUT_MS, Asker, Topic
 from klamm.pipelines.options import EARLIEST, LATEST
 from klamm.pipelines.wire import Address, Answered, Unreachable, check, lease
 from klamm.protocol.apis import ApiKey
@@ -38,6 +38,7 @@ _TOPIC: Final = 2  # the resource type of topics in config requests
 _SET: Final = 0
 _DYNAMIC_TOPIC_CONFIG: Final = 1
 _NAMED_MAX: Final = 9  # from 10 on, commits and offsets have topic ids in place of names
+_LOOKS: Final = 4  # before a topic is held to be gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,20 @@ class Committed:
 
 class Lookup(Asker):
     """The look-ups of every kind."""
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic that was there, or None when it is gone.
+
+        A cluster that has just started knows nothing of its topics for a moment: so this looks
+        more than once before it says so.
+        """
+        for attempt in range(_LOOKS):
+            if attempt:
+                time.sleep(self.retry_interval_ms / 1000)
+            found = self.view([name]).topics.get(name)
+            if found is not None:
+                return found
+        return None
 
     def offsets(
         self, times: Mapping[TopicPartition, int], *, committed: bool = False

@@ -190,11 +190,10 @@ class RangeReader:
         tp = TopicPartition(self.range.topic, self.range.partition)
         lookup = Lookup(self.options.connection, retries=0)
         try:
-            view = lookup.view([tp.topic])
+            topic = lookup.topic(tp.topic)
         except Unreachable as fault:
             self._wait(str(fault))
             return
-        topic = view.topics.get(tp.topic)
         if topic is None:
             raise DataLost(f"topic {tp.topic} was deleted while it was read")
         if self.range.topic_id and topic.id != self.range.topic_id:

@@ -71,6 +71,7 @@ class ConnectionOptions:
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "klamm-spark"
     request_timeout_ms: int = 30_000
+    patience_ms: int = 120_000  # how long jobs of our own ride out brokers that do not answer
     security: Security = field(default_factory=Security)
 
 

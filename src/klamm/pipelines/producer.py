@@ -54,6 +54,10 @@ class _Pending:
     records: int
 
 
+class Undelivered(KlammError):
+    """Brokers did not take a batch for as long as the delivery timeout."""
+
+
 @dataclass(kw_only=True)
 class Producer:
     """Sends sealed batches and remembers what became of them."""
@@ -80,8 +84,11 @@ class Producer:
     def _topic_view(self, topic: str) -> View:
         if self._view is None or topic not in self._view.topics:
             known = set(self._view.topics) if self._view else set()
-            self._view = self._lookup.view(sorted(known | {topic}))
-            self._check_same(topic, self._view.topics.get(topic))
+            view = self._lookup.view(sorted(known | {topic}))
+            if topic in self._ids and topic not in view.topics and self._lookup.topic(topic):
+                view = self._lookup.view(sorted(known | {topic}))
+            self._view = view
+            self._check_same(topic, view.topics.get(topic))
         return self._view
 
     def _check_same(self, topic: str, found: Topic | None) -> None:
@@ -124,8 +131,8 @@ class Producer:
     def _post_or_recover(self, pending: _Pending) -> None:
         try:
             address = self._post(pending)
-        except Unreachable:
-            self._recover([pending])
+        except Unreachable as fault:
+            self._recover([pending], fault)
             return
         if len(self._flying[address]) >= _IN_FLIGHT_MAX:
             self._await_one(address)
@@ -154,7 +161,7 @@ class Producer:
             self._flying[address].popleft()
         except (Unreachable, Answered) as fault:
             _raise_unless_retriable(fault)
-            self._recover([])
+            self._recover([], fault)
 
     def _take(self, address: Address, pending: _Pending) -> None:
         wire = self._wires[address]
@@ -172,12 +179,12 @@ class Producer:
             sent.first_offset = base_offset
         sent.last_offset = base_offset + pending.records - 1
 
-    def _recover(self, more: Iterable[_Pending]) -> None:
+    def _recover(self, more: Iterable[_Pending], cause: Unreachable | Answered) -> None:
         """Sends everything unacknowledged again, one by one, until it is there or time is up."""
         left = [p for flying in self._flying.values() for p in self._drained(flying)]
         deadline = time.monotonic() + self.delivery_timeout_ms / 1000
         for pending in [*left, *more]:
-            self._send_surely(pending, deadline)
+            self._send_surely(pending, deadline, cause)
 
     def _drained(self, flying: deque[_Pending]) -> list[_Pending]:
         """The batches of one connection whose answers did not say yes; the connection is closed.
@@ -190,7 +197,9 @@ class Producer:
         self.close()
         return left
 
-    def _send_surely(self, pending: _Pending, deadline: float) -> None:
+    def _send_surely(
+        self, pending: _Pending, deadline: float, cause: Unreachable | Answered
+    ) -> None:
         while True:
             try:
                 self._view = None
@@ -200,11 +209,25 @@ class Producer:
                 return
             except (Unreachable, Answered) as fault:
                 _raise_unless_retriable(fault)
+                cause = fault if _is_about_a_disk(fault) else cause
                 self._flying.clear()
                 self.close()
                 if time.monotonic() > deadline:
-                    raise
+                    raise Undelivered(_story(cause, fault, self.delivery_timeout_ms)) from None
                 time.sleep(_BACKOFF_SECONDS)
+
+
+def _is_about_a_disk(fault: Unreachable | Answered) -> bool:
+    return isinstance(fault, Answered) and fault.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _story(cause: Unreachable | Answered, last: Unreachable | Answered, waited_ms: int) -> str:
+    """What went wrong first says more than how it was in the end: both are told."""
+    text = str(cause)
+    if _is_about_a_disk(cause):
+        text += " (the disk of its broker is full, or failed)"
+    since = f" ({last})" if str(last) != str(cause) else ""
+    return f"{text}; gave up after {waited_ms} ms{since}"
 
 
 def _records(pending: _Pending) -> PartitionRecords:

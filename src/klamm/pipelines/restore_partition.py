@@ -68,7 +68,8 @@ def restore_partition(job: Job, partition: int) -> dict[str, Any]:
     tp = TopicPartition(job.topic, partition)
     there = _end_at_rest(Lookup(job.connection), tp)
     walk = Walk(job, partition)
-    producer = Producer(connection=job.connection)
+    patience_ms = job.connection.patience_ms
+    producer = Producer(connection=job.connection, delivery_timeout_ms=patience_ms)
     try:
         send(walk, tp, producer, first=there)
         producer.flush()

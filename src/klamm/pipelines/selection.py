@@ -86,7 +86,7 @@ def while_there(lookup: Lookup, topic: str, topic_id: str, what: str) -> Iterato
 
 
 def _check_there(lookup: Lookup, topic: str, topic_id: str, what: str) -> None:
-    found = lookup.view([topic]).topics.get(topic)
+    found = lookup.topic(topic)
     if found is None:
         raise DataLost(f"topic {topic} was deleted while it was {what}")
     if found.id != topic_id:

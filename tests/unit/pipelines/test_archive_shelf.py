@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -158,3 +160,36 @@ def test_vacuum_removes_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / f"{Path(DATA).name}.dddddddd.parquet").write_bytes(b"1")
     assert vacuum(tmp_path / "archive")[0] == 2
     assert len(list((tmp_path / "elsewhere").iterdir())) == 2
+
+
+def test_vacuum_that_is_killed_is_run_again(tmp_path: Path) -> None:
+    _archive(tmp_path)
+    kept = {"topic.aaaaaaaa.json", "groups.aaaaaaaa.parquet"}
+    left = {f"{DATA}.{letter * 8}.parquet" for letter in "bcd"}
+    _put(tmp_path, *kept, *left)
+    removed: list[object] = []
+
+    def die_at_the_third(event: str, args: tuple[object, ...]) -> None:
+        if event == "os.remove":
+            removed.append(args[0])
+            if len(removed) == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        sys.addaudithook(die_at_the_third)
+        vacuum(tmp_path)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert kept < _there(tmp_path)
+    assert len(_there(tmp_path) & left) == 1
+    assert find_archive(tmp_path).topic == "t"
+    assert vacuum(tmp_path) == (1, 5)
+    assert _there(tmp_path) == kept
+
+
+def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
+    _archive(tmp_path)
+    (tmp_path / f"{DATA}.bbbbbbbb.parquet").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"cannot remove .*bbbbbbbb\.parquet: Is a directory"):
+        vacuum(tmp_path)
