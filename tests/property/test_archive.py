@@ -181,6 +181,10 @@ def test_archive_and_restore(drawn: list[tuple[Any, ...]], size: int, some: int)
         files = [_archived(log, window, directory) for window in windows]
         entry = entry_of(0, log.end, files, digest_of(files))
         assert (entry.rows, entry.records) == (len(log.records), len(log.visible))
+        for file in files:
+            known = [r.timestamp for r, _ in log.records if file.first <= r.offset <= file.last]
+            since = min((time for time in known if time >= 0), default=-1)
+            assert (file.time_min, file.time_max) == (since, max([-1, *known]))
         assert [fault for file in files for fault in file_faults(directory, file)] == []
         table = [r for f in files for b in read_file(directory / f.path) for r in b.to_pylist()]
         assert [(r["offset"], r["is_control"]) for r in table] == [

@@ -113,10 +113,13 @@ class Lookup(Asker):
         return self._again(lambda: self._described(topic))[name].value or ""
 
     def inherited(self, topic: str, name: str) -> tuple[str, str]:
-        """What would be in force if it were not set on the topic: its name there, and its value."""
+        """What would be in force if it were not set on the topic: its name there, and its value.
+
+        Nothing where a broker does not tell: of several names those that are not used have none.
+        """
         found = self._again(lambda: self._described(topic, synonyms=True))[name].synonyms
-        above = [s for s in found if s.source != _DYNAMIC_TOPIC_CONFIG]
-        return (above[0].name, above[0].value or "") if above else (name, "")
+        above = [s for s in found if s.source != _DYNAMIC_TOPIC_CONFIG and s.value]
+        return (above[0].name, above[0].value) if above else (name, "")
 
     def producer_id(self) -> tuple[int, int]:
         """A fresh producer id and its epoch."""

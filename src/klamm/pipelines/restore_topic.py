@@ -26,6 +26,7 @@ from klamm.pipelines.writing import disk_fault, write_whole
 
 FROZEN: Final = "klamm.frozen"
 _FOREVER: Final = str((1 << 63) - 1)
+_WEEK_MS: Final = 7 * 24 * 3_600_000  # Kafka's default
 _IN_SYNC: Final = "min.insync.replicas"
 # What would change, refuse or drop records while they are being written.
 _ASIDE: Final[Mapping[str, str]] = {
@@ -231,9 +232,10 @@ _MS: Final[Mapping[str, int]] = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 def _retention_ms(lookup: Lookup, name: str, configs: Mapping[str, str]) -> int:
     """How long the topic would keep records, by its own settings or by the cluster's; -1: ever."""
     policy = configs.get("cleanup.policy") or lookup.inherited(name, "cleanup.policy")[1]
-    if "delete" not in policy:
+    if policy and "delete" not in policy:
         return -1
-    if "retention.ms" in configs:
-        return int(configs["retention.ms"])
-    synonym, text = lookup.inherited(name, "retention.ms")
-    return int(text) * _MS[synonym.rpartition(".")[2]] if int(text) >= 0 else -1
+    synonym, text = "retention.ms", configs.get("retention.ms", "")
+    if not text:
+        synonym, text = lookup.inherited(name, "retention.ms")
+    kept = int(text or _WEEK_MS)
+    return kept * _MS[synonym.rpartition(".")[2]] if kept >= 0 else -1
