@@ -76,12 +76,12 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def lookup(bootstrap: str) -> Lookup:
     return Lookup(ConnectionOptions(bootstrap=parse_bootstrap(bootstrap)))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def topic(lookup: Lookup) -> Callable[..., str]:
     """Makes a topic of its own for a test."""
 
@@ -113,7 +113,7 @@ def command(
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fill(bootstrap: str) -> Callable[..., None]:
     """Writes records with another client: (partition, key, value[, timestamp[, headers]])."""
 

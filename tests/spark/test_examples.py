@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +29,7 @@ RunHere = Callable[..., None]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
+COUNT = EXAMPLES / "count_by_key.py"
 
 
 def _environment() -> dict[str, str]:
@@ -51,45 +54,52 @@ def test_docs_show_the_program_that_is_tested() -> None:
     assert f"```python\n{program}```" in (ROOT / "docs" / "spark.md").read_text()
 
 
-def _until(seen: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 200
-    while not seen():
-        assert process.poll() is None, "it has ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+class Counting(NamedTuple):
+    """`count_by_key.py` in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    source: str
+    target: str
+    checkpoint: Path
 
 
-def test_counts_are_exact_after_a_kill(
-    read: Read, topic: Make, fill: Fill, bootstrap: str, tmp_path: Path, run_here: RunHere
-) -> None:
-    """A stream that aggregates and writes back is killed inside a micro-batch and started again."""
+SOME = [(i % 2, b"k%d" % (i % 5), b"v") for i in range(1000)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counting(
+    topic: Make, fill: Fill, bootstrap: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Counting]:
+    """Starts first: until it counts, with a Spark of its own, there is time for the others."""
     source, target = topic(2), topic(1)
-    script, checkpoint = EXAMPLES / "count_by_key.py", tmp_path / "checkpoint"
-    args = (bootstrap, source, target, str(checkpoint))
-    some = [(i % 2, b"k%d" % (i % 5), b"v") for i in range(1000)]
-    fill(source, some)
-    first = subprocess.Popen(
-        [sys.executable, str(script), *args],
+    checkpoint = tmp_path_factory.mktemp("counting") / "checkpoint"
+    fill(source, SOME)
+    process = subprocess.Popen(
+        [sys.executable, str(COUNT), bootstrap, source, target, str(checkpoint)],
         env=_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        _until(lambda: (checkpoint / "commits" / "0").exists(), first)
-        fill(source, some)
-        # The second micro-batch is planned and not done: it will have to be run again.
-        _until(lambda: (checkpoint / "offsets" / "1").exists(), first)
+        yield Counting(process, source, target, checkpoint)
     finally:
-        os.killpg(first.pid, signal.SIGKILL)
-        first.wait(30)
-    assert not (checkpoint / "commits" / "1").exists()
-    fill(source, some[:500])
-    run_here(script, *args, "once")
-    newest = read(target).selectExpr(
-        "string(key) AS key", "max_by(string(value), offset) OVER (PARTITION BY key) AS n"
-    )
-    assert {r.key: r.n for r in newest.collect()} == {f"k{i}": "500" for i in range(5)}
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """And the Spark that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+def _until(seen: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 200
+    while not seen():
+        assert process.poll() is None, "it has ended by itself"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 ORDERS = [
@@ -177,3 +187,22 @@ def _brief(directory: Path) -> str:
     )
     (directory / "spark-defaults.conf").write_text("\n".join(lines))
     return str(directory)
+
+
+def test_counts_are_exact_after_a_kill(
+    read: Read, fill: Fill, bootstrap: str, counting: Counting, run_here: RunHere
+) -> None:
+    """A stream that aggregates and writes back is killed inside a micro-batch and started again."""
+    process, source, target, checkpoint = counting
+    _until(lambda: (checkpoint / "commits" / "0").exists(), process)
+    fill(source, SOME)
+    # The second micro-batch is planned and not done: it will have to be run again.
+    _until(lambda: (checkpoint / "offsets" / "1").exists(), process)
+    _kill(process)
+    assert not (checkpoint / "commits" / "1").exists()
+    fill(source, SOME[:500])
+    run_here(COUNT, bootstrap, source, target, str(checkpoint), "once")
+    newest = read(target).selectExpr(
+        "string(key) AS key", "max_by(string(value), offset) OVER (PARTITION BY key) AS n"
+    )
+    assert {r.key: r.n for r in newest.collect()} == {f"k{i}": "500" for i in range(5)}
