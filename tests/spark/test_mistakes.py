@@ -225,7 +225,7 @@ def test_damaged_archive_does_not_hide_the_others(command: Run, place: Path) -> 
     ("master", "says"),
     [
         ("nowhere", "'nowhere' is no Spark master: write local"),
-        ("sc://host", "'sc://host' is no Spark master"),
+        ("sc:/host", "'sc:/host' is no Spark master"),
         ("spark://host", "'host' is not host:port"),
         ("spark://127.0.0.1:1", "no Spark master answers at 127.0.0.1:1: connection refused"),
     ],
