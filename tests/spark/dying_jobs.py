@@ -9,7 +9,7 @@ from klamm.pipelines.archive_files import Job as WindowJob
 from klamm.pipelines.archive_files import archive_window
 from klamm.pipelines.audit import put_in_place
 from klamm.pipelines.options import ReadOptions
-from klamm.pipelines.ranges import Range
+from klamm.pipelines.ranges import Range, StreamOffsets
 from klamm.pipelines.restore_partition import Job as PartitionJob
 from klamm.pipelines.restore_partition import restore_partition
 from klamm.pipelines.stream import Stream
@@ -42,3 +42,8 @@ def tables(fresh: Path, to: Path) -> None:
 def first_offsets(options: ReadOptions) -> None:
     """The first thing that a stream does."""
     Stream(options).first()
+
+
+def commit(options: ReadOptions, end: StreamOffsets) -> None:
+    """What a stream tells its group."""
+    Stream(options).commit(end)

@@ -1,9 +1,9 @@
 """The data source under another name, in processes that die at a chosen step, by `kill -9`.
 
 A query lives in many processes: one plans it, tasks write, one more reports a micro-batch as
-written. Each notes what it is about to do, and dies before the step that an option names. To Spark
-that is a failure like any other, and what is left of the query is what a crash of the whole machine
-would leave: the files of the checkpoint, the first offsets, what brokers have taken.
+written. Each dies before the step that an option names. To Spark that is a failure like any other,
+and what is left of the query is what a crash of the whole machine would leave: the files of the
+checkpoint, the first offsets, what brokers have taken.
 
 Spark's processes know no tests: these classes travel to them as they are.
 """
@@ -23,14 +23,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from klamm.pipelines.options import parse_read, parse_write
-from klamm.pipelines.source import (
-    KlammDataSource,
-    KlammStreamReader,
-    KlammStreamWriter,
-    KlammWriter,
-    columns_of,
-)
+from klamm.pipelines.options import parse_write
+from klamm.pipelines.source import KlammDataSource, KlammStreamWriter, KlammWriter
 from klamm.pipelines.wire import Wire
 from klamm.protocol.apis import ApiKey
 
@@ -39,15 +33,12 @@ from klamm.protocol.apis import ApiKey
 class Fate:
     """What becomes of the processes of one query."""
 
-    notes: str
     deadly: str
 
     def reached(self, step: str) -> None:
         """The process is about to do this."""
         if step == self.deadly:
             os.kill(os.getpid(), signal.SIGKILL)
-        with open(self.notes, "a") as notes:
-            notes.write(f"{step}\n")
 
     @contextmanager
     def over_requests(self) -> Iterator[None]:
@@ -72,18 +63,12 @@ class Dying(KlammDataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         given = {key.lower(): value for key, value in options.items()}
-        self._fate = Fate(given.pop("notes"), given.pop("deadly"))
+        self._fate = Fate(given.pop("deadly", ""))
         super().__init__(given)
 
     @classmethod
     def name(cls) -> str:
         return "dying"
-
-    def streamReader(self, schema: StructType) -> KlammStreamReader:
-        options = parse_read(self.options, streaming=True)
-        reader = DyingReader(options, columns_of(schema))
-        reader.fate = self._fate
-        return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> KlammWriter:
         writer = DyingWriter(parse_write(self.options))
@@ -94,14 +79,6 @@ class Dying(KlammDataSource):
         writer = DyingStreamWriter(parse_write(self.options))
         writer.fate = self._fate
         return writer
-
-
-class DyingReader(KlammStreamReader):
-    fate: Fate
-
-    def commit(self, end: dict[str, Any]) -> None:
-        self.fate.reached("commit to the group")
-        super().commit(end)
 
 
 class DyingWriter(KlammWriter):

@@ -26,7 +26,7 @@ from klamm.cli.topic_archive import archived
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import KLAMM_LEDGER, TopicPartition
 from klamm.pipelines import audit
-from klamm.pipelines.archive import archive, verify
+from klamm.pipelines.archive import archive
 from klamm.pipelines.archive_layout import Manifest
 from klamm.pipelines.archive_shelf import find_archive
 from klamm.pipelines.cluster import Committed, Lookup
@@ -265,12 +265,10 @@ def test_archive_and_restore_when_a_broker_vanishes(
         find_archive(tmp_path)
     _start(small)
     again = archive(spark, reach, "kept", tmp_path).manifest
-    assert verify(spark, again) == []
     assert again.partitions == kept[0].partitions
-    for step in ("restoring", "proving"):
-        with _said(GONE):
-            restore(spark, reach, again, to="back", check=False, progress=Ends(small, step))
-        _start(small)
+    with _said(GONE):
+        restore(spark, reach, again, to="back", check=False, progress=Ends(small, "proving"))
+    _start(small)
     done = restore(spark, reach, again, to="back", check=False)
     assert (done.records, done.resumed, done.groups) == (RECORDS, RECORDS, {"readers": 1})
     assert _values(reach, "back") == kept[1]
