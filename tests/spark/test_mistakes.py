@@ -226,6 +226,11 @@ def test_damaged_archive_does_not_hide_the_others(command: Run, place: Path) -> 
     [
         ("nowhere", "'nowhere' is no Spark master: write local"),
         ("sc:/host", "'sc:/host' is no Spark master"),
+        ("sc://", "'sc://' is no Spark master"),
+        (
+            "sc://127.0.0.1:1/;token=x",
+            "no Spark Connect answers at 127.0.0.1:1: connection refused",
+        ),
         ("spark://host", "'host' is not host:port"),
         ("spark://127.0.0.1:1", "no Spark master answers at 127.0.0.1:1: connection refused"),
     ],

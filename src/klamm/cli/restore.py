@@ -61,7 +61,7 @@ def restore(
     kept; consumer groups go on where they stopped.
     """
     as_of_ms, before = parse_limit(as_of)
-    need_spark()
+    need_spark(master)
     from klamm.pipelines.archive_shelf import find_archive
 
     archived = find_archive(directory, topic)

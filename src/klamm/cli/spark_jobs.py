@@ -127,19 +127,20 @@ def watcher(output: Output) -> Watcher:
     return Silent() if output is Output.JSON else Bar()
 
 
-def need_spark() -> None:
+def need_spark(master: str = "") -> None:
     """Says what is missing: Python's part of Spark, or a Java to run it."""
     from klamm.pipelines.java import use_java
-    from klamm.pipelines.session import require_pyspark
+    from klamm.pipelines.session import is_connect, require_pyspark
 
     require_pyspark()
-    use_java()
+    if not is_connect(master):
+        use_java()
 
 
 @contextlib.contextmanager
 def job(master: str, name: str) -> Iterator[SparkSession]:
     """A Spark for one job, or the running one. What fails inside is said in one sentence."""
-    need_spark()
+    need_spark(master)
     from pyspark.sql import SparkSession
 
     from klamm.pipelines.session import plainly, start

@@ -52,7 +52,7 @@ def archived(
 
     These and no others: their ids tell them from topics that got their names meanwhile.
     """
-    need_spark()
+    need_spark(master)
     from klamm.pipelines.archive_layout import MANIFEST
     from klamm.pipelines.cluster import Lookup
 

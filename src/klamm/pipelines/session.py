@@ -32,7 +32,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 _PYSPARK_MIN: Final = (4, 3)
 _ADVICE: Final = "`pip install 'klamm[spark]'`"
-_CONNECT: Final = "sc://"
+_CONNECT_PORT: Final = 15002
 _MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|sc|k8s)://.+|yarn")
 
 
@@ -44,7 +44,8 @@ def start(
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    if master.startswith(_CONNECT):
+    if is_connect(master):
+        check_master(master)
         return _connected(master, settings or {})
     use_java()
     check_master(master)
@@ -86,6 +87,11 @@ def is_too_old(version: str) -> bool:
     return found is not None and (int(found[1]), int(found[2])) < _PYSPARK_MIN
 
 
+def is_connect(master: str) -> bool:
+    """Whether this is a server of Spark Connect, which needs no Java on our side."""
+    return master.startswith("sc://")
+
+
 def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
     """A session of Spark Connect: no Java here, and the server's settings unless others are given.
 
@@ -124,18 +130,27 @@ def check_master(master: str) -> None:
     """Refuses what Spark would take a minute, or a page, to refuse."""
     if not _MASTER.fullmatch(master):
         raise UsageError(f"{master!r} is no Spark master: write local[2] or spark://host:7077")
-    if not master.startswith("spark://"):
+    kind, found, places = master.partition("://")
+    if not found or kind == "k8s":
         return
-    places, faults = parse_bootstrap(master.removeprefix("spark://")), []
-    for place in places:
+    what, faults = "Spark master", []
+    if is_connect(master):
+        what, places = "Spark Connect", _connect_address(places)
+    for place in parse_bootstrap(places):
         try:
             socket.create_connection(place, timeout=10).close()
         except OSError as fault:
             why = (fault.strerror or str(fault)).lower()
-            faults.append(f"no Spark master answers at {place[0]}:{place[1]}: {why}")
+            faults.append(f"no {what} answers at {place[0]}:{place[1]}: {why}")
         else:
             return
     raise KlammError("; ".join(faults))
+
+
+def _connect_address(place: str) -> str:
+    """The address in `host:port/;use_ssl=true`, of which all but the host may be left out."""
+    address = place.partition("/")[0]
+    return address if re.search(r":\d+$", address) else f"{address}:{_CONNECT_PORT}"
 
 
 def _shuffle_tasks(master: str) -> int:
