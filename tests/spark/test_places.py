@@ -77,7 +77,8 @@ def test_read_only_places(
     closed = f"cannot write to {disk.path}: Read-only file system"
     nowhere = ("--master", "nowhere")  # no Spark is needed to see it
     assert _fails(command, "archive", name, "--to", disk.path, *nowhere) == closed
-    assert _fails(command, "audit", "--to", disk.path, *nowhere) == closed
+    if FOREIGN is None:  # only klamm has a ledger
+        assert _fails(command, "audit", "--to", disk.path, *nowhere) == closed
     assert _fails(command, "topics", "delete", name, "--archive", disk.path) == closed
     assert _fails(command, "demo", "--to", disk.path) == closed
     assert _fails(command, "archive", "vacuum", disk.path) == (

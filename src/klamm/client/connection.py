@@ -114,7 +114,12 @@ class Connection:
     ) -> dict[str, Any]:
         """The answer to one of klamm's private requests."""
         parts = (private.encode(body),)
-        return private.decode(await self.exchange(key, private.VERSION, parts, timeout_s=timeout_s))
+        try:
+            answer = await self.exchange(key, private.VERSION, parts, timeout_s=timeout_s)
+        except ConnectionLost as fault:
+            # Another kind of broker hangs up on what it does not know.
+            raise ConnectionLost(f"{fault}, asked what only klamm's brokers know") from fault
+        return private.decode(answer)
 
     async def exchange(
         self,

@@ -192,13 +192,16 @@ class Wire:
         raise Unreachable(f"{_text(self.address)} does not say which versions it speaks")
 
     def _sign_in(self, security: Security) -> None:
+        without = security.protocol.removeprefix("SASL_")
+        no_door = Distrusted(
+            f"nobody can sign in at {_text(self.address)}: set security.protocol to {without}"
+        )
         if ApiKey.SASL_HANDSHAKE not in self._ranges:
-            without = security.protocol.removeprefix("SASL_")
-            raise Distrusted(
-                f"nobody can sign in at {_text(self.address)}: set security.protocol to {without}"
-            )
+            raise no_door
         shake = sasl_handshake.Request(mechanism=security.mechanism)
         answer = self.call(ApiKey.SASL_HANDSHAKE, shake)
+        if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise no_door
         if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             known = ", ".join(answer.mechanisms)
             raise Distrusted(

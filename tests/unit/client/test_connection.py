@@ -132,6 +132,14 @@ def test_whoever_waits_hears_that_the_broker_went_away() -> None:
     run(lambda header, body: None, use)
 
 
+def test_a_broker_that_hangs_up_on_a_question_of_klamms_own_may_be_another_kind() -> None:
+    async def use(connection: Connection) -> None:
+        with pytest.raises(ConnectionLost, match=r"closed the .*, asked what only klamm's brokers"):
+            await connection.ask(private.PrivateKey.STORY, {})
+
+    run(lambda header, body: None, use)
+
+
 def test_a_broker_that_hangs_is_given_up() -> None:
     async def use(connection: Connection) -> None:
         with pytest.raises(DeadlineExceeded, match="did not answer Heartbeat"):
