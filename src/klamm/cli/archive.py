@@ -54,7 +54,7 @@ def archive(
 ) -> None:
     """Archive a topic: `klamm archive TOPIC --to DIR`; or look after archives: list, show, verify,
     vacuum DIR. A run that was broken off is taken up where it stopped."""
-    need_spark()
+    need_spark(master)
     reach = connection(bootstrap_server, command_config, patience_s=patience)
     look_first(reach, topic)
     make_directory(to)

@@ -75,7 +75,7 @@ def audit(
     """Judge every decision of the controllers: illegal moves, broken chains, lost events, stuck
     deletions, latencies; as a summary, as Parquet tables, and as one page of HTML."""
     since_ms = parse_time(since) if since is not None else 0
-    need_spark()
+    need_spark(master)
     if ledger is not None:
         check_ledger(ledger)
     waiting = run(bootstrap_server, not_in_the_topic) if ledger is None else []
@@ -170,8 +170,7 @@ def gather(
 
     found = pipeline.of_topic(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
     if found is None:
-        servers = ",".join(f"{host}:{port}" for host, port in reach.bootstrap)
-        found = pipeline.of_entries(spark, run(servers, everything))
+        found = pipeline.of_entries(spark, run(reach.servers, everything))
     return found
 
 

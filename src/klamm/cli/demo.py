@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 app = new_app("A guided tour of about two minutes.")
 
+_MASTER = "local[2]"
 _CUSTOMERS = 50
 _ORDERS = "orders"
 _AT_ONCE = 20_000
@@ -60,14 +61,14 @@ def demo(
     """A guided tour: a cluster, a stream through a broker's stop, an archive, an audit."""
     from klamm.cluster import Cluster
 
-    need_spark()
+    need_spark(_MASTER)
     with gone_unless_whole(to):
         make_directory(to)
         tour = _Tour(to, records, output)
         tour.say("Spark starts, and a cluster of three brokers")
         with (
             tempfile.TemporaryDirectory(prefix="klamm-demo-") as scratch,
-            job("local[2]", "klamm demo") as spark,
+            job(_MASTER, "klamm demo") as spark,
             Cluster(3, settings={"klamm.ledger.topic.enable": "true"}) as cluster,
         ):
             tour.note(f"the cluster serves on {cluster.bootstrap_servers}")

@@ -53,7 +53,7 @@ def shell(
     from klamm.pipelines.session import check_master
 
     # What is wrong is said before a prompt is there.
-    need_spark()
+    need_spark(master)
     connection(bootstrap_server)
     check_master(master)
     code = _SHELL.format(master=master, bootstrap=bootstrap_server)

@@ -127,8 +127,8 @@ def watcher(output: Output) -> Watcher:
     return Silent() if output is Output.JSON else Bar()
 
 
-def need_spark(master: str = "") -> None:
-    """Says what is missing: Python's part of Spark, or a Java to run it."""
+def need_spark(master: str) -> None:
+    """Says what is missing: Python's part of Spark, or a Java to run it here."""
     from klamm.pipelines.java import use_java
     from klamm.pipelines.session import is_connect, require_pyspark
 
