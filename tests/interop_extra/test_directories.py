@@ -9,17 +9,15 @@ klamm takes it back.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from interop_extra.kafka import dump
 from interop_extra.kafka_server import VERSION, kafka_server
 from interop_extra.lives import committed_values
 from klamm import Cluster
-from unit.store.zookeeper_server import ZooKeeperServer, why_not
+from unit.store.zookeeper_server import ZooKeeperServer
 
 TOPIC = "handed-over"
 GROUP = "remembers"
@@ -34,17 +32,6 @@ SETTINGS = {
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.num.partitions": 2,
 }
-
-
-@pytest.fixture(scope="module")
-def zookeeper() -> Iterator[ZooKeeperServer]:
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(reason)
-    server = ZooKeeperServer()
-    server.start()
-    yield server
-    server.remove()
 
 
 def test_kafkas_tool_finds_no_fault_in_any_file(tmp_path: Path) -> None:

@@ -37,23 +37,12 @@ from klamm.pipelines.security import Distrusted
 from klamm.pipelines.sink import write_frames
 from klamm.pipelines.source import plan_batch
 from klamm.pipelines.wire import close_idle
-from unit.store.zookeeper_server import ZooKeeperServer, why_not
+from unit.store.zookeeper_server import ZooKeeperServer
 
 TOPIC = "behind-the-door"
 JAAS = (
     'org.apache.kafka.common.security.{}.{}LoginModule required username="ada" password="a,=b"{};'
 )
-
-
-@pytest.fixture(scope="module")
-def zookeeper() -> Iterator[ZooKeeperServer]:
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(reason)
-    server = ZooKeeperServer()
-    server.start()
-    yield server
-    server.remove()
 
 
 def _java_form(leaf: trustme.LeafCert) -> str:

@@ -16,10 +16,10 @@ from klamm.cli import topic_changes
 from klamm.cli.asking import refuse
 from klamm.client.admin import Admin
 from klamm.model.errors import KlammError
+from klamm.model.settings.topic import FROZEN
 from klamm.protocol.private import PrivateKey
 
 Reasons = Callable[[int, Mapping[str, Any]], Iterator[str]]
-FROZEN: Final = "klamm.frozen"
 _PATIENCE_S: Final = 40.0  # a follower that is gone is dropped after 30
 _PAUSE_S: Final = 0.05
 

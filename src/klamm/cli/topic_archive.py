@@ -28,6 +28,7 @@ from klamm.cli.spark_jobs import (
     watcher,
 )
 from klamm.model.errors import KlammError, UsageError
+from klamm.model.settings.topic import FROZEN
 from klamm.protocol.private import PrivateKey
 
 if TYPE_CHECKING:
@@ -88,7 +89,6 @@ def archived(
 
 def _thaw(lookup: Lookup, frozen: Sequence[str], fault: BaseException) -> None:
     """Lets topics be written to again, but for those that are on their way out."""
-    from klamm.pipelines.restore_topic import FROZEN
     from klamm.pipelines.session import plain_fault
     from klamm.pipelines.wire import Answered, Unreachable
 
@@ -130,7 +130,6 @@ def _archive_at_rest(
     bootstrap: str,
 ) -> Manifest:
     from klamm.pipelines.archive import archive, verify
-    from klamm.pipelines.restore_topic import FROZEN
 
     found = lookup.view([name]).topics.get(name)
     if found is None:

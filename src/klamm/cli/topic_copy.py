@@ -22,12 +22,13 @@ from klamm.client.consumer import Consumed, Consumer
 from klamm.client.producer import Producer
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
+from klamm.model.settings.topic import FROZEN
 from klamm.protocol.fetch import READ_COMMITTED
 
 # What is said of one topic's writers or replicas does not hold for its copy.
 _NOT_COPIED: Final = frozenset(
     {
-        "klamm.frozen",
+        FROZEN,
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
     }

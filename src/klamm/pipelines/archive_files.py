@@ -141,7 +141,7 @@ def write_file(frames: Iterable[Any], wanted: Range, topic_id: str, draft: Path)
                 records=sum(d.records for d in digests.windows.values()),
                 bytes=0,
                 sha256="",
-                digests={str(n): text for n, text in digests.texts().items()},
+                digests=digests.named(),
                 gaps=story.gaps,
                 gap_offsets=story.gap_offsets,
                 time_min=story.time_min,
@@ -271,7 +271,7 @@ def file_faults(directory: Path, file: File) -> list[str]:
     for what, told in (("rows", file.rows), ("records", file.records)):
         if (count := sum(getattr(window, what) for window in windows)) != told:
             faults.append(f"{file.path} holds {count} {what}, not {told}")
-    found = {str(n): text for n, text in digests.texts().items()}
+    found = digests.named()
     faults += [
         f"partition {file.partition}, {window_offsets(int(n))}: the records differ"
         for n in sorted(found.keys() | file.digests.keys(), key=int)

@@ -71,7 +71,7 @@ def _digests(job: Job, wanted: Range) -> dict[str, str]:
     digests = Digests()
     for frame in window_frames(job.connection, wanted):
         digests.add(frame)
-    return {str(number): text for number, text in digests.texts().items()}
+    return digests.named()
 
 
 def _last_row(path: Path) -> tuple[int, int]:

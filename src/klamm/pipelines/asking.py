@@ -112,14 +112,14 @@ class Asker:
             try:
                 return look()
             except (Unreachable, Answered) as fault:
-                code = fault.code if isinstance(fault, Answered) else ErrorCode.NETWORK_EXCEPTION
+                code = fault.code if isinstance(fault, Answered) else None
                 # The first use of groups creates a topic, which may take a moment.
                 if code in _COORDINATOR_COMING and time.monotonic() < patience:
                     time.sleep(0.1)
                     continue
                 attempt += 1
-                retriable = isinstance(code, ErrorCode) and code.is_retriable
-                if not retriable or attempt > self.retries:
+                may_pass = isinstance(fault, Unreachable) or fault.is_retriable
+                if not may_pass or attempt > self.retries:
                     raise
                 time.sleep(self.retry_interval_ms * attempt / 1000)
 

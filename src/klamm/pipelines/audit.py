@@ -95,9 +95,8 @@ def of_topic(
     found = lookup.view([KLAMM_LEDGER]).topics.get(KLAMM_LEDGER)
     if found is None or not all(found.leaders.values()):
         return None
-    servers = ",".join(f"{host}:{port}" for host, port in reach.bootstrap)
     reader = spark.read.format("klamm").schema("value binary").option("subscribe", KLAMM_LEDGER)
-    reader = reader.option("kafka.bootstrap.servers", servers)
+    reader = reader.option("kafka.bootstrap.servers", reach.servers)
     reader = reader.option("kafkaConsumer.pollTimeoutMs", str(reach.patience_ms))
     if since_ms:
         reader = reader.option("startingTimestamp", str(since_ms))

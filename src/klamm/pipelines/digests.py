@@ -65,6 +65,10 @@ class Digests:
         """The digests by window."""
         return {number: digest.text() for number, digest in sorted(self.windows.items())}
 
+    def named(self) -> dict[str, str]:
+        """The same as a manifest has it: JSON knows no numbers as names."""
+        return {str(number): text for number, text in self.texts().items()}
+
 
 def _add_rows(window: Digest, frame: Any, offsets: Any) -> None:
     window.rows += len(offsets)

@@ -74,6 +74,11 @@ class ConnectionOptions:
     patience_ms: int = 120_000  # how long jobs of our own ride out brokers that do not answer
     security: Security = field(default_factory=Security)
 
+    @property
+    def servers(self) -> str:
+        """The brokers to ask first, as they are written in an option."""
+        return ",".join(f"{host}:{port}" for host, port in self.bootstrap)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:

@@ -238,8 +238,5 @@ def _raise_unless_retriable(fault: Unreachable | Answered) -> None:
     if isinstance(fault, Unreachable):
         return
     # A batch behind one that failed is out of order until that one has been sent again.
-    again = isinstance(fault.code, ErrorCode) and (
-        fault.code.is_retriable or fault.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    )
-    if not again:
+    if not fault.is_retriable and fault.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         raise fault

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from klamm.model.errors import ErrorCode, KlammError
+from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive import range_of, run_tasks, verify
 from klamm.pipelines.archive_files import window_frames
@@ -209,7 +209,7 @@ def _translate(
             lookup.commit(group, offsets)
             moved[group] = len(offsets)
         except Answered as fault:
-            if isinstance(fault.code, ErrorCode) and fault.code.is_retriable:
+            if fault.is_retriable:
                 raise  # it is not whole yet: the same restore can go on when brokers are well
             notes.append(f"group {group} was not translated: {fault}")
     return moved, notes

@@ -167,8 +167,7 @@ class Walk:
             if not self.job.is_checked:
                 digests.add(frame)
             yield frame
-        found = {str(number): text for number, text in digests.texts().items()}
-        if not self.job.is_checked and found != file.digests:
+        if not self.job.is_checked and digests.named() != file.digests:
             raise Unreadable(f"the archive is damaged: {path} is not what the manifest says")
 
     def _note(self, frame: Any) -> None:

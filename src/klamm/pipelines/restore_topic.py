@@ -20,11 +20,11 @@ from typing import Any, Final
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import name_fault
+from klamm.model.settings.topic import FROZEN
 from klamm.pipelines.archive_layout import Manifest, read_part
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.writing import disk_fault, write_whole
 
-FROZEN: Final = "klamm.frozen"
 _FOREVER: Final = str((1 << 63) - 1)
 _WEEK_MS: Final = 7 * 24 * 3_600_000  # Kafka's default
 _IN_SYNC: Final = "min.insync.replicas"

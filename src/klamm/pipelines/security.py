@@ -116,15 +116,12 @@ def _refuse_java(text: Text, store: str) -> None:
 def context_of(security: Security) -> ssl.SSLContext:
     """What TLS trusts and shows; the files are read once."""
     given = security.trusted
-    is_text = given is not None and "-----BEGIN" in given
-    context = ssl.create_default_context()
+    is_text = given is not None and _is_pem(given)
     try:
-        if given is not None:
-            # Only what was named is trusted, not what the machine trusts besides.
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_verify_locations(
-                cadata=given if is_text else None, cafile=None if is_text else given
-            )
+        # Where something is named, only that is trusted, not what the machine trusts besides.
+        context = ssl.create_default_context(
+            cadata=given if is_text else None, cafile=None if is_text else given
+        )
         if security.certificate is not None:
             with _as_file(security.certificate) as chain, _as_file(security.key) as key:
                 assert chain is not None
@@ -139,13 +136,18 @@ def context_of(security: Security) -> ssl.SSLContext:
 @contextmanager
 def _as_file(pem: str | None) -> Iterator[str | None]:
     """TLS reads keys from files only: a text becomes one that nobody else can read."""
-    if pem is None or "-----BEGIN" not in pem:
+    if pem is None or not _is_pem(pem):
         yield pem
         return
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(pem)
         file.flush()
         yield file.name
+
+
+def _is_pem(text: str) -> bool:
+    """Whether this is a certificate or key itself, and no path to one."""
+    return "-----BEGIN" in text
 
 
 def plain_token(security: Security) -> bytes:

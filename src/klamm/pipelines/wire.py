@@ -51,6 +51,11 @@ class Answered(KlammError):
         name = self.code.name if isinstance(self.code, ErrorCode) else f"error {code}"
         super().__init__(f"{what}: {name}" + (f" ({message})" if message else ""))
 
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same request may be answered otherwise in a moment."""
+        return isinstance(self.code, ErrorCode) and self.code.is_retriable
+
 
 def check(code: int, what: str, message: str | None = None) -> None:
     """Raises when a broker's answer carries an error."""

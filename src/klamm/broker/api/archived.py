@@ -7,7 +7,6 @@ another one by now.
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ async def handle(
             sha256=str(request["sha256"]),
             records=int(request["records"]),
         )
-    except (KeyError, ValueError, TypeError, binascii.Error):
+    except (KeyError, ValueError, TypeError):
         raise RequestRefused(ErrorCode.INVALID_REQUEST, "this describes no archive") from None
     fault = await broker.controller.submit(ask)
     return {"error_code": fault.code, "error_message": fault.message}

@@ -19,6 +19,7 @@ from klamm.model.settings.definition import (
 )
 from klamm.model.settings.versions import KnownVersion
 
+FROZEN: Final = "klamm.frozen"
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _FOREVER: Final = str(LONG_MAX)
 _TIERED: Final = "klamm keeps all records on its own disks: there is no remote storage"
@@ -162,7 +163,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Definition]] = by_name(
             no_effect=_TIERED,
         ),
         _topic(
-            "klamm.frozen",
+            FROZEN,
             Kind.BOOLEAN,
             "false",
             "Whether clients are refused to write to the topic, as before an archive that must be "
