@@ -1,6 +1,8 @@
 """Everything that can happen to a controller, in any order, with faults; then the faults stop.
 
-After every event the core's invariants hold, and so do those of the store. Once nothing fails any
+After every event the core's invariants hold, and so do those of the store; every line of the ledger
+is legal and joins the one before, and the last lines say how everything stands (`World.handle`).
+Once nothing fails any
 more each topic ends led on all of its replicas, or gone from the store, every broker's metadata and
 every disk.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -131,6 +134,13 @@ class Lives(RuleBasedStateMachine):
         if node is not None and len(node.partitions) < 3:
             self.world.store.grow_topic(topic, [replicas])
             self._do(self.world.tell_topics)
+
+    @rule(topic=st.sampled_from(TOPICS), frozen=st.booleans())
+    def writing_is_forbidden_or_allowed(self, topic: str, frozen: bool) -> None:
+        node = self.world.store.topics.get(topic)
+        if node is not None:
+            self.world.store.topics[topic] = replace(node, frozen=frozen)
+            self._do(lambda: self.world.handle(events.FreezeSwitched(topic, frozen)))
 
     @rule(topic=st.sampled_from(TOPICS))
     def a_topic_is_deleted(self, topic: str) -> None:

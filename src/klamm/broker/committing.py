@@ -173,7 +173,9 @@ class Committer:
         return Stored() if all(result.ok for result in results) else Stale(None)
 
 
-def topic_node(topic: layout.TopicNode, version: int, unclean: bool | None = None) -> do.TopicNode:
+def topic_node(
+    topic: layout.TopicNode, version: int, unclean: bool | None = None, *, frozen: bool = False
+) -> do.TopicNode:
     """A topic as the core sees it. One without an id keeps the zero id until it is given one."""
     return do.TopicNode(
         topic_id=topic.topic_id or ZERO_ID,
@@ -181,6 +183,7 @@ def topic_node(topic: layout.TopicNode, version: int, unclean: bool | None = Non
         version=version,
         original=topic.original_replicas,
         unclean=unclean,
+        frozen=frozen,
         id_missing=topic.topic_id is None,
     )
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from klamm.controller.effects import Move
+from klamm.controller.states import EDITION
 from klamm.model.names import KLAMM_LEDGER, BrokerId, id_text
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -69,7 +70,8 @@ class Ledger:
 
     def append(self, epoch: int, cause: str, moves: Iterable[Move], *, time_ms: int) -> None:
         """Write what one decision moved."""
-        if epoch != self._epoch:
+        is_opening = epoch != self._epoch
+        if is_opening:
             self._epoch, self._sequence = epoch, 0
         # By hand: a topic of a thousand partitions is born in eight thousand moves.
         head = f'{{"time_ms":{time_ms},"controller_epoch":{epoch},"sequence":'
@@ -78,6 +80,10 @@ class Ledger:
         is_news = False
         for move in moves:
             self._sequence += 1
+            edition = ""
+            if is_opening and move.subject.startswith("controller "):
+                # The first line of a term says how the rest is to be judged.
+                edition, is_opening = f',"edition":{EDITION}', False
             # What happens to the topic that tells of it all would otherwise be told for ever.
             is_news |= move.topic != KLAMM_LEDGER
             topic_id = "null" if move.topic_id is None else _text(id_text(move.topic_id))
@@ -85,7 +91,7 @@ class Ledger:
                 f'{head}{self._sequence},"controller_id":{self._broker},"cause":{cause_text},'
                 f'"topic":{_text(move.topic)},"topic_id":{topic_id},'
                 f'"subject":{_text(move.subject)},"before":{_text(move.before)},'
-                f'"after":{_text(move.after)},"why":{_text(move.why)}}}'
+                f'"after":{_text(move.after)},"why":{_text(move.why)}{edition}}}'
             )
         if lines:
             self._write(("\n".join(lines) + "\n").encode())
@@ -199,8 +205,8 @@ _STRING: Final = rb'[^"\\]*(?:\\.[^"\\]*)*'
 _WRITTEN: Final = re.compile(
     rb'\{"time_ms":(\d+),"controller_epoch":(-?\d+),"sequence":(\d+),"controller_id":-?\d+,'
     rb'"cause":"%(text)b","topic":"([^"\\]*)","topic_id":(?:null|"[^"\\]*"),'
-    rb'"subject":"([^"\\]*)","before":"%(text)b","after":"([^"\\]*)","why":"%(text)b"\}'
-    % {b"text": _STRING}
+    rb'"subject":"([^"\\]*)","before":"%(text)b","after":"([^"\\]*)",'
+    rb'"why":"%(text)b"(?:,"edition":\d+)?\}' % {b"text": _STRING}
 )
 
 

@@ -17,6 +17,7 @@ from klamm.controller.context import Context
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition, is_usable_id
+from klamm.model.settings.topic import FROZEN
 from klamm.store import layout
 from klamm.store.port import Node, Session
 
@@ -248,7 +249,11 @@ class Observer:
         for name, node, config in zip(names, nodes, configs, strict=True):
             topic = layout.decode_topic(node.data) if node else None
             if node is not None and topic is not None:
-                seen = topic_node(topic, node.stat.version, _unclean(config))
+                own = _overrides(config)
+                text = own.get(_UNCLEAN)
+                unclean = None if text is None else is_true(text)
+                frozen = is_true(own.get(FROZEN))
+                seen = topic_node(topic, node.stat.version, unclean, frozen=frozen)
                 found[name] = replace(seen, topic_id=self._fresh_id()) if seen.id_missing else seen
         return found
 
@@ -298,10 +303,13 @@ def _steps(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
     return [tuple(step) for step in steps]
 
 
-def _unclean(config: Node | None) -> bool | None:
-    overrides = layout.decode_config(config.data) if config else None
-    text = (overrides or {}).get(_UNCLEAN)
-    return None if text is None else text.strip().lower() == "true"
+def is_true(text: str | None) -> bool:
+    """Whether a setting's text says yes."""
+    return text is not None and text.strip().lower() == "true"
+
+
+def _overrides(config: Node | None) -> Mapping[str, str]:
+    return (layout.decode_config(config.data) if config else None) or {}
 
 
 def _decoded(

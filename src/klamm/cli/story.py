@@ -38,6 +38,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "MovesRequested": "a move was asked for through the store",
     "ElectionsRequested": "an election was asked for through the store",
     "UncleanSwitched": "unclean elections were allowed",
+    "FreezeSwitched": "writing to the topic was forbidden or allowed",
     "RebalanceDue": "it was time to bring leaders back to their preferred brokers",
     "RetryDue": "it was time to try again",
     "ShutdownAsked": "a broker asked to be relieved before it stops",

@@ -10,12 +10,13 @@ nothing. The store tells: before the first log is removed, every partition loses
 
 from __future__ import annotations
 
-from klamm.controller import brokers, reassignment
-from klamm.controller.context import Context, Topic
+from klamm.controller import brokers, reassignment, topic_machine
+from klamm.controller.context import Topic
 from klamm.controller.effects import RemoveMarkers
 from klamm.controller.events import DeletionCancelled, PartitionFault
 from klamm.controller.machines import move_partitions, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.topic_machine import alive_state, move_topic
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.errors import ErrorCode
 from klamm.model.names import Replica
@@ -24,39 +25,21 @@ from klamm.model.names import Replica
 def deletion_cancelled(turn: Turn, event: DeletionCancelled) -> Flow[PartitionFault]:
     """Take a deletion back, if no log is removed yet."""
     context, name = turn.context, event.topic
-    why = _refusal(context, name)
+    topic = context.topics.get(name)
+    if topic is None or not context.is_queued(name):
+        return _fault(name, "is not being deleted")
+    why = topic_machine.loss(context, topic)
     if why is not None:
-        return PartitionFault(ErrorCode.INVALID_REQUEST, f"topic {name} {why}")
+        return _fault(name, why)
     yield from commit([RemoveMarkers((name,))])
-    del context.deletions[name]
-    turn.note(f"topic {name}", name, "queued for deletion", "created", "called off by hand")
-    yield from _revive(turn, context.topics[name])
+    refused = move_topic(turn, topic, alive_state(topic), "called off by hand")
+    assert refused is None, f"topic {name} is {topic.state}"
+    yield from _revive(turn, topic)
     return PartitionFault()
 
 
-def _refusal(context: Context, name: str) -> str | None:
-    deletion = context.deletions.get(name)
-    if deletion is None:
-        return "is not being deleted"
-    if deletion.started:
-        return "has lost logs already"
-    topic = context.topics[name]
-    if any(
-        state is ReplicaState.DELETION_SUCCESSFUL
-        for partition in topic.partitions.values()
-        for state in partition.replica_states.values()
-    ):
-        return "has copies that were given up"
-    if deletion.inherited and not _is_led(context, topic):
-        return "may have lost logs under an earlier controller"
-    return None
-
-
-def _is_led(context: Context, topic: Topic) -> bool:
-    return all(
-        p.leadership is not None and context.is_online(p.leadership.leader, p.id)
-        for p in topic.partitions.values()
-    )
+def _fault(name: str, why: str) -> PartitionFault:
+    return PartitionFault(ErrorCode.INVALID_REQUEST, f"topic {name} {why}")
 
 
 def _revive(turn: Turn, topic: Topic) -> Flow[None]:

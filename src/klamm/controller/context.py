@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from klamm.controller.effects import TopicNode
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import PartitionState, ReplicaState, TopicState
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
@@ -35,6 +35,17 @@ class Partition:
     original: tuple[BrokerId, ...] | None = None  # the order before a running move
     behind: tuple[tuple[BrokerId, int], ...] = ()  # replicas that are not in sync, since when
 
+    def copy(self) -> Partition:
+        """One that may be changed without this one."""
+        return Partition(
+            self.id,
+            self.assignment,
+            self.state,
+            self.leadership,
+            dict(self.replica_states),
+            self.original,
+        )
+
 
 @dataclass(slots=True)
 class Topic:
@@ -45,6 +56,16 @@ class Topic:
     version: int  # of the topic's node
     partitions: dict[int, Partition] = field(default_factory=dict)
     unclean: bool | None = None
+    frozen: bool = False  # its settings forbid clients to write
+    state: TopicState = TopicState.ABSENT
+
+    def copy(self) -> Topic:
+        """One that may be changed without this one."""
+        # By hand: a plan for every partition of a big cluster must not hold the controller up.
+        partitions = {index: partition.copy() for index, partition in self.partitions.items()}
+        return Topic(
+            self.name, self.id, self.version, partitions, self.unclean, self.frozen, self.state
+        )
 
 
 @dataclass(slots=True)
@@ -56,6 +77,13 @@ class Deletion:
     started: bool = False  # brokers were told to remove their logs
     halted: str | None = None  # why it does not go on, in words
     entered_ms: dict[Replica, int] = field(default_factory=dict)  # when a replica last moved
+    given_up: dict[BrokerId, None] = field(default_factory=dict)  # whose copies nobody waits for
+    vanished: bool = False  # the topic's node was removed by hand
+    removed: bool = False  # its nodes were removed, for nobody has a copy to confirm any more
+
+    def copy(self) -> Deletion:
+        """One that may be changed without this one."""
+        return replace(self, entered_ms=dict(self.entered_ms), given_up=dict(self.given_up))
 
 
 @dataclass(slots=True)
@@ -147,6 +175,24 @@ class Context:
             for p in self.topics[topic].partitions.values()
         )
 
+    def absentees(self, topic: str) -> set[BrokerId]:
+        """The brokers that cannot confirm now, and have not, that a topic's copy is gone."""
+        return {
+            broker
+            for p in self.topics[topic].partitions.values()
+            for broker in p.assignment.replicas
+            if p.replica_states.get(broker) is not ReplicaState.DELETION_SUCCESSFUL
+            and not self.is_online(broker, p.id)
+        }
+
+    def is_confirmed(self, topic: str) -> bool:
+        """Whether each copy of a topic is confirmed to be gone, or given up."""
+        return all(
+            p.replica_states.get(broker) is ReplicaState.DELETION_SUCCESSFUL
+            for p in self.topics[topic].partitions.values()
+            for broker in p.assignment.replicas
+        )
+
     def may_be_unclean(self, topic: str) -> bool:
         own = self.topics[topic].unclean
         return self.unclean_default if own is None else own
@@ -159,7 +205,7 @@ class Context:
 
     def add_topic(self, name: str, node: TopicNode) -> list[Partition]:
         """Take up a topic; the partitions are NonExistent until they are moved."""
-        topic = Topic(name, node.topic_id, node.version, unclean=node.unclean)
+        topic = Topic(name, node.topic_id, node.version, unclean=node.unclean, frozen=node.frozen)
         self.topics[name] = topic
         self.names[node.topic_id] = name
         return self.add_partitions(topic, node)
@@ -219,9 +265,9 @@ class Context:
         elif self.astray:
             self.astray.pop(partition.id, None)
 
-    def set_state(self, partition: Partition, state: PartitionState) -> None:
-        partition.state = state
-        if state in _UNLED:
+    def file_unled(self, partition: Partition) -> None:
+        """Keep the index of partitions without a leader, now that a state has changed."""
+        if partition.state in _UNLED:
             self.unled.setdefault(partition.id, self.now_ms)
         else:
             self.unled.pop(partition.id, None)
@@ -250,7 +296,10 @@ class Context:
         return self._lists.setdefault(brokers, brokers)
 
     def _drop_leftover(self, broker: BrokerId, id: TopicPartition) -> None:
-        # The broker is to hold this partition again: what was left there is of use.
+        # The broker is to hold this partition again: what was left there is of use. Not so that of
+        # a topic on its way out: it was given up, and is not wanted back.
+        if self.is_queued(id.topic):
+            return
         left = self.leftovers.get(broker)
         if left is not None and left.get(id) == self.topics[id.topic].id:
             del left[id]

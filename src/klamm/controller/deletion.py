@@ -4,7 +4,8 @@ A topic is gone only when every replica has confirmed. One replica that cannot c
 broker is down, its disk is bad or it is being moved, halts the whole topic; the topic goes on when
 that broker is back or that move has ended, and a timer asks again in case a broker refused for a
 reason that nobody announces the end of. An operator may also give up the copies on a broker that
-stays away: they are written down and removed when it returns.
+stays away: they are written down and removed when it returns, and the topic's last line in the
+ledger says so.
 
 Each deletion has two rounds of StopReplica. The first stops every copy everywhere, the second
 removes the logs, so that no copy is fetched from while another is being removed.
@@ -15,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from klamm.controller import leftovers, move_requests
-from klamm.controller.context import Context, Deletion, Partition
+from klamm.controller import leftovers, move_requests, topic_machine
+from klamm.controller.context import Context, Partition
 from klamm.controller.effects import RemoveMarkers, RemoveTopic, Stored
 from klamm.controller.events import (
     MarkersChanged,
@@ -26,19 +27,21 @@ from klamm.controller.events import (
     TopicArchived,
 )
 from klamm.controller.machines import move_partitions, move_replicas
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import PartitionState, ReplicaState, TopicState
+from klamm.controller.topic_machine import move_topic
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.errors import ErrorCode
-from klamm.model.names import BrokerId, Replica, TopicPartition
+from klamm.model.names import Replica, TopicPartition
 
 _S = ReplicaState
+_GONE = ReplicaState.NON_EXISTENT
 
 
 class Halt(StrEnum):
     """Why a deletion waits."""
 
-    MOVING = "a partition is being moved"
-    OFFLINE = "a replica is offline"
+    MOVING = topic_machine.IS_MOVING
+    OFFLINE = topic_machine.IS_OFFLINE
     REFUSED = "a broker could not delete its copy"
 
 
@@ -66,39 +69,18 @@ def markers_changed(turn: Turn, event: MarkersChanged) -> Flow[None]:
         yield from commit([RemoveMarkers(tuple(unknown))])
     fresh = [name for name in known if not context.is_queued(name)]
     for name in fresh:
-        queue(turn, name)
-        why = obstacle(turn, name)
+        move_topic(turn, context.topics[name], TopicState.QUEUED)
+        why = topic_machine.obstacle(turn, context.topics[name])
         if why is not None:
             halt(turn, name, why)
     yield from resume(turn, fresh)
 
 
-def queue(turn: Turn, name: str, *, inherited: bool = False) -> None:
-    """Put a topic on the way out."""
-    if not turn.context.is_queued(name):
-        turn.context.deletions[name] = Deletion(turn.context.now_ms, inherited)
-        turn.note(f"topic {name}", name, "created", "queued for deletion")
-
-
-def obstacle(turn: Turn, name: str) -> Halt | None:
-    """Why a deletion must not start yet. Once logs are removed, nothing holds it back."""
-    context = turn.context
-    if context.deletions[name].started:
-        return None
-    if context.is_moving(name):
-        return Halt.MOVING
-    if turn.settings.deletion_cancellable and _blocking_brokers(context, name):
-        # It could not be completed now, and while every log is there it can be called off.
-        return Halt.OFFLINE
-    return None
-
-
-def halt(turn: Turn, name: str, why: Halt) -> None:
+def halt(turn: Turn, name: str, why: str) -> None:
     """Let a queued topic wait."""
     deletion = turn.context.deletions.get(name)
     if deletion is not None and deletion.halted != why:
-        turn.note(f"topic {name}", name, "deleting", "halted", why)
-        deletion.halted = why
+        move_topic(turn, turn.context.topics[name], TopicState.HALTED, why)
 
 
 def release(turn: Turn, names: Iterable[str], why: Release) -> Flow[None]:
@@ -106,11 +88,12 @@ def release(turn: Turn, names: Iterable[str], why: Release) -> Flow[None]:
     released = []
     for name in names:
         deletion = turn.context.deletions.get(name)
-        if deletion is None or obstacle(turn, name) is not None:
+        if deletion is None:
             continue
         if deletion.halted is not None:
-            turn.note(f"topic {name}", name, "halted", "deleting", why)
-            deletion.halted = None
+            refused = move_topic(turn, turn.context.topics[name], TopicState.DELETING, why)
+            if refused is not None:
+                continue
         released.append(name)
     yield from resume(turn, released)
 
@@ -121,7 +104,7 @@ def retry(turn: Turn) -> Flow[None]:
     ready = [
         name
         for name, deletion in context.deletions.items()
-        if deletion.halted is not None and not _blocking_brokers(context, name)
+        if deletion.halted is not None and not context.absentees(name)
     ]
     # A topic that is neither halted nor waiting for an answer lost its completion to the store.
     stuck = [
@@ -140,7 +123,7 @@ def resume(turn: Turn, names: Iterable[str]) -> Flow[None]:
     for name in names:
         if not context.is_queued(name):
             continue
-        if _all_confirmed(context, name):
+        if context.is_confirmed(name):
             yield from _complete(turn, name)
         elif not _any_in(context, name, _S.DELETION_STARTED):
             again += _replicas_in(context, name, _S.DELETION_INELIGIBLE)
@@ -156,16 +139,16 @@ def _complete(turn: Turn, name: str) -> Flow[None]:
     """Remove a topic from the store, then from memory."""
     context = turn.context
     topic = context.topics[name]
+    if topic.state is not TopicState.DELETING:  # one without partitions has nothing to start with
+        move_topic(turn, topic, TopicState.DELETING)
     yield from move_requests.drop(turn, [p.id for p in topic.partitions.values()])
     (outcome,) = yield from commit([RemoveTopic(name)])
     if not isinstance(outcome, Stored):
         turn.warn(f"topic {name} could not be removed from the store yet")
         return
-    for partition in topic.partitions.values():
-        for broker, state in partition.replica_states.items():
-            turn.note(str(Replica(partition.id, broker)), name, state, _S.NON_EXISTENT)
-    turn.note(f"topic {name}", name, "deleting", "absent", "every replica has confirmed")
-    context.remove_topic(name)
+    context.deletions[name].removed = True
+    yield from move_replicas(turn, _replicas_in(context, name, _S.DELETION_SUCCESSFUL), _GONE)
+    move_topic(turn, topic, TopicState.ABSENT)
 
 
 def stop_replica_answered(turn: Turn, event: StopReplicaAnswered) -> Flow[None]:
@@ -205,8 +188,10 @@ def fail(turn: Turn, replicas: Sequence[Replica], why: Halt) -> Flow[None]:
     ineligible = [
         r for r in replicas if turn.context.replica_state(r) in (_S.OFFLINE, _S.DELETION_STARTED)
     ]
+    # What was confirmed before its broker went is missed by nobody.
+    missed = [r for r in replicas if turn.context.replica_state(r) is not _S.DELETION_SUCCESSFUL]
     yield from move_replicas(turn, ineligible, _S.DELETION_INELIGIBLE)
-    for name in _topics(replicas):
+    for name in _topics(missed):
         halt(turn, name, why)
 
 
@@ -220,18 +205,20 @@ def replica_forgotten(turn: Turn, event: ReplicaForgotten) -> Flow[PartitionFaul
     if event.broker in context.brokers:
         return PartitionFault(ErrorCode.INVALID_REQUEST, f"broker {event.broker} is alive")
     topic = context.topics[event.topic]
-    given_up = [p for p in topic.partitions.values() if event.broker in p.assignment.replicas]
-    if not given_up:
+    hosted = [p for p in topic.partitions.values() if event.broker in p.assignment.replicas]
+    if not hosted:
         return PartitionFault(
             ErrorCode.INVALID_REQUEST, f"broker {event.broker} has no copy of {event.topic}"
         )
-    yield from leftovers.write_down(turn, {event.broker: {p.id: topic.id for p in given_up}})
-    for partition in given_up:
-        before = partition.replica_states.get(event.broker, _S.NON_EXISTENT)
-        partition.replica_states[event.broker] = _S.DELETION_SUCCESSFUL
-        replica = Replica(partition.id, event.broker)
-        turn.note(str(replica), event.topic, before, _S.DELETION_SUCCESSFUL, "given up by hand")
-    if not _blocking_brokers(context, event.topic):
+    copies = [Replica(p.id, event.broker) for p in hosted]
+    left = [r for r in copies if context.replica_state(r) is not _S.DELETION_SUCCESSFUL]
+    if left:
+        yield from leftovers.write_down(
+            turn, {event.broker: {replica.partition: topic.id for replica in left}}
+        )
+        context.deletions[event.topic].given_up[event.broker] = None
+        yield from move_replicas(turn, left, _S.DELETION_SUCCESSFUL, "given up by hand")
+    if not context.absentees(event.topic):
         yield from release(turn, [event.topic], Release.GIVEN_UP)
     else:
         yield from resume(turn, [event.topic])
@@ -257,6 +244,9 @@ def topic_archived(turn: Turn, event: TopicArchived) -> PartitionFault:
 
 def _start(turn: Turn, names: Sequence[str]) -> Flow[None]:
     context = turn.context
+    for name in names:
+        if context.topics[name].state is TopicState.QUEUED:
+            move_topic(turn, context.topics[name], TopicState.DELETING)
     first = [name for name in names if not context.deletions[name].started]
     if first:
         partitions = context.partitions_of(first)
@@ -287,14 +277,6 @@ def _stop_and_delete(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
     yield from move_replicas(turn, alive, _S.DELETION_STARTED)
 
 
-def _all_confirmed(context: Context, name: str) -> bool:
-    return all(
-        p.replica_states.get(broker) is _S.DELETION_SUCCESSFUL
-        for p in context.topics[name].partitions.values()
-        for broker in p.assignment.replicas
-    )
-
-
 def _any_in(context: Context, name: str, state: ReplicaState) -> bool:
     return any(state in p.replica_states.values() for p in context.topics[name].partitions.values())
 
@@ -306,16 +288,6 @@ def _replicas_in(context: Context, name: str, state: ReplicaState) -> list[Repli
         for broker, found in p.replica_states.items()
         if found is state
     ]
-
-
-def _blocking_brokers(context: Context, name: str) -> set[BrokerId]:
-    return {
-        broker
-        for p in context.topics[name].partitions.values()
-        for broker in p.assignment.replicas
-        if p.replica_states.get(broker) is not _S.DELETION_SUCCESSFUL
-        and not context.is_online(broker, p.id)
-    }
 
 
 def _topics(replicas: Iterable[Replica]) -> list[str]:

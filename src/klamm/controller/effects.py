@@ -27,6 +27,7 @@ class TopicNode:
     # The order before a running move, where there is one: what a cancel goes back to.
     original: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean: bool | None = None  # the topic's own unclean.leader.election.enable, if it has one
+    frozen: bool = False  # the topic's own klamm.frozen
     id_missing: bool = False  # the node has no id; the one given here was drawn for it
 
 

@@ -21,6 +21,7 @@ from klamm.controller.effects import (
     StopReplica,
     TopicNode,
 )
+from klamm.controller.states import TopicState
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.errors import ErrorCode
@@ -143,6 +144,14 @@ class UncleanSwitched:
 
     topic: str | None
     allowed: bool | None  # None: the topic no longer has its own value
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeSwitched:
+    """klamm.frozen changed for a topic: whether clients may write to it."""
+
+    topic: str
+    frozen: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +335,7 @@ class Waiting:
 class Explanation:
     """What a topic is waiting for, and since when."""
 
+    state: TopicState
     waiting: tuple[Waiting, ...] = ()
     deleting_since_ms: int | None = None  # None where the topic is not being deleted
     began_ms: int = 0  # when this controller took over: what is as old may be older
@@ -363,6 +373,7 @@ Event = (
     | MovesRequested
     | ElectionsRequested
     | UncleanSwitched
+    | FreezeSwitched
     | RebalanceDue
     | RetryDue
     | ShutdownAsked

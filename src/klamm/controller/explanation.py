@@ -27,6 +27,7 @@ def explain(context: Context, name: str) -> Explanation | None:
             found += _life(context, partition)
     deletion = context.deletions.get(name)
     return Explanation(
+        state=topic.state,
         waiting=tuple(found),
         deleting_since_ms=deletion.queued_ms if deletion else None,
         began_ms=context.began_ms,

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from klamm.controller.context import Context
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import PartitionState, ReplicaState, TopicState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def read(context: Context) -> Gauges:
         ),
         topics_to_delete_count=len(context.deletions),
         topics_ineligible_to_delete_count=sum(
-            deletion.halted is not None for deletion in context.deletions.values()
+            context.topics[name].state is TopicState.HALTED for name in context.deletions
         ),
         replicas_to_delete_count=doomed.total() - doomed[ReplicaState.DELETION_SUCCESSFUL],
         replicas_ineligible_to_delete_count=doomed[ReplicaState.DELETION_INELIGIBLE],

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klamm.controller.context import Context, Partition
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.context import Context, Partition, Topic
+from klamm.controller.states import PartitionState, ReplicaState, TopicState
 from klamm.model.errors import InvariantBroken
 from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
 
+_DOOMED = frozenset({TopicState.QUEUED, TopicState.HALTED, TopicState.DELETING})
+_LASTING = frozenset(
+    {TopicState.CREATED, TopicState.FROZEN, TopicState.HALTED, TopicState.DELETING}
+)
 _DELETION = frozenset(
     {
         ReplicaState.DELETION_STARTED,
@@ -33,12 +37,30 @@ def _faults(context: Context) -> Iterator[str]:
     for topic in context.topics.values():
         if context.names.get(topic.id) != topic.name:
             yield f"topic {topic.name} is not found by its id"
+        yield from _topic_faults(context, topic)
         for index, partition in topic.partitions.items():
             if partition.id != (topic.name, index):
                 yield f"{partition.id} is filed as {topic.name}-{index}"
             seen.add(partition.id)
             yield from _partition_faults(context, partition)
     yield from _index_faults(context, seen)
+
+
+def _topic_faults(context: Context, topic: Topic) -> Iterator[str]:
+    """Whether a topic is in a state that lasts, and everything about it agrees with the state."""
+    name, deletion = topic.name, context.deletions.get(topic.name)
+    if topic.state not in _LASTING:
+        yield f"topic {name} is {topic.state}, which is over within one event"
+    if (topic.state in _DOOMED) != (deletion is not None):
+        yield f"topic {name} is {topic.state}, and its deletion is {deletion}"
+    if deletion is None and (topic.state is TopicState.FROZEN) != topic.frozen:
+        yield f"topic {name} is {topic.state}, and its settings say frozen={topic.frozen}"
+    if deletion is None:
+        return
+    if (topic.state is TopicState.HALTED) != (deletion.halted is not None):
+        yield f"topic {name} is {topic.state}, and waits because: {deletion.halted}"
+    if topic.state is TopicState.DELETING and not deletion.started:
+        yield f"topic {name} is {topic.state} though nobody was told to remove a log"
 
 
 def _partition_faults(context: Context, p: Partition) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Runs the two tables: plan a move, have it stored, then change memory and tell the brokers.
+"""Runs the tables of partitions and replicas: plan a transition, have it stored, then change memory
+and tell the brokers. Nothing else sets the state of a partition or of a replica.
 
 One partition's refusal never spoils its neighbours. A write that was stale is planned again from
 the value found, a bounded number of times.
@@ -6,7 +7,7 @@ the value found, a bounded number of times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import attrgetter
@@ -19,7 +20,7 @@ from klamm.controller.effects import Stale, Stored, UpdateState
 from klamm.controller.election import Candidates, Strategy
 from klamm.controller.partition_states import PartitionView
 from klamm.controller.replica_states import ReplicaView
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import FOUND, PartitionState, ReplicaState
 from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership
@@ -111,7 +112,7 @@ def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: 
             partition, replicas = group
             steps, after = _plan_replicas(turn, partition, replicas, target)
             if after is partition.leadership:
-                _settle_replicas(turn, batch, partition, steps, target, why)
+                _enter_replicas(turn, batch, partition, steps, target, why)
             else:
                 assert after is not None, f"{partition.id} lost its leadership"
                 # However many replicas leave at once, the node is written once.
@@ -122,7 +123,7 @@ def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: 
             partition = group[0]
             if isinstance(outcome, Stored):
                 context.lead(partition, write.leadership)
-                _settle_replicas(turn, batch, partition, steps, target, why)
+                _enter_replicas(turn, batch, partition, steps, target, why)
             elif _adopt(turn, partition, outcome):
                 again.append((partition, [replica for replica, _ in steps]))
             elif context.is_queued(partition.id.topic):
@@ -133,6 +134,32 @@ def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: 
         if not pending:
             break
     turn.send(batch)
+
+
+def find_partition(turn: Turn, partition: Partition, state: PartitionState) -> None:
+    """Take up a partition where a new controller finds it.
+
+    Of one that is led, which is nearly every one, the ledger needs no word.
+    """
+    if state is not PartitionState.ONLINE:
+        turn.note(str(partition.id), partition.id.topic, FOUND, state)
+    partition.state = state
+    turn.context.file_unled(partition)
+
+
+def find_replicas(
+    turn: Turn, partition: Partition, states: Mapping[BrokerId, ReplicaState]
+) -> None:
+    """Take up a partition's replicas where a new controller finds them."""
+    partition.replica_states.update(states)
+    for broker, state in states.items():
+        if state is not ReplicaState.ONLINE:
+            turn.note(str(Replica(partition.id, broker)), partition.id.topic, FOUND, state)
+
+
+def remark(turn: Turn, partition: Partition, why: str) -> None:
+    """Enter into the ledger that something was done about a partition in the state it is in."""
+    turn.note(str(partition.id), partition.id.topic, partition.state, partition.state, why)
 
 
 def in_steps(things: Iterable[T]) -> Iterator[list[T]]:
@@ -199,7 +226,8 @@ def _partition_view(
 def _enter(turn: Turn, partition: Partition, target: PartitionState, why: str) -> None:
     if partition.state is not target or why:
         turn.note(str(partition.id), partition.id.topic, partition.state, target, why)
-    turn.context.set_state(partition, target)
+    partition.state = target
+    turn.context.file_unled(partition)
 
 
 def _adopt(turn: Turn, partition: Partition, outcome: Stale | Stored) -> bool:
@@ -227,13 +255,16 @@ def _plan_replicas(
 ) -> tuple[list[tuple[Replica, replica_states.Step]], Leadership | None]:
     """The steps of one partition's replicas, each from the leadership the one before leaves."""
     staged = partition.leadership
+    doomed = turn.context.deletions.get(partition.id.topic)
+    is_vanished = doomed is not None and doomed.vanished
     steps = []
     for replica in replicas:
         view = ReplicaView(
             id=replica,
             state=partition.replica_states.get(replica.broker, ReplicaState.NON_EXISTENT),
             leadership=staged,
-            is_queued=turn.context.is_queued(partition.id.topic),
+            is_queued=doomed is not None,
+            is_hopeless=is_vanished or replica.broker not in turn.context.brokers,
             controller_epoch=turn.context.epoch,
         )
         step = replica_states.plan(view, target)
@@ -249,7 +280,7 @@ def _plan_replicas(
     return steps, staged
 
 
-def _settle_replicas(
+def _enter_replicas(
     turn: Turn,
     batch: Batch,
     partition: Partition,

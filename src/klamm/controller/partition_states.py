@@ -1,4 +1,4 @@
-"""The partition state machine: a table of the legal moves and the rule of each.
+"""The partition state machine: a table of the legal transitions and the rule of each.
 
 A rule takes one frozen view of a partition and returns one `Step`; it changes nothing. The step
 says what to store and whom to tell once it is stored.
@@ -32,7 +32,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one legal move needs. A step without a write is done at once."""
+    """What one legal transition needs. A step without a write is done at once."""
 
     write: CreateState | UpdateState | None = None
     tell: tuple[BrokerId, ...] = ()
@@ -77,8 +77,8 @@ def elect_again(p: PartitionView) -> Step | Refused:
     return Step(UpdateState(p.id, after), winner.tell, why=why, is_clean=winner.clean)
 
 
-# Every legal move, and nothing else: a pair that is not here is refused.
-MOVES: Final[Mapping[tuple[S, S], Rule]] = {
+# Every legal transition, and nothing else: a pair that is not here is refused.
+TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.NON_EXISTENT, S.NEW): mark_only,
     (S.NEW, S.ONLINE): elect_first,
     (S.ONLINE, S.ONLINE): elect_again,
@@ -92,5 +92,5 @@ MOVES: Final[Mapping[tuple[S, S], Rule]] = {
 
 def plan(p: PartitionView, target: S) -> Step | Refused:
     """What moving this partition to this state takes."""
-    rule = MOVES.get((p.state, target))
-    return rule(p) if rule else Refused(f"{p.state} -> {target} is not a legal move")
+    rule = TRANSITIONS.get((p.state, target))
+    return rule(p) if rule else Refused(f"{p.state} -> {target} is not a legal transition")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from klamm.controller import events as on
-from klamm.controller.context import Context, Deletion, Partition, Topic
+from klamm.controller.context import Context, Partition
 from klamm.controller.effects import (
     Copy,
     LeaderAndIsr,
@@ -175,9 +175,7 @@ def _removals(requests: Iterable[Request]) -> Iterator[Replica]:
 def _copy(context: Context, names: Iterable[str]) -> Context:
     """A context of its own with these topics; the rest of the cluster is brokers only."""
     kept = {
-        name: _copied_topic(context.topics[name])
-        for name in dict.fromkeys(names)
-        if name in context.topics
+        name: context.topics[name].copy() for name in dict.fromkeys(names) if name in context.topics
     }
     copy = Context(
         context.controller,
@@ -189,9 +187,7 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
         topics=kept,
         names={topic.id: topic.name for topic in kept.values()},
         deletions={
-            name: _copied_deletion(deletion)
-            for name, deletion in context.deletions.items()
-            if name in kept
+            name: deletion.copy() for name, deletion in context.deletions.items() if name in kept
         },
         unclean_default=context.unclean_default,
     )
@@ -212,24 +208,3 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
     for broker, lost in context.lost_logs.items():
         copy.lost_logs[broker] = {id: lost[id] for id in ids if id in lost}
     return copy
-
-
-def _copied_topic(topic: Topic) -> Topic:
-    # By hand: a plan for every partition of a big cluster must not hold the controller up for long.
-    partitions = {
-        index: Partition(
-            p.id, p.assignment, p.state, p.leadership, dict(p.replica_states), p.original
-        )
-        for index, p in topic.partitions.items()
-    }
-    return Topic(topic.name, topic.id, topic.version, partitions, topic.unclean)
-
-
-def _copied_deletion(deletion: Deletion) -> Deletion:
-    return Deletion(
-        deletion.queued_ms,
-        deletion.inherited,
-        deletion.started,
-        deletion.halted,
-        dict(deletion.entered_ms),
-    )

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from klamm.controller.context import Partition
-from klamm.controller.machines import bump_epochs
+from klamm.controller.machines import bump_epochs, remark
 from klamm.controller.turn import Flow, Turn
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica, TopicPartition
@@ -66,12 +66,6 @@ def order_again(turn: Turn) -> Flow[None]:
                 due[id] = partition
     batch = turn.batch()
     for partition in (yield from bump_epochs(turn, list(due.values()))):
-        turn.note(
-            str(partition.id),
-            partition.id.topic,
-            partition.state,
-            partition.state,
-            "ordered again: a broker refused",
-        )
+        remark(turn, partition, "ordered again: a broker refused")
         batch.order(partition.assignment.replicas, partition, is_new=False)
     turn.send(batch)

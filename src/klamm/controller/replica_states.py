@@ -1,7 +1,7 @@
-"""The replica state machine: a table of the legal moves and the rule of each.
+"""The replica state machine: a table of the legal transitions and the rule of each.
 
-A rule sees one replica and the leadership of its partition as it would be if the moves planned
-before it in the same event were stored. It returns one `Step` and changes nothing.
+A rule sees one replica and the leadership of its partition as it would be if the transitions
+planned before it in the same event were stored. It returns one `Step` and changes nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ class ReplicaView:
     leadership: Leadership | None  # of the partition
     is_queued: bool  # the topic is queued for deletion
     controller_epoch: int
+    # Nobody can confirm its end: its broker is away, or its topic's node is gone.
+    is_hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one legal move needs."""
+    """What one legal transition needs."""
 
     leadership: Leadership | None = None  # to be stored first, where it is not None
     order: bool = False  # tell this replica what to be
@@ -88,8 +90,16 @@ def delete(_: ReplicaView) -> Step:
     return Step(stop=True, delete=True)
 
 
-# Every legal move, and nothing else: a pair that is not here is refused.
-MOVES: Final[Mapping[tuple[S, S], Rule]] = {
+def give_up(r: ReplicaView) -> Step | Refused:
+    """Nobody waits any longer for the end of a copy of a topic on its way out, as nobody can
+    confirm it. It is written down and removed when its broker is back."""
+    if not r.is_queued:
+        return Refused("its topic is not being deleted")
+    return _MARK if r.is_hopeless else Refused("its broker is there and can confirm its end")
+
+
+# Every legal transition, and nothing else: a pair that is not here is refused.
+TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.NON_EXISTENT, S.NEW): join,
     (S.NEW, S.ONLINE): mark_only,
     (S.ONLINE, S.ONLINE): resume,
@@ -103,11 +113,16 @@ MOVES: Final[Mapping[tuple[S, S], Rule]] = {
     (S.DELETION_STARTED, S.DELETION_SUCCESSFUL): mark_only,
     (S.OFFLINE, S.DELETION_INELIGIBLE): mark_only,
     (S.DELETION_STARTED, S.DELETION_INELIGIBLE): mark_only,
+    (S.NON_EXISTENT, S.DELETION_SUCCESSFUL): give_up,
+    (S.NEW, S.DELETION_SUCCESSFUL): give_up,
+    (S.ONLINE, S.DELETION_SUCCESSFUL): give_up,
+    (S.OFFLINE, S.DELETION_SUCCESSFUL): give_up,
+    (S.DELETION_INELIGIBLE, S.DELETION_SUCCESSFUL): give_up,
     (S.DELETION_SUCCESSFUL, S.NON_EXISTENT): mark_only,
 }
 
 
 def plan(r: ReplicaView, target: S) -> Step | Refused:
     """What moving this replica to this state takes."""
-    rule = MOVES.get((r.state, target))
-    return rule(r) if rule else Refused(f"{r.state} -> {target} is not a legal move")
+    rule = TRANSITIONS.get((r.state, target))
+    return rule(r) if rule else Refused(f"{r.state} -> {target} is not a legal transition")

@@ -30,6 +30,7 @@ def node_of(topic: Topic, changed: Mapping[int, Assignment] = _NOTHING) -> Topic
             if assignment.is_moving and (original := topic.partitions[index].original) is not None
         },
         unclean=topic.unclean,
+        frozen=topic.frozen,
     )
 
 

@@ -10,16 +10,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
-from klamm.controller import deletion, leftovers, move_requests
+from klamm.controller import leftovers, move_requests
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import Leftovers, RemoveMarkers, RewriteTopic
-from klamm.controller.events import TopicModified, TopicsChanged
+from klamm.controller.events import FreezeSwitched, TopicModified, TopicsChanged
 from klamm.controller.machines import move_partitions, move_replicas
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import PartitionState, ReplicaState, TopicState
+from klamm.controller.topic_machine import alive_state, move_topic
 from klamm.controller.topic_nodes import rewrite_topic
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.names import BrokerId, Replica, TopicPartition
+
+_NODE_GONE: Final = "its node is gone"
 
 
 def topics_changed(turn: Turn, event: TopicsChanged) -> Flow[None]:
@@ -34,7 +38,10 @@ def topics_changed(turn: Turn, event: TopicsChanged) -> Flow[None]:
         if name in context.topics:
             continue
         created += context.add_topic(name, node)
-        turn.note(f"topic {name}", name, "absent", "created", f"{len(node.partitions)} partitions")
+        topic = context.topics[name]
+        move_topic(turn, topic, TopicState.CREATED, f"{len(node.partitions)} partitions")
+        if topic.frozen:
+            move_topic(turn, topic, TopicState.FROZEN)
         if node.id_missing:
             nameless.append(name)
     for name in nameless:
@@ -66,8 +73,20 @@ def topic_modified(turn: Turn, event: TopicModified) -> Flow[None]:
         known = replace(event.node, topic_id=topic.id)
         yield from commit([RewriteTopic(topic.name, known)])
     if added:
-        turn.note(f"topic {topic.name}", topic.name, "created", "grown", f"partitions {added}")
+        move_topic(turn, topic, TopicState.GROWING, f"partitions {added}")
         yield from create_partitions(turn, context.add_partitions(topic, event.node))
+        move_topic(turn, topic, alive_state(topic))
+
+
+def freeze_switched(turn: Turn, event: FreezeSwitched) -> Flow[None]:
+    """A topic's settings forbid clients to write, or allow it again."""
+    topic = turn.context.topics.get(event.topic)
+    if topic is None or topic.frozen == event.frozen:
+        return
+    topic.frozen = event.frozen
+    if not turn.context.is_queued(topic.name):
+        move_topic(turn, topic, alive_state(topic))
+    yield from ()  # brokers read the settings themselves
 
 
 def create_partitions(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
@@ -89,7 +108,10 @@ def _forget_vanished(turn: Turn, names: Sequence[str]) -> Flow[None]:
     for name in names:
         if name not in marked:
             turn.warn(f"topic {name} was removed from the store by hand: its replicas are stopped")
-        deletion.queue(turn, name)
+            move_topic(turn, context.topics[name], TopicState.QUEUED, _NODE_GONE)
+        context.deletions[name].vanished = True
+        if context.topics[name].state is not TopicState.DELETING:
+            move_topic(turn, context.topics[name], TopicState.DELETING, _NODE_GONE)
     doomed = context.partitions_of(names)
     delete = turn.settings.vanished_deletes_logs
     if delete:
@@ -103,9 +125,22 @@ def _forget_vanished(turn: Turn, names: Sequence[str]) -> Flow[None]:
     # The node may be there again by now, as that of another topic: only the marker is removed.
     yield from move_requests.drop(turn, [p.id for p in doomed])
     yield from commit([RemoveMarkers(marked)] if marked else [])
+    yield from _end(turn, doomed)
     for name in names:
-        turn.note(f"topic {name}", name, "deleting", "absent", "its node is gone")
-        context.remove_topic(name)
+        move_topic(turn, context.topics[name], TopicState.ABSENT)
+
+
+def _end(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+    """Partitions and replicas of which the store knows nothing any more: nobody confirms their
+    end, so it is only told."""
+    living = [p for p in partitions if p.state is not PartitionState.NON_EXISTENT]
+    yield from move_partitions(turn, living, PartitionState.OFFLINE)
+    yield from move_partitions(turn, living, PartitionState.NON_EXISTENT)
+    known = [Replica(p.id, broker) for p in partitions for broker in p.replica_states]
+    confirmed = ReplicaState.DELETION_SUCCESSFUL
+    left = [r for r in known if turn.context.replica_state(r) is not confirmed]
+    yield from move_replicas(turn, left, confirmed, _NODE_GONE)
+    yield from move_replicas(turn, known, ReplicaState.NON_EXISTENT)
 
 
 def _copies(context: Context, partitions: Iterable[Partition]) -> dict[BrokerId, Leftovers]:

@@ -5,6 +5,7 @@ import pytest
 from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr
 from klamm.controller.events import Explanation, Obstacle, Waiting
+from klamm.controller.states import TopicState
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 from world.cluster import World, tp
@@ -29,7 +30,7 @@ def explain(world: World, topic: str = "T") -> Explanation:
 
 
 def test_a_topic_as_it_should_be_waits_for_nothing(world: World) -> None:
-    assert explain(world) == Explanation(began_ms=1_000)
+    assert explain(world) == Explanation(state=TopicState.CREATED, began_ms=1_000)
     assert world.ask(events.ExplanationAsked("nothing")) is None
 
 
@@ -130,6 +131,7 @@ def test_a_deletion_waits_for_a_broker_that_is_away(world: World) -> None:
     world.deliver()
     until = "broker 2 is back, or its copy is forgotten"
     assert explain(world) == Explanation(
+        state=TopicState.HALTED,
         waiting=(Waiting("deletion", 0, TWO, Obstacle.BROKER_DOWN, until, 3_000),),
         deleting_since_ms=3_000,
         began_ms=1_000,

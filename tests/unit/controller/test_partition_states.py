@@ -7,7 +7,7 @@ import pytest
 
 from klamm.controller.effects import CreateState, UpdateState
 from klamm.controller.election import Candidates, Strategy
-from klamm.controller.partition_states import MOVES, PartitionView, Step, plan
+from klamm.controller.partition_states import TRANSITIONS, PartitionView, Step, plan
 from klamm.controller.states import PartitionState as S
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership, Recovery
@@ -42,10 +42,10 @@ def test_only_the_pairs_of_the_table_are_legal(pair: tuple[S, S]) -> None:
     before, after = pair
     step = plan(replace(VIEW, state=before), after)
     if pair in LEGAL:
-        assert pair in MOVES
+        assert pair in TRANSITIONS
         assert isinstance(step, Step)
     else:
-        assert step == Refused(f"{before} -> {after} is not a legal move")
+        assert step == Refused(f"{before} -> {after} is not a legal transition")
 
 
 @pytest.mark.parametrize("pair", MARKED_ONLY)

@@ -96,7 +96,9 @@ def test_the_plan_of_more_partitions(world: World) -> None:
     grown = {**stored.partitions, 1: Assignment((BrokerId(4),))}
     more = TopicNode(topic_id=stored.topic_id, partitions=grown, version=1)
     found = plan(world, events.TopicModified("U", more))
-    assert [(m.subject, m.after) for m in found.moves][:2] == [("topic U", "grown"), ("U-1", "New")]
+    lines = [(m.subject, m.after) for m in found.moves]
+    assert lines[:2] == [("topic U", "growing"), ("U-1", "New")]
+    assert lines[-1] == ("topic U", "created")
     assert found.copies == ()
 
 

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from klamm.controller.replica_states import MOVES, ReplicaView, Step, plan
+from klamm.controller.replica_states import TRANSITIONS, ReplicaView, Step, plan
 from klamm.controller.states import ReplicaState as S
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership
@@ -22,12 +22,13 @@ VIEW = ReplicaView(
     controller_epoch=7,
 )
 
+GIVEN_UP_FROM = {S.NON_EXISTENT, S.NEW, S.ONLINE, S.OFFLINE, S.DELETION_INELIGIBLE}
 LEGAL = {
     S.NEW: {S.NON_EXISTENT},
     S.ONLINE: {S.NEW, S.ONLINE, S.OFFLINE, S.DELETION_INELIGIBLE},
     S.OFFLINE: {S.NEW, S.ONLINE, S.OFFLINE, S.DELETION_INELIGIBLE},
     S.DELETION_STARTED: {S.OFFLINE},
-    S.DELETION_SUCCESSFUL: {S.DELETION_STARTED},
+    S.DELETION_SUCCESSFUL: {S.DELETION_STARTED, *GIVEN_UP_FROM},
     S.DELETION_INELIGIBLE: {S.OFFLINE, S.DELETION_STARTED},
     S.NON_EXISTENT: {S.DELETION_SUCCESSFUL},
 }
@@ -36,12 +37,14 @@ LEGAL = {
 @pytest.mark.parametrize("pair", sorted(product(S, S)))
 def test_only_the_pairs_of_the_table_are_legal(pair: tuple[S, S]) -> None:
     before, after = pair
-    step = plan(replace(VIEW, state=before), after)
+    given_up = after is S.DELETION_SUCCESSFUL and before in GIVEN_UP_FROM
+    view = replace(VIEW, state=before, is_queued=given_up, is_hopeless=given_up)
+    step = plan(view, after)
     if before in LEGAL[after]:
-        assert pair in MOVES
+        assert pair in TRANSITIONS
         assert isinstance(step, Step)
     else:
-        assert step == Refused(f"{before} -> {after} is not a legal move")
+        assert step == Refused(f"{before} -> {after} is not a legal transition")
 
 
 def test_a_replica_added_to_a_led_partition_is_told_to_follow_with_a_new_log() -> None:
@@ -134,3 +137,13 @@ def test_deletion_started_has_the_log_removed() -> None:
 )
 def test_moves_that_change_nothing_but_the_state(before: S, after: S) -> None:
     assert plan(replace(VIEW, state=before), after) == Step()
+
+
+@pytest.mark.parametrize("before", sorted(GIVEN_UP_FROM))
+def test_a_copy_is_given_up_only_where_nobody_can_confirm_its_end(before: S) -> None:
+    hopeless = replace(VIEW, state=before, is_queued=True, is_hopeless=True)
+    assert plan(hopeless, S.DELETION_SUCCESSFUL) == Step()
+    reachable = plan(replace(hopeless, is_hopeless=False), S.DELETION_SUCCESSFUL)
+    assert reachable == Refused("its broker is there and can confirm its end")
+    kept = plan(replace(hopeless, is_queued=False), S.DELETION_SUCCESSFUL)
+    assert kept == Refused("its topic is not being deleted")

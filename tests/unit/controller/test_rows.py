@@ -1,23 +1,26 @@
-"""Every row of the two tables, as it is used: something happens, and that move is made.
+"""Every row of the three tables, as it is used: something happens, and that transition is made.
 
 Each test here is one row, told by `@row`; the last ones fail when a table has a row without a test
 of its own. What a rule gives for every view of a partition is in `test_partition_states.py` and
-`test_replica_states.py`.
+`test_replica_states.py`, of a topic in `test_topic_states.py`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from functools import wraps
 
 import pytest
 
-from klamm.controller import events, partition_states, replica_states
-from klamm.controller.effects import LeaderAndIsr, StopReplica
+from klamm.controller import events, partition_states, replica_states, topic_states
+from klamm.controller.effects import LeaderAndIsr, StopReplica, UpdateState, Write
 from klamm.controller.partition_states import PartitionView
 from klamm.controller.replica_states import ReplicaView
 from klamm.controller.states import PartitionState as P
 from klamm.controller.states import ReplicaState as R
+from klamm.controller.states import TopicState as T
+from klamm.controller.topic_states import TopicView
 from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import NO_LEADER, BrokerId, Replica
@@ -30,7 +33,7 @@ ONE, TWO, THREE = map(BrokerId, (1, 2, 3))
 
 
 class Watched(World):
-    """A world that knows which legal moves were planned since they were last cleared."""
+    """A world that knows which legal transitions were planned since they were last cleared."""
 
     used: set[Row]
 
@@ -38,7 +41,7 @@ class Watched(World):
 Test = Callable[[Watched], None]
 
 
-def row(before: P | R, after: P | R) -> Callable[[Test], Test]:
+def row(before: T | P | R, after: T | P | R) -> Callable[[Test], Test]:
     """This test is about that row, and uses it."""
     key = (type(before), str(before), str(after))
 
@@ -61,6 +64,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Watched:
     """T-0 on brokers 1 and 2, led by 1; broker 3 is the controller."""
     used: set[Row] = set()
     plan_partition, plan_replica = partition_states.plan, replica_states.plan
+    plan_topic = topic_states.plan
 
     def partition(view: PartitionView, target: P) -> partition_states.Step | Refused:
         step = plan_partition(view, target)
@@ -74,6 +78,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Watched:
             used.add((R, str(view.state), str(target)))
         return step
 
+    def topic(view: TopicView, target: T) -> topic_states.Step | Refused:
+        step = plan_topic(view, target)
+        if not isinstance(step, Refused):
+            used.add((T, str(view.state), str(target)))
+        return step
+
+    monkeypatch.setattr(topic_states, "plan", topic)
     monkeypatch.setattr(partition_states, "plan", partition)
     monkeypatch.setattr(replica_states, "plan", replica)
     world = Watched([1, 2, 3], settings=Settings(deletion_cancellable=True))
@@ -93,6 +104,15 @@ def state(world: World, partition: str = "T-0") -> P:
 
 def replica(world: World, broker: int, partition: str = "T-0") -> R:
     return world.core.context.replica_state(Replica(tp(partition), BrokerId(broker)))
+
+
+def life(world: World, topic: str = "T") -> T:
+    return world.core.context.topics[topic].state
+
+
+def last_line(world: World, topic: str = "T") -> tuple[str, str, str]:
+    line = [m for m in world.moves() if m.subject == f"topic {topic}"][-1]
+    return line.before, line.after, line.why
 
 
 def orders(world: World, broker: int) -> list[bool]:
@@ -302,9 +322,227 @@ def test_a_replica_that_was_moved_away_is_forgotten(world: Watched) -> None:
     assert stops(world, 2) == [False, True]
 
 
+def doomed_with_a_dead_replica(world: Watched) -> None:
+    """T is on its way out, and broker 2 is not there to confirm it."""
+    world.stop_broker(2)
+    world.core.settings = Settings()
+    world.delete("T")
+    world.used.clear()
+
+
+def give_up(world: World, topic: str, broker: BrokerId) -> None:
+    assert world.ask(events.ReplicaForgotten(topic, broker)) == events.PartitionFault()
+
+
+@row(R.NON_EXISTENT, R.DELETION_SUCCESSFUL)
+def test_a_copy_that_was_never_made_is_given_up(world: Watched) -> None:
+    # A tool adds a broker that is not there, while others keep writing the partition's state.
+    world.before_commit = lambda writes: raise_versions(world, writes)
+    world.store.move_requests[tp("T-0")] = (ONE, TWO, BrokerId(7))
+    world.handle(events.MovesRequested(dict(world.store.move_requests)))
+    world.before_commit = None
+    assert replica(world, 7) is R.NON_EXISTENT
+    world.stop_broker(1)
+    world.stop_broker(2)
+    world.delete("T")
+    give_up(world, "T", BrokerId(7))
+    assert replica(world, 7) is R.DELETION_SUCCESSFUL
+
+
+def raise_versions(world: World, writes: Iterable[Write]) -> None:
+    """Somebody else writes every state that the controller is about to write."""
+    for write in writes:
+        if isinstance(write, UpdateState):
+            now = world.store.states[write.partition]
+            raised = dataclasses.replace(now, partition_epoch=now.partition_epoch + 1)
+            world.store.states[write.partition] = raised
+
+
+@row(R.NEW, R.DELETION_SUCCESSFUL)
+def test_a_copy_that_was_being_made_is_given_up(world: Watched) -> None:
+    world.store.move_requests[tp("T-0")] = (ONE, TWO, BrokerId(7))
+    world.handle(events.MovesRequested(dict(world.store.move_requests)))
+    assert replica(world, 7) is R.NEW
+    world.delete("T")
+    give_up(world, "T", BrokerId(7))
+    assert replica(world, 7) is R.DELETION_SUCCESSFUL
+
+
+@row(R.ONLINE, R.DELETION_SUCCESSFUL)
+def test_a_copy_on_a_broker_that_never_was_there_is_given_up(world: Watched) -> None:
+    world.core.settings = Settings()
+    world.create("U", [[1, 7]])
+    world.deliver()
+    world.delete("U")
+    world.deliver()
+    give_up(world, "U", BrokerId(7))
+    assert "U" not in world.store.topics
+    why = "every replica has confirmed, but for the copies on broker 7: given up"
+    assert last_line(world, "U") == (T.DELETING, T.ABSENT, why)
+
+
+@row(R.OFFLINE, R.DELETION_SUCCESSFUL)
+def test_a_copy_that_is_offline_is_given_up(world: Watched) -> None:
+    doomed_with_a_dead_replica(world)
+    world.deliver()
+    assert replica(world, 2) is R.OFFLINE
+    give_up(world, "T", TWO)
+    assert "T" not in world.store.topics
+
+
+@row(R.DELETION_INELIGIBLE, R.DELETION_SUCCESSFUL)
+def test_a_copy_that_could_not_be_deleted_is_given_up(world: Watched) -> None:
+    doomed_with_a_dead_replica(world)
+    assert replica(world, 2) is R.DELETION_INELIGIBLE
+    give_up(world, "T", TWO)
+    assert replica(world, 2) is R.DELETION_SUCCESSFUL
+
+
+# Topics
+
+
+@row(T.ABSENT, T.CREATED)
+def test_a_topic_is_taken_up(world: Watched) -> None:
+    world.create("U", [[1], [2]])
+    assert last_line(world, "U") == (T.ABSENT, T.CREATED, "2 partitions")
+
+
+def grow(world: World) -> None:
+    world.store.grow_topic("T", [[2]])
+    world.tell_topics()
+    assert state(world, "T-1") is P.ONLINE
+
+
+@row(T.CREATED, T.GROWING)
+def test_a_topic_grows(world: Watched) -> None:
+    grow(world)
+    grown = [m.why for m in world.moves() if m.after == T.GROWING]
+    assert grown == ["partitions [1]"]
+
+
+@row(T.GROWING, T.CREATED)
+def test_a_topic_that_has_grown_serves_as_before(world: Watched) -> None:
+    grow(world)
+    assert life(world) is T.CREATED
+
+
+@row(T.CREATED, T.FROZEN)
+def test_a_topic_is_frozen(world: Watched) -> None:
+    world.handle(events.FreezeSwitched("T", True))
+    assert life(world) is T.FROZEN
+    told = len(world.moves())
+    world.handle(events.FreezeSwitched("T", True))
+    world.handle(events.FreezeSwitched("unknown", True))
+    assert len(world.moves()) == told
+
+
+@row(T.FROZEN, T.CREATED)
+def test_a_frozen_topic_is_thawed(world: Watched) -> None:
+    world.handle(events.FreezeSwitched("T", True))
+    world.handle(events.FreezeSwitched("T", False))
+    assert life(world) is T.CREATED
+
+
+@row(T.FROZEN, T.GROWING)
+def test_a_frozen_topic_grows(world: Watched) -> None:
+    world.handle(events.FreezeSwitched("T", True))
+    grow(world)
+
+
+@row(T.GROWING, T.FROZEN)
+def test_a_frozen_topic_that_has_grown_is_frozen_as_before(world: Watched) -> None:
+    world.handle(events.FreezeSwitched("T", True))
+    grow(world)
+    assert life(world) is T.FROZEN
+
+
+@row(T.CREATED, T.QUEUED)
+def test_a_topic_is_to_be_deleted(world: Watched) -> None:
+    world.delete("T")
+    assert world.core.context.is_queued("T")
+
+
+@row(T.FROZEN, T.QUEUED)
+def test_a_frozen_topic_is_to_be_deleted(world: Watched) -> None:
+    world.handle(events.FreezeSwitched("T", True))
+    world.delete("T")
+    assert world.core.context.is_queued("T")
+
+
+def held_back(world: World) -> None:
+    """No log is removed while the deletion can be called off."""
+    world.stop_broker(2)
+    world.delete("T")
+    assert life(world) is T.HALTED
+
+
+@row(T.QUEUED, T.HALTED)
+def test_a_deletion_that_cannot_end_does_not_start(world: Watched) -> None:
+    held_back(world)
+    assert last_line(world) == (T.QUEUED, T.HALTED, "a replica is offline")
+
+
+@row(T.DELETING, T.HALTED)
+def test_a_deletion_halts_half_way(world: Watched) -> None:
+    world.delete("T")
+    world.stop_broker(2)
+    assert last_line(world) == (T.DELETING, T.HALTED, "a replica is offline")
+
+
+@row(T.HALTED, T.HALTED)
+def test_a_deletion_that_waits_meets_another_obstacle(world: Watched) -> None:
+    world.delete("T")
+    world.stop_broker(2)
+    requests = [r for r in world.take_mail() if isinstance(r, StopReplica) and r.to == 1]
+    refusal = {tp("T-0"): ErrorCode.KAFKA_STORAGE_ERROR}
+    world.handle(events.StopReplicaAnswered(requests[-1], ErrorCode.NONE, refusal))
+    assert last_line(world) == (T.HALTED, T.HALTED, "a broker could not delete its copy")
+
+
+@row(T.QUEUED, T.DELETING)
+def test_a_deletion_starts(world: Watched) -> None:
+    world.delete("T")
+    assert last_line(world) == (T.QUEUED, T.DELETING, "")
+
+
+@row(T.HALTED, T.DELETING)
+def test_a_deletion_goes_on_when_its_broker_is_back(world: Watched) -> None:
+    held_back(world)
+    world.start_broker(2)
+    assert last_line(world) == (T.HALTED, T.DELETING, "a broker with a replica is back")
+
+
+@row(T.HALTED, T.CREATED)
+def test_a_deletion_that_waits_is_called_off(world: Watched) -> None:
+    held_back(world)
+    assert world.ask(events.DeletionCancelled("T")) == events.PartitionFault()
+    assert last_line(world) == (T.HALTED, T.CREATED, "called off by hand")
+
+
+@row(T.HALTED, T.FROZEN)
+def test_a_topic_that_was_frozen_meanwhile_lives_on_so(world: Watched) -> None:
+    held_back(world)
+    world.handle(events.FreezeSwitched("T", True))
+    assert life(world) is T.HALTED
+    assert world.ask(events.DeletionCancelled("T")) == events.PartitionFault()
+    assert life(world) is T.FROZEN
+
+
+@row(T.DELETING, T.ABSENT)
+def test_a_topic_is_gone_when_every_replica_has_confirmed(world: Watched) -> None:
+    world.delete("T")
+    world.deliver()
+    assert last_line(world) == (T.DELETING, T.ABSENT, "every replica has confirmed")
+
+
 @pytest.mark.parametrize(
-    ("machine", "moves"), [(P, partition_states.MOVES), (R, replica_states.MOVES)]
+    ("machine", "rows"),
+    [
+        (P, partition_states.TRANSITIONS),
+        (R, replica_states.TRANSITIONS),
+        (T, topic_states.TRANSITIONS),
+    ],
 )
-def test_every_row_has_a_test_of_its_own(machine: type, moves: Iterable[tuple[str, str]]) -> None:
+def test_every_row_has_a_test_of_its_own(machine: type, rows: Iterable[tuple[str, str]]) -> None:
     told = {(before, after) for kind, before, after in ROWS if kind is machine}
-    assert told == {(str(before), str(after)) for before, after in moves}
+    assert told == {(str(before), str(after)) for before, after in rows}
