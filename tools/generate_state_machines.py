@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from klamm.controller import election
+from klamm.controller import strategies
 from klamm.controller.tables import MACHINES, Machine
 
 PAGE = Path(__file__).parent.parent / "docs" / "state-machines.md"
@@ -21,7 +21,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "state-machines.md"
 HEAD = """# State machines
 
 Generated from `TRANSITIONS` in `src/klamm/controller/topic_states.py`, `partition_states.py` and
-`replica_states.py` and from `STRATEGIES` in `election.py`; a test fails when this page is stale.
+`replica_states.py` and from `STRATEGIES` in `strategies.py`; a test fails when this page is stale.
 
 A transition that has no row is refused: the topic, partition or replica stays where it is. A rule
 sees one frozen view and says what the transition needs, or why it cannot be made; that is stored,
@@ -72,7 +72,7 @@ def rows(transitions: Table) -> str:
 
 def elections() -> str:
     lines = ["| Strategy | Function | Who wins |", "|---|---|---|"]
-    for strategy, elect in election.STRATEGIES.items():
+    for strategy, elect in strategies.STRATEGIES.items():
         lines.append(f"| {strategy} | `{elect.__name__}` | {summary(elect)} |")
     return "\n## Elections\n\n" + "\n".join(lines) + "\n"
 

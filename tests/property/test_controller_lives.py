@@ -167,15 +167,15 @@ class Lives(RuleBasedStateMachine):
         ids = self._partitions()
         if ids:
             target = None if replicas is None else _ids(replicas)
-            ask = events.MovesAsked({ids[pick % len(ids)]: target})
+            ask = events.ReassignmentsAsked({ids[pick % len(ids)]: target})
             self._do(lambda: self.world.ask(ask))
 
     @rule(pick=st.integers(0, 8), replicas=replica_lists)
     def a_tool_asks_for_a_move(self, pick: int, replicas: list[int]) -> None:
         ids = self._partitions()
         if ids:
-            self.world.store.move_requests[ids[pick % len(ids)]] = _ids(replicas)
-            self._do(self._tell_move_requests)
+            self.world.store.reassignment_requests[ids[pick % len(ids)]] = _ids(replicas)
+            self._do(self._tell_reassignment_requests)
 
     @rule(pick=st.integers(0, 8), members=st.sets(st.sampled_from(BROKERS), min_size=1))
     def a_leader_changes_its_isr(self, pick: int, members: set[int]) -> None:
@@ -234,7 +234,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), broker=st.sampled_from(BROKERS))
     def an_operator_gives_up_a_copy(self, topic: str, broker: int) -> None:
-        self._do(lambda: self.world.ask(events.ReplicaForgotten(topic, BrokerId(broker))))
+        self._do(lambda: self.world.ask(events.ReplicaGivenUp(topic, BrokerId(broker))))
 
     @rule()
     def the_timers_fire(self) -> None:
@@ -296,8 +296,10 @@ class Lives(RuleBasedStateMachine):
             settle(self.world, same_controller=self.same_controller)
             check_settled(self.world)
 
-    def _tell_move_requests(self) -> None:
-        self.world.handle(events.MovesRequested(dict(self.world.store.move_requests)))
+    def _tell_reassignment_requests(self) -> None:
+        self.world.handle(
+            events.ReassignmentsRequested(dict(self.world.store.reassignment_requests))
+        )
 
     def _partitions(self) -> list[TopicPartition]:
         return [p.id for p in self.world.core.context.partitions()]
@@ -308,7 +310,7 @@ def _plannable(kind: str, id: TopicPartition, replicas: list[int] | None) -> eve
         case "delete":
             return events.MarkersChanged((id.topic,))
         case "move":
-            return events.MovesAsked({id: None if replicas is None else _ids(replicas)})
+            return events.ReassignmentsAsked({id: None if replicas is None else _ids(replicas)})
         case "preferred":
             return events.ElectionsAsked(ElectionType.PREFERRED, (id,))
         case "unclean":

@@ -31,7 +31,7 @@ def take(world: World, kind: str, broker: int) -> None:
     id = BrokerId(broker)
     match kind:
         case "give up":
-            world.ask(events.ReplicaForgotten("T", id))
+            world.ask(events.ReplicaGivenUp("T", id))
         case "stop" if id in world.store.brokers:
             world.stop_broker(broker)
         case "start" if broker != NEVER_THERE:
@@ -46,7 +46,7 @@ def take(world: World, kind: str, broker: int) -> None:
             world.handle(events.FreezeSwitched("T", broker % 2 == 0))
         case "move" if broker != NEVER_THERE:
             partitions = world.core.context.partitions_of(world.core.context.topics)
-            world.ask(events.MovesAsked({p.id: (id,) for p in partitions}))
+            world.ask(events.ReassignmentsAsked({p.id: (id,) for p in partitions}))
         case "elect":
             world.elect(3)
         case _:
@@ -58,7 +58,7 @@ def end(world: World) -> None:
     settle(world, same_controller=True)
     for id in list(world.store.states):
         change_isr(world, id, set(BROKERS))
-    world.ask(events.ReplicaForgotten("T", BrokerId(NEVER_THERE)))
+    world.ask(events.ReplicaGivenUp("T", BrokerId(NEVER_THERE)))
     settle(world, same_controller=True)
 
 
@@ -89,7 +89,7 @@ def test_the_ledger_tells_of_it_truly(
 
     assert world.store.topics == {}
     assert not any(broker.logs for broker in world.brokers.values())
-    lines = [m for d in world.decisions for m in d.moves]
+    lines = [m for d in world.decisions for m in d.transitions]
     end_at = max(at for at, m in enumerate(lines) if m.subject == "topic T")
     began_at = max(at for at, m in enumerate(lines[:end_at]) if m.before == "standby")
     given_up = {

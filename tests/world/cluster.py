@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from klamm.controller import events
 from klamm.controller.core import Core
-from klamm.controller.effects import Decision, Move, Outcome, Request, UpdateMetadata, Write
+from klamm.controller.effects import Decision, Outcome, Request, Transition, UpdateMetadata, Write
 from klamm.controller.events import Ask, Event
 from klamm.controller.invariants import check
 from klamm.controller.judging import Judge, line_of
@@ -110,7 +110,7 @@ class World:
 
     def _announce(self, event: Event, decision: Decision) -> None:
         self.decisions.append(decision)
-        for move in decision.moves:
+        for move in decision.transitions:
             self.judge.take(line_of(self.core.epoch, move))
         for watcher in self.watchers:
             watcher(event, decision)
@@ -204,8 +204,8 @@ class World:
         self.mail.clear()
         return taken
 
-    def moves(self) -> list[Move]:
-        return [move for decision in self.decisions for move in decision.moves]
+    def transitions(self) -> list[Transition]:
+        return [move for decision in self.decisions for move in decision.transitions]
 
     def warnings(self) -> list[str]:
         return [text for decision in self.decisions for text in decision.warnings]

@@ -56,13 +56,13 @@ STATES: Final[Mapping[type, _S]] = {
     observing.MarkersHint: _S.TOPIC_DELETION,
     events.MarkersChanged: _S.TOPIC_DELETION,
     events.StopReplicaAnswered: _S.TOPIC_DELETION,
-    events.ReplicaForgotten: _S.TOPIC_DELETION,
+    events.ReplicaGivenUp: _S.TOPIC_DELETION,
     events.DeletionCancelled: _S.TOPIC_DELETION,
     events.TopicArchived: _S.TOPIC_DELETION,
     events.RetryDue: _S.TOPIC_DELETION,
-    observing.MovesHint: _S.ALTER_PARTITION_REASSIGNMENT,
-    events.MovesRequested: _S.ALTER_PARTITION_REASSIGNMENT,
-    events.MovesAsked: _S.ALTER_PARTITION_REASSIGNMENT,
+    observing.ReassignmentsHint: _S.ALTER_PARTITION_REASSIGNMENT,
+    events.ReassignmentsRequested: _S.ALTER_PARTITION_REASSIGNMENT,
+    events.ReassignmentsAsked: _S.ALTER_PARTITION_REASSIGNMENT,
     events.RebalanceDue: _S.AUTO_LEADER_BALANCE,
     observing.ElectionsHint: _S.MANUAL_LEADER_BALANCE,
     events.ElectionsRequested: _S.MANUAL_LEADER_BALANCE,
@@ -72,7 +72,7 @@ STATES: Final[Mapping[type, _S]] = {
     events.LeaderAndIsrAnswered: _S.LEADER_AND_ISR_RESPONSE_RECEIVED,
     observing.LogDirsHint: _S.LOG_DIR_CHANGE,
     events.LogDirFailed: _S.LOG_DIR_CHANGE,
-    events.MovesListed: _S.LIST_PARTITION_REASSIGNMENT,
+    events.ReassignmentsListed: _S.LIST_PARTITION_REASSIGNMENT,
 }
 
 

@@ -18,6 +18,7 @@ from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition, is_usable_id
 from klamm.model.settings.topic import FROZEN
+from klamm.model.topics import ProducerIdBlock, TopicNode
 from klamm.store import layout
 from klamm.store.port import Node, Session
 
@@ -60,7 +61,7 @@ class LogDirsHint:
 
 
 @dataclass(frozen=True, slots=True)
-class MovesHint:
+class ReassignmentsHint:
     """A legacy tool may have asked to move partitions."""
 
 
@@ -76,12 +77,12 @@ Hint = (
     | AllTopicsHint
     | MarkersHint
     | LogDirsHint
-    | MovesHint
+    | ReassignmentsHint
     | ElectionsHint
 )
 
 
-Topics = dict[str, effects.TopicNode]
+Topics = dict[str, TopicNode]
 States = dict[TopicPartition, Leadership]
 
 
@@ -131,9 +132,9 @@ class Observer:
                 return [*changes, *await self._markers(changes, context)]
             case LogDirsHint():
                 return await self._log_dirs_failed()
-            case MovesHint():
-                moves = await self._move_requests()
-                return [events.MovesRequested(moves)] if moves else []
+            case ReassignmentsHint():
+                asked = await self._reassignment_requests()
+                return [events.ReassignmentsRequested(asked)] if asked else []
             case ElectionsHint():
                 wanted = await self._election_requests()
                 return [events.ElectionsRequested(wanted)] if wanted is not None else []
@@ -160,7 +161,7 @@ class Observer:
             topics=topics,
             states=states,
             markers=await self._names(layout.DELETE_TOPICS),
-            move_requests=await self._move_requests(),
+            reassignment_requests=await self._reassignment_requests(),
             election_requests=await self._election_requests() or (),
             log_dir_notices=await self._names(layout.LOG_DIR_EVENTS),
             isr_notices=await self._names(layout.ISR_CHANGES),
@@ -196,7 +197,7 @@ class Observer:
         block = layout.decode_producer_id_block(node.data) if node else None
         return replace(
             event,
-            last=effects.ProducerIdBlock(*block) if block else None,
+            last=ProducerIdBlock(*block) if block else None,
             version=node.stat.version if node else 0,
         )
 
@@ -239,7 +240,7 @@ class Observer:
             if (node.version, node.topic_id) != (known[name].version, known[name].id)
         ]
 
-    async def topics(self, names: Sequence[str]) -> dict[str, effects.TopicNode]:
+    async def topics(self, names: Sequence[str]) -> dict[str, TopicNode]:
         """Those of these topics that there are."""
         for name in names:
             self._watch(layout.topic_path(name), TopicHint(name))
@@ -268,7 +269,7 @@ class Observer:
         failed = _decoded(nodes, layout.decode_log_dir_event)
         return [events.LogDirFailed(tuple(dict.fromkeys(failed)), names)] if names else []
 
-    async def _move_requests(self) -> effects.Moves:
+    async def _reassignment_requests(self) -> effects.Reassignments:
         node = await self._session.get(layout.REASSIGN_PARTITIONS)
         return (layout.decode_reassignment(node.data) if node else None) or {}
 

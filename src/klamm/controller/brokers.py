@@ -292,20 +292,20 @@ def log_dir_failed(turn: Turn, event: LogDirFailed) -> Flow[None]:
     yield from commit([RemoveNotifications(log_dirs=event.notices)])
 
 
-def settle_lost_logs(turn: Turn) -> Flow[None]:
+def bring_up_emptied(turn: Turn) -> Flow[None]:
     """Bring up again replicas that lost their logs, once nobody counts on what was in them.
 
     That is when the partition went on with another leader, or uncleanly with this one.
     """
     context = turn.context
-    settled: list[Replica] = []
+    unneeded: list[Replica] = []
     for broker, ids in context.lost_logs.items():
         for id in ids:
             partition = context.partition(id)
             now = partition.leadership if partition else None
             if now is not None and (broker not in now.isr or now.leader == broker):
-                settled.append(Replica(id, broker))
-    for replica in settled:
+                unneeded.append(Replica(id, broker))
+    for replica in unneeded:
         del context.lost_logs[replica.broker][replica.partition]
-    serving = [r for r in settled if not context.is_queued(r.partition.topic)]
+    serving = [r for r in unneeded if not context.is_queued(r.partition.topic)]
     yield from move_replicas(turn, serving, ReplicaState.ONLINE)

@@ -13,12 +13,12 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from klamm.controller.effects import TopicNode
 from klamm.controller.states import PartitionState, ReplicaState, TopicState
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, Replica, TopicPartition
+from klamm.model.topics import TopicNode
 
 _UNLED = frozenset({PartitionState.NEW, PartitionState.OFFLINE})
 
@@ -103,8 +103,9 @@ class Context:
     # Indexes; dicts used as ordered sets. Where a value is a number, it says since when.
     hosted: dict[BrokerId, dict[TopicPartition, Partition]] = field(default_factory=dict)
     unled: dict[TopicPartition, int] = field(default_factory=dict)
-    astray: dict[TopicPartition, None] = field(default_factory=dict)  # preferred leader leads not
-    moving: dict[TopicPartition, int] = field(default_factory=dict)
+    # Led by another than the preferred leader.
+    displaced: dict[TopicPartition, None] = field(default_factory=dict)
+    reassigning: dict[TopicPartition, int] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
     # Those of them whose directory is good, but has the log of another topic under this name.
     foreign: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
@@ -115,7 +116,7 @@ class Context:
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
     leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
     leftovers_unsaved: dict[BrokerId, None] = field(default_factory=dict)
-    move_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
+    reassignment_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean_default: bool = False
     # One tuple for equal replica lists: most partitions of a cluster share a few dozen of them.
     _lists: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = field(default_factory=dict)
@@ -168,10 +169,10 @@ class Context:
         """Whether a topic is queued for deletion."""
         return topic in self.deletions
 
-    def is_moving(self, topic: str) -> bool:
+    def is_reassigning(self, topic: str) -> bool:
         """Whether a partition of the topic is being moved, and has a leader to move it."""
-        return bool(self.moving) and any(
-            p.id in self.moving and p.leadership and self.is_online(p.leadership.leader, p.id)
+        return bool(self.reassigning) and any(
+            p.id in self.reassigning and p.leadership and self.is_online(p.leadership.leader, p.id)
             for p in self.topics[topic].partitions.values()
         )
 
@@ -235,15 +236,15 @@ class Context:
             self.hosted.setdefault(broker, {})[partition.id] = partition
             self._drop_leftover(broker, partition.id)
         if assignment.is_moving:
-            self.moving.setdefault(partition.id, self.now_ms)
+            self.reassigning.setdefault(partition.id, self.now_ms)
         else:
-            self.moving.pop(partition.id, None)
-        self._file_astray(partition)
+            self.reassigning.pop(partition.id, None)
+        self._file_displaced(partition)
 
     def lead(self, partition: Partition, leadership: Leadership) -> None:
         """Cache what the store has accepted."""
         partition.leadership = leadership
-        self._file_astray(partition)
+        self._file_displaced(partition)
         replicas = partition.assignment.replicas
         if len(leadership.isr) < len(replicas):
             before = dict(partition.behind)
@@ -256,14 +257,14 @@ class Context:
     def forget_leadership(self, partition: Partition) -> None:
         """The store has none for it any more."""
         partition.leadership = None
-        self._file_astray(partition)
+        self._file_displaced(partition)
 
-    def _file_astray(self, partition: Partition) -> None:
+    def _file_displaced(self, partition: Partition) -> None:
         now = partition.leadership
         if now is not None and now.leader != partition.assignment.replicas[0]:
-            self.astray[partition.id] = None
-        elif self.astray:
-            self.astray.pop(partition.id, None)
+            self.displaced[partition.id] = None
+        elif self.displaced:
+            self.displaced.pop(partition.id, None)
 
     def file_unled(self, partition: Partition) -> None:
         """Keep the index of partitions without a leader, now that a state has changed."""
@@ -282,9 +283,9 @@ class Context:
             for broker in partition.assignment.replicas:
                 self.hosted[broker].pop(partition.id, None)
             self.unled.pop(partition.id, None)
-            self.astray.pop(partition.id, None)
-            self.moving.pop(partition.id, None)
-            self.move_requests.pop(partition.id, None)
+            self.displaced.pop(partition.id, None)
+            self.reassigning.pop(partition.id, None)
+            self.reassignment_requests.pop(partition.id, None)
             for by_broker in (self.offline_dirs, self.lost_logs, self.refused):
                 for ids in by_broker.values():
                     ids.pop(partition.id, None)

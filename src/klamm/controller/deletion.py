@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from klamm.controller import leftovers, move_requests, topic_machine
+from klamm.controller import leftovers, reassignment_requests, topic_machine
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import RemoveMarkers, RemoveTopic, Stored
 from klamm.controller.events import (
     MarkersChanged,
     PartitionFault,
-    ReplicaForgotten,
+    ReplicaGivenUp,
     StopReplicaAnswered,
     TopicArchived,
 )
@@ -141,7 +141,7 @@ def _complete(turn: Turn, name: str) -> Flow[None]:
     topic = context.topics[name]
     if topic.state is not TopicState.DELETING:  # one without partitions has nothing to start with
         move_topic(turn, topic, TopicState.DELETING)
-    yield from move_requests.drop(turn, [p.id for p in topic.partitions.values()])
+    yield from reassignment_requests.drop(turn, [p.id for p in topic.partitions.values()])
     (outcome,) = yield from commit([RemoveTopic(name)])
     if not isinstance(outcome, Stored):
         turn.warn(f"topic {name} could not be removed from the store yet")
@@ -195,7 +195,7 @@ def fail(turn: Turn, replicas: Sequence[Replica], why: Halt) -> Flow[None]:
         halt(turn, name, why)
 
 
-def replica_forgotten(turn: Turn, event: ReplicaForgotten) -> Flow[PartitionFault]:
+def replica_given_up(turn: Turn, event: ReplicaGivenUp) -> Flow[PartitionFault]:
     """An operator gives up a topic's copies on a broker that is away."""
     context = turn.context
     if not context.is_queued(event.topic):

@@ -36,8 +36,8 @@ def explain(context: Context, name: str) -> Explanation | None:
 
 def _deletion(context: Context, partition: Partition) -> Iterator[Waiting]:
     id, deletion = partition.id, context.deletions[partition.id.topic]
-    if id in context.moving:
-        since_ms = max(context.moving[id], deletion.queued_ms)
+    if id in context.reassigning:
+        since_ms = max(context.reassigning[id], deletion.queued_ms)
         until = "the move ends or is cancelled"
         yield Waiting("deletion", id.partition, None, Obstacle.MOVING, until, since_ms)
     for broker in partition.assignment.replicas:
@@ -108,7 +108,7 @@ def _lag(context: Context, partition: Partition, broker: BrokerId) -> Waiting:
     absence = _absence(context, partition, broker)
     since_ms = dict(partition.behind).get(broker, context.began_ms)
     if moving:
-        since_ms = max(since_ms, context.moving[id])
+        since_ms = max(since_ms, context.reassigning[id])
     if absence is not None:
         why, away_ms, until = absence
         since_ms = max(since_ms, away_ms)

@@ -15,7 +15,7 @@ from klamm.controller import deletion, elections, leftovers, reassignment
 from klamm.controller.brokers import elect_for_unled
 from klamm.controller.context import Context
 from klamm.controller.effects import RemoveMarkers, RemoveNotifications, RemoveTopic
-from klamm.controller.events import ElectionsRequested, MovesRequested, TermBegan
+from klamm.controller.events import ElectionsRequested, ReassignmentsRequested, TermBegan
 from klamm.controller.machines import find_partition, find_replicas, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.topic_machine import find_topic, obstacle
@@ -43,9 +43,11 @@ def term_began(turn: Turn, event: TermBegan) -> Flow[None]:
     yield from _start_replicas(turn)
     yield from _start_partitions(turn)
     leftovers.stop(turn, context.live())
-    if event.move_requests:
-        yield from reassignment.moves_requested(turn, MovesRequested(event.move_requests))
-    yield from reassignment.resume(turn, list(context.moving))
+    if event.reassignment_requests:
+        yield from reassignment.reassignments_requested(
+            turn, ReassignmentsRequested(event.reassignment_requests)
+        )
+    yield from reassignment.resume(turn, list(context.reassigning))
     yield from deletion.resume(turn, _free_to_go(context))
     if event.election_requests:
         yield from elections.elections_requested(turn, ElectionsRequested(event.election_requests))

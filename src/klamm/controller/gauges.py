@@ -45,7 +45,7 @@ def read(context: Context) -> Gauges:
         global_partition_count=sum(len(t.partitions) for t in context.topics.values()),
         offline_partitions_count=_offline(context),
         preferred_replica_imbalance_count=sum(
-            not context.is_queued(id.topic) for id in context.astray
+            not context.is_queued(id.topic) for id in context.displaced
         ),
         topics_to_delete_count=len(context.deletions),
         topics_ineligible_to_delete_count=sum(
@@ -53,7 +53,7 @@ def read(context: Context) -> Gauges:
         ),
         replicas_to_delete_count=doomed.total() - doomed[ReplicaState.DELETION_SUCCESSFUL],
         replicas_ineligible_to_delete_count=doomed[ReplicaState.DELETION_INELIGIBLE],
-        reassigning_partitions_count=len(context.moving),
+        reassigning_partitions_count=len(context.reassigning),
     )
 
 

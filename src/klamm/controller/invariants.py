@@ -102,9 +102,9 @@ def _life_faults(context: Context, p: Partition) -> Iterator[str]:
         leader = p.leadership.leader
         if leader not in context.brokers:
             yield f"{p.id} is Online under {leader}, which is not there"
-    stray = [b for b, state in p.replica_states.items() if state in _DELETION]
-    if stray:
-        yield f"{p.id} is being deleted on {stray} though its topic is not"
+    dying = [b for b, state in p.replica_states.items() if state in _DELETION]
+    if dying:
+        yield f"{p.id} is being deleted on {dying} though its topic is not"
 
 
 def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
@@ -121,16 +121,16 @@ def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
     }
     if unled != context.unled.keys():
         yield f"the index of partitions without leader is off: {unled ^ context.unled.keys()}"
-    astray = {
+    displaced = {
         p.id
         for p in context.partitions()
         if p.leadership is not None and p.leadership.leader != p.assignment.replicas[0]
     }
-    if astray != context.astray.keys():
-        yield f"the index of leaders out of place is off: {astray ^ context.astray.keys()}"
-    moving = {p.id for p in context.partitions() if p.assignment.is_moving}
-    if moving != context.moving.keys():
-        yield f"the index of moves is off: {moving ^ context.moving.keys()}"
+    if displaced != context.displaced.keys():
+        yield f"the index of leaders out of place is off: {displaced ^ context.displaced.keys()}"
+    begun = {p.id for p in context.partitions() if p.assignment.is_moving}
+    if begun != context.reassigning.keys():
+        yield f"the index of reassignments is off: {begun ^ context.reassigning.keys()}"
     if context.fenced.keys() & context.brokers.keys():
         yield f"brokers are fenced and live: {context.fenced.keys() & context.brokers.keys()}"
     for name in context.deletions.keys() - context.topics.keys():

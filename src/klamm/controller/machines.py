@@ -17,10 +17,10 @@ from klamm.controller import partition_states, replica_states
 from klamm.controller.batch import Batch
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import Stale, Stored, UpdateState
-from klamm.controller.election import Candidates, Strategy
 from klamm.controller.partition_states import PartitionView
 from klamm.controller.replica_states import ReplicaView
 from klamm.controller.states import FOUND, PartitionState, ReplicaState
+from klamm.controller.strategies import Candidates, Strategy
 from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership
@@ -163,7 +163,7 @@ def remark(turn: Turn, partition: Partition, why: str) -> None:
 
 
 def in_steps(things: Iterable[T]) -> Iterator[list[T]]:
-    """Many moves are made some at a time.
+    """Many transitions are made some at a time.
 
     What the first ones lead to is stored and on its way while the later ones are planned, and an
     event that touches everything takes no more memory at a time than one that touches a little.

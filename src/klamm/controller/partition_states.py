@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.controller.effects import CreateState, UpdateState
-from klamm.controller.election import STRATEGIES, Candidates, Strategy
 from klamm.controller.states import PartitionState as S
+from klamm.controller.strategies import STRATEGIES, Candidates, Strategy
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import BrokerId, TopicPartition

@@ -16,13 +16,13 @@ from klamm.controller.context import Context, Partition
 from klamm.controller.effects import (
     Copy,
     LeaderAndIsr,
-    Move,
     Outcome,
     Plan,
     Request,
     RewriteTopic,
     StopReplica,
     Stored,
+    Transition,
     Write,
 )
 from klamm.controller.turn import Flow, Settings, Turn
@@ -51,8 +51,8 @@ def plan(context: Context, settings: Settings, about: on.Plannable, work: Work) 
             break
     told = {request.to for request in (*first.requests, *later.requests)}
     return Plan(
-        moves=tuple(first.moves),
-        later=tuple(later.moves),
+        transitions=tuple(first.transitions),
+        later=tuple(later.transitions),
         brokers=tuple(sorted(told)),
         writes_count=first.writes_count + later.writes_count,
         warnings=(*first.warnings, *later.warnings),
@@ -70,7 +70,7 @@ class _Run:
         self.settings = settings
         self.work = work
         self.requests: list[Request] = []
-        self.moves: list[Move] = []
+        self.transitions: list[Transition] = []
         self.warnings: list[str] = []
         self.writes_count = 0
 
@@ -84,7 +84,7 @@ class _Run:
                 writes = flow.send(_all_stored(writes))
         except StopIteration as end:
             self.requests += turn.requests
-            self.moves += turn.moves
+            self.transitions += turn.transitions
             self.warnings += turn.warnings
             return end.value
 
@@ -101,13 +101,13 @@ def _topics(context: Context, about: on.Plannable) -> Iterable[str]:
             return [topic]
         case on.MarkersChanged(topics):
             return topics
-        case on.MovesAsked(targets):
+        case on.ReassignmentsAsked(targets):
             return [id.topic for id in targets]
         case on.ElectionsAsked(_, partitions):
-            return _unsettled(context) if partitions is None else [id.topic for id in partitions]
+            return _out_of_place(context) if partitions is None else [id.topic for id in partitions]
 
 
-def _unsettled(context: Context) -> Iterator[str]:
+def _out_of_place(context: Context) -> Iterator[str]:
     """The topics in which an election of any kind could find something to say or to do.
 
     Asked about everything, a plan must not copy a big cluster that is as it should be.
@@ -127,7 +127,7 @@ def _follow_ups(context: Context, requests: Sequence[Request]) -> Iterator[on.Ev
     for request in requests:
         if isinstance(request, StopReplica) and any(order.delete for order in request.orders):
             yield on.StopReplicaAnswered(request, ErrorCode.NONE, {})
-    for id in list(context.moving):
+    for id in list(context.reassigning):
         partition = context.partition(id)
         if partition is not None and not context.is_queued(id.topic):
             yield from _caught_up(context, partition)
@@ -196,10 +196,10 @@ def _copy(context: Context, names: Iterable[str]) -> Context:
         for broker in partition.assignment.replicas:
             copy.hosted.setdefault(broker, {})[partition.id] = partition
     copy.unled = {id: context.unled[id] for id in ids if id in context.unled}
-    copy.astray = {id: None for id in ids if id in context.astray}
-    copy.moving = {id: context.moving[id] for id in ids if id in context.moving}
-    copy.move_requests = {
-        id: context.move_requests[id] for id in ids if id in context.move_requests
+    copy.displaced = {id: None for id in ids if id in context.displaced}
+    copy.reassigning = {id: context.reassigning[id] for id in ids if id in context.reassigning}
+    copy.reassignment_requests = {
+        id: context.reassignment_requests[id] for id in ids if id in context.reassignment_requests
     }
     for broker, dirs in context.offline_dirs.items():
         copy.offline_dirs[broker] = {id: dirs[id] for id in ids if id in dirs}

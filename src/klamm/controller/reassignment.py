@@ -12,20 +12,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from klamm.controller import deletion, leftovers, move_requests
+from klamm.controller import deletion, leftovers, reassignment_requests
 from klamm.controller.context import Context, Partition, Topic
-from klamm.controller.election import Strategy
 from klamm.controller.events import (
-    MovesAnswer,
-    MovesAsked,
-    MovesListed,
-    MovesRequested,
     PartitionFault,
+    ReassignmentsAnswer,
+    ReassignmentsAsked,
+    ReassignmentsListed,
+    ReassignmentsRequested,
 )
 from klamm.controller.machines import bump_epochs, move_partitions, move_replicas
-from klamm.controller.move_checks import fault_of, loses_in_sync, where_it_was
 from klamm.controller.node_size import NODE_BYTES_MAX, node_bytes
+from klamm.controller.reassignment_checks import fault_of, loses_in_sync, where_it_was
 from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.strategies import Strategy
 from klamm.controller.topic_nodes import rewrite_topic
 from klamm.controller.turn import Flow, Turn
 from klamm.model.assignment import Assignment
@@ -35,7 +35,7 @@ from klamm.model.names import BrokerId, Replica, TopicPartition
 Targets = Mapping[TopicPartition, Sequence[BrokerId]]
 
 
-def moves_asked(turn: Turn, event: MovesAsked) -> Flow[MovesAnswer]:
+def reassignments_asked(turn: Turn, event: ReassignmentsAsked) -> Flow[ReassignmentsAnswer]:
     """AlterPartitionReassignments: check each, then start those that may."""
     context = turn.context
     results: dict[TopicPartition, PartitionFault] = {}
@@ -49,18 +49,20 @@ def moves_asked(turn: Turn, event: MovesAsked) -> Flow[MovesAnswer]:
         else:
             accepted[id] = replicas
     # The newest request wins over what the legacy one says.
-    yield from move_requests.drop(turn, accepted)
+    yield from reassignment_requests.drop(turn, accepted)
     failed = yield from start(turn, accepted)
     for id in accepted:
         results[id] = failed.get(id, PartitionFault())
-    return MovesAnswer({id: results[id] for id in event.targets})
+    return ReassignmentsAnswer({id: results[id] for id in event.targets})
 
 
-def moves_requested(turn: Turn, event: MovesRequested) -> Flow[None]:
+def reassignments_requested(turn: Turn, event: ReassignmentsRequested) -> Flow[None]:
     """The legacy request: entries that make no sense are taken out, the rest is started."""
     context = turn.context
-    fresh = {id: to for id, to in event.moves.items() if context.move_requests.get(id) != to}
-    context.move_requests = dict(event.moves)
+    fresh = {
+        id: to for id, to in event.targets.items() if context.reassignment_requests.get(id) != to
+    }
+    context.reassignment_requests = dict(event.targets)
     known = {}
     for id, replicas in fresh.items():
         partition = context.partition(id)
@@ -69,22 +71,27 @@ def moves_requested(turn: Turn, event: MovesRequested) -> Flow[None]:
             or not replicas
             or context.is_queued(id.topic)
             or loses_in_sync(partition, replicas)
-            or (turn.settings.legacy_moves_checked and fault_of(context, id, replicas) is not None)
+            or (
+                turn.settings.legacy_reassignments_checked
+                and fault_of(context, id, replicas) is not None
+            )
         ):
             turn.warn(f"the request to move {id} cannot be followed and is removed")
         else:
             known[id] = tuple(dict.fromkeys(replicas))
-    yield from move_requests.drop(turn, [id for id in fresh if id not in known])
+    yield from reassignment_requests.drop(turn, [id for id in fresh if id not in known])
     yield from start(turn, known)
 
 
-def moves_listed(context: Context, event: MovesListed) -> dict[TopicPartition, Assignment]:
+def reassignments_listed(
+    context: Context, event: ReassignmentsListed
+) -> dict[TopicPartition, Assignment]:
     """ListPartitionReassignments."""
-    wanted = context.moving if event.partitions is None else event.partitions
+    wanted = context.reassigning if event.partitions is None else event.partitions
     found = {}
     for id in wanted:
         partition = context.partition(id)
-        if partition is not None and id in context.moving:
+        if partition is not None and id in context.reassigning:
             found[id] = partition.assignment
     return found
 
@@ -165,21 +172,25 @@ def _leaving(topic: Topic, changed: Mapping[int, Assignment]) -> list[Replica]:
 
 def resume(turn: Turn, partitions: Iterable[TopicPartition]) -> Flow[None]:
     """Take up those of these partitions that are on the move."""
-    yield from _go_on(turn, _moving(turn.context, partitions))
+    yield from _go_on(turn, _reassigning(turn.context, partitions))
 
 
 def finish_caught_up(turn: Turn, partitions: Iterable[TopicPartition]) -> Flow[None]:
-    """End the moves whose target has caught up."""
-    moving = _moving(turn.context, partitions)
-    yield from _finish(turn, [p for p in moving if _is_complete(turn.context, p)])
+    """End the reassignments whose target has caught up."""
+    begun = _reassigning(turn.context, partitions)
+    yield from _finish(turn, [p for p in begun if _is_complete(turn.context, p)])
 
 
-def _moving(context: Context, partitions: Iterable[TopicPartition]) -> list[Partition]:
+def _reassigning(context: Context, partitions: Iterable[TopicPartition]) -> list[Partition]:
     found = []
     for id in dict.fromkeys(partitions):
         partition = context.partition(id)
         deletion = context.deletions.get(id.topic)
-        if id in context.moving and partition is not None and not (deletion and deletion.started):
+        if (
+            id in context.reassigning
+            and partition is not None
+            and not (deletion and deletion.started)
+        ):
             found.append(partition)
     return found
 
@@ -238,14 +249,18 @@ def _finish(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
         )
         context.assign(partition, Assignment(target))
         partition.original = None
-    yield from _settle_leaders(turn, partitions)
+    yield from _lead_within_target(turn, partitions)
     yield from _remove(turn, removing)
     for name in dict.fromkeys(p.id.topic for p in partitions):
         yield from rewrite_topic(turn, context.topics[name])
     done = [p.id for p in partitions]
-    yield from move_requests.drop(
+    yield from reassignment_requests.drop(
         turn,
-        [p.id for p in partitions if context.move_requests.get(p.id) == p.assignment.replicas],
+        [
+            p.id
+            for p in partitions
+            if context.reassignment_requests.get(p.id) == p.assignment.replicas
+        ],
     )
     batch = turn.batch()
     batch.publish(partitions)
@@ -254,7 +269,7 @@ def _finish(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
     yield from deletion.release(turn, queued, deletion.Release.MOVE_ENDED)
 
 
-def _settle_leaders(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
+def _lead_within_target(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
     """Move leadership into the target where it is not there yet; tell everybody else to go on."""
     unled: list[Partition] = []  # never led, so never written to: any replica will do
     elect: list[Partition] = []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from klamm.controller.context import Context, Partition
-from klamm.controller.election import Strategy
 from klamm.controller.events import ShutdownAnswer, ShutdownAsked
 from klamm.controller.machines import move_partitions, move_replicas
 from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.strategies import Strategy
 from klamm.controller.turn import Flow, Turn
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica

@@ -62,7 +62,7 @@ def obstacle(turn: Turn, topic: Topic) -> str | None:
     context = turn.context
     if context.deletions[topic.name].started:
         return None
-    if context.is_moving(topic.name):
+    if context.is_reassigning(topic.name):
         return IS_MOVING
     if turn.settings.deletion_cancellable and context.absentees(topic.name):
         # It could not be completed now, and while every log is there it can be called off.

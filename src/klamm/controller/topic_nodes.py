@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Final
 
 from klamm.controller.context import Topic
-from klamm.controller.effects import RewriteTopic, Stale, Stored, TopicNode
+from klamm.controller.effects import RewriteTopic, Stale, Stored
 from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
 from klamm.model.assignment import Assignment
+from klamm.model.topics import TopicNode
 
 _NOTHING: Final[Mapping[int, Assignment]] = MappingProxyType({})
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from klamm.controller import leftovers, move_requests
+from klamm.controller import leftovers, reassignment_requests
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import Leftovers, RemoveMarkers, RewriteTopic
 from klamm.controller.events import FreezeSwitched, TopicModified, TopicsChanged
@@ -123,7 +123,7 @@ def _forget_vanished(turn: Turn, names: Sequence[str]) -> Flow[None]:
             batch.stop(broker, partition, delete=delete)
     turn.send(batch)
     # The node may be there again by now, as that of another topic: only the marker is removed.
-    yield from move_requests.drop(turn, [p.id for p in doomed])
+    yield from reassignment_requests.drop(turn, [p.id for p in doomed])
     yield from commit([RemoveMarkers(marked)] if marked else [])
     yield from _end(turn, doomed)
     for name in names:

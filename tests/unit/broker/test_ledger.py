@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from klamm.broker.ledger import FILES_MAX, Ledger, Line, Place
-from klamm.controller.effects import Move
+from klamm.controller.effects import Transition
 from klamm.model.names import KLAMM_LEDGER, BrokerId
 
 
-def move(topic: str, number: int = 0) -> Move:
-    return Move(f"{topic}-{number}", topic, "New", "Online", 'a "reason" \u2026')
+def move(topic: str, number: int = 0) -> Transition:
+    return Transition(f"{topic}-{number}", topic, "New", "Online", 'a "reason" \u2026')
 
 
 def test_entries_are_read_back_by_topic_in_order(tmp_path: Path) -> None:
@@ -95,7 +95,9 @@ def _subjects(lines: list[Line]) -> list[str]:
 def test_a_line_is_known_by_what_its_entry_says(tmp_path: Path, words: str) -> None:
     """Whatever stands in it: the words of a policy or of a disk come from outside."""
     ledger = Ledger(tmp_path, BrokerId(7))
-    written = Move(f"s {words}", f"t {words}", f"b {words}", f"a {words}", words, uuid.uuid4())
+    written = Transition(
+        f"s {words}", f"t {words}", f"b {words}", f"a {words}", words, uuid.uuid4()
+    )
     ledger.append(3, words, [written, move("T", 1)], time_ms=5)
     ledger.close()
     lines, _ = ledger.read_from(Place(), 10_000)

@@ -92,7 +92,7 @@ async def test_nothing_new_is_no_event(eyes: Eyes) -> None:
         observing.TopicHint("T"),
         observing.AllTopicsHint(),
         observing.LogDirsHint(),
-        observing.MovesHint(),
+        observing.ReassignmentsHint(),
         observing.ElectionsHint(),
     ):
         assert await eyes.observer.observe(hint, known) == []
@@ -166,7 +166,7 @@ async def test_everything_is_read_for_a_new_term(eyes: Eyes) -> None:
     began = await eyes.observer.everything()
     assert began.states == {T0: LED}
     assert began.markers == ("T",)
-    assert began.move_requests == {T0: (2,)}
+    assert began.reassignment_requests == {T0: (2,)}
     assert began.election_requests == (T0,)
     assert began.log_dir_notices == ("log_dir_event_0000000000",)
     assert began.leftovers == {ONE: {TopicPartition("old", 0): uuid.UUID(int=6)}}

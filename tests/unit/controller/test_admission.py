@@ -22,7 +22,7 @@ from klamm.controller.admission import (
     deletion_request_fault,
     name_faults,
 )
-from klamm.controller.assignment import Start
+from klamm.controller.placement import Start
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId

@@ -47,7 +47,7 @@ def test_what_a_dead_broker_led_is_led_by_the_next_in_sync_replica(world: World)
     world.stop_broker(1)
     assert world.state("T-0") == led(2, 1, (2, 3), 1)
     assert state(world) is PartitionState.ONLINE
-    moves = [(m.subject, m.before, m.after) for m in world.moves()[-4:]]
+    moves = [(m.subject, m.before, m.after) for m in world.transitions()[-4:]]
     assert moves == [
         ("broker 1", "live", "gone"),
         ("T-0", "Online", "Offline"),

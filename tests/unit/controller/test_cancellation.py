@@ -45,12 +45,12 @@ def assert_serves(world: World, *isr: BrokerId) -> None:
 
 
 def test_one_that_waits_for_a_move(world: World) -> None:
-    world.ask(events.MovesAsked({tp("T-0"): (ONE, THREE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE, THREE)}))
     world.deliver()
     world.delete("T")
     assert refused(world) is None
     assert_serves(world, ONE, TWO)
-    assert tp("T-0") in world.core.context.moving
+    assert tp("T-0") in world.core.context.reassigning
 
 
 def test_one_that_waits_for_a_broker_touches_no_log_before(world: World) -> None:
@@ -104,7 +104,7 @@ def test_without_a_cancel_it_goes_on_when_the_broker_is_back(world: World) -> No
 def test_or_when_the_copies_of_the_broker_are_given_up(world: World) -> None:
     world.stop_broker(2)
     world.delete("T")
-    assert world.ask(events.ReplicaForgotten("T", TWO)) == PartitionFault()
+    assert world.ask(events.ReplicaGivenUp("T", TWO)) == PartitionFault()
     world.deliver()
     assert "T" not in world.store.topics
 
@@ -119,7 +119,7 @@ def test_one_with_copies_given_up_is_refused(world: World) -> None:
     world.stop_broker(1)
     world.stop_broker(2)
     world.delete("T")
-    world.ask(events.ReplicaForgotten("T", TWO))
+    world.ask(events.ReplicaGivenUp("T", TWO))
     assert refused(world) == "topic T has copies that were given up"
 
 

@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 
 from klamm.controller import events
-from klamm.controller.effects import LeaderAndIsr, Move, RemoveMarkers, StopReplica, UpdateMetadata
+from klamm.controller.effects import (
+    LeaderAndIsr,
+    RemoveMarkers,
+    StopReplica,
+    Transition,
+    UpdateMetadata,
+)
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode
@@ -148,7 +154,7 @@ def test_a_bad_disk_found_by_an_order_halts_it_until_the_replica_is_fine(world: 
 
 
 def test_a_move_halts_it_until_the_move_has_ended(world: World) -> None:
-    world.ask(events.MovesAsked({tp("T-0"): (BrokerId(1), BrokerId(3))}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (BrokerId(1), BrokerId(3))}))
     world.deliver()
     world.delete("T")
     assert halted(world) == "a partition is being moved"
@@ -159,7 +165,7 @@ def test_a_move_halts_it_until_the_move_has_ended(world: World) -> None:
 
 
 def test_a_move_without_a_leader_does_not_hold_it_up(world: World) -> None:
-    world.ask(events.MovesAsked({tp("T-0"): (BrokerId(3),)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (BrokerId(3),)}))
     world.deliver()
     world.stop_broker(1)
     world.stop_broker(2)
@@ -175,7 +181,7 @@ def test_an_operator_can_give_up_the_copy_of_a_broker_that_stays_away(world: Wor
     world.stop_broker(2)
     world.delete("T")
     world.deliver()
-    answer = world.ask(events.ReplicaForgotten("T", BrokerId(2)))
+    answer = world.ask(events.ReplicaGivenUp("T", BrokerId(2)))
     assert answer == events.PartitionFault()
     world.deliver()
     assert "T" not in world.store.topics
@@ -190,7 +196,7 @@ def test_the_next_controller_knows_which_copies_were_given_up(world: World) -> N
     world.stop_broker(2)
     world.delete("T")
     world.deliver()
-    world.ask(events.ReplicaForgotten("T", BrokerId(2)))
+    world.ask(events.ReplicaGivenUp("T", BrokerId(2)))
     world.deliver()
     world.elect(3)
     world.start_broker(2)
@@ -202,7 +208,7 @@ def test_a_copy_given_up_makes_way_for_a_later_topic_of_the_name(world: World) -
     world.stop_broker(2)
     world.delete("T")
     world.deliver()
-    world.ask(events.ReplicaForgotten("T", BrokerId(2)))
+    world.ask(events.ReplicaGivenUp("T", BrokerId(2)))
     world.deliver()
     world.create("T", [[2, 1]])
     world.start_broker(2)
@@ -259,7 +265,7 @@ def test_only_a_copy_that_blocks_can_be_given_up(
     world.create("U", [[2]])
     world.stop_broker(2)
     world.delete("T")
-    fault = world.ask(events.ReplicaForgotten(topic, BrokerId(broker)))
+    fault = world.ask(events.ReplicaGivenUp(topic, BrokerId(broker)))
     assert fault == events.PartitionFault(ErrorCode.INVALID_REQUEST, why)
 
 
@@ -307,11 +313,11 @@ def test_entries_of_the_legacy_move_request_go_with_the_topic(world: World) -> N
     world.create("U", [[1]])
     world.stop_broker(3)
     moves = {tp("T-0"): (BrokerId(3),), tp("U-0"): (BrokerId(3),)}
-    world.store.move_requests = dict(moves)
-    world.handle(events.MovesRequested(moves))
+    world.store.reassignment_requests = dict(moves)
+    world.handle(events.ReassignmentsRequested(moves))
     world.store.remove_topic_by_hand("T")
     world.tell_topics()
-    assert world.store.move_requests == {tp("U-0"): (BrokerId(3),)}
+    assert world.store.reassignment_requests == {tp("U-0"): (BrokerId(3),)}
 
 
 def test_an_interrupted_completion_is_finished_by_the_next_controller(world: World) -> None:
@@ -344,7 +350,7 @@ def archived(topic: str, topic_id: uuid.UUID) -> events.TopicArchived:
 def test_where_a_topic_was_archived_is_written_down_apart_from_it(world: World) -> None:
     topic_id = world.core.context.topics["T"].id
     assert world.ask(archived("T", topic_id)) == events.PartitionFault()
-    assert world.moves()[-1] == Move(
+    assert world.transitions()[-1] == Transition(
         "archive of T",
         "T",
         "none",
@@ -355,9 +361,9 @@ def test_where_a_topic_was_archived_is_written_down_apart_from_it(world: World) 
 
 
 def test_another_topic_of_the_name_was_not_archived(world: World) -> None:
-    before = world.moves()
+    before = world.transitions()
     for topic, topic_id in (("T", uuid.UUID(int=9)), ("none", world.core.context.topics["T"].id)):
         fault = world.ask(archived(topic, topic_id))
         assert fault.code is ErrorCode.UNKNOWN_TOPIC_ID
         assert fault.message == f"topic {topic} is not the one that was archived"
-    assert world.moves() == before
+    assert world.transitions() == before

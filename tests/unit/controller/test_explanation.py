@@ -97,7 +97,7 @@ def test_a_replica_on_a_bad_disk_and_one_that_leaves(world: World) -> None:
 
 def test_a_move_waits_for_the_replica_that_catches_up(world: World) -> None:
     world.now_ms = 2_000
-    world.ask(events.MovesAsked({tp("T-0"): (ONE, THREE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE, THREE)}))
     world.now_ms = 3_000
     until = "broker 3 has caught up"
     assert explain(world).waiting == (
@@ -114,7 +114,7 @@ def test_a_move_waits_for_the_replica_that_catches_up(world: World) -> None:
 
 def test_a_move_waits_for_its_broker_from_when_that_went(world: World) -> None:
     world.now_ms = 2_000
-    world.ask(events.MovesAsked({tp("T-0"): (ONE, THREE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE, THREE)}))
     world.now_ms = 3_000
     world.stop_broker(3)
     world.now_ms = 4_000

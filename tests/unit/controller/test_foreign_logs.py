@@ -46,7 +46,7 @@ def test_another_replica_leads_and_the_other_log_is_left_alone(world: World) -> 
 def test_it_is_told_explained_and_in_the_story(world: World) -> None:
     assert world.warnings() == ["T-0 on broker 1 was refused: INCONSISTENT_TOPIC_ID"]
     assert waiting(world) == [("replication", 1, Obstacle.FOREIGN_LOG, 5)]
-    reasons = [(m.subject, m.after) for m in world.moves() if m.why == WHY]
+    reasons = [(m.subject, m.after) for m in world.transitions() if m.why == WHY]
     assert reasons == [("T-0 on broker 1", ReplicaState.OFFLINE)]
 
 

@@ -87,7 +87,7 @@ def test_a_replica_that_cannot_be_deleted_is_ineligible_until_the_others_have_an
 
 
 def test_a_move_is_counted_while_it_lasts(world: World) -> None:
-    world.ask(events.MovesAsked({tp("U-0"): (BrokerId(3),)}))
+    world.ask(events.ReassignmentsAsked({tp("U-0"): (BrokerId(3),)}))
     assert read(world).reassigning_partitions_count == 1
 
 

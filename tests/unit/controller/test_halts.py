@@ -33,7 +33,7 @@ def because(*reasons: Halt | Release) -> Callable[[Test], Test]:
         @wraps(test)
         def run(world: World) -> None:
             test(world)
-            steps = [m.why for m in world.moves() if "halted" in (m.before, m.after)]
+            steps = [m.why for m in world.transitions() if "halted" in (m.before, m.after)]
             assert steps == [str(reason) for reason in reasons]
             assert is_gone(world)
 
@@ -135,7 +135,7 @@ def test_a_refusal_halts_it_until_there_is_another_controller(world: World) -> N
 
 @because(Halt.MOVING, Release.MOVE_ENDED)
 def test_a_move_halts_it_until_the_move_has_ended(world: World) -> None:
-    world.ask(events.MovesAsked({tp("T-0"): (ONE, THREE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE, THREE)}))
     world.deliver()
     world.delete("T")
     world.change_isr("T-0", 1, 2, 3)
@@ -144,7 +144,7 @@ def test_a_move_halts_it_until_the_move_has_ended(world: World) -> None:
 
 @because(Halt.MOVING, Release.MOVE_ENDED)
 def test_a_move_found_at_a_failover_halts_it_until_the_move_has_ended(world: World) -> None:
-    world.ask(events.MovesAsked({tp("T-0"): (ONE, THREE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE, THREE)}))
     world.deliver()
     world.store.markers["T"] = None
     world.elect(1)
@@ -180,7 +180,7 @@ def test_a_broker_that_stays_away_halts_it_until_its_copy_is_given_up(world: Wor
     world.stop_broker(2)
     world.delete("T")
     world.deliver()
-    world.ask(events.ReplicaForgotten("T", TWO))
+    world.ask(events.ReplicaGivenUp("T", TWO))
     world.deliver()
     world.start_broker(2)
     world.deliver()

@@ -136,7 +136,7 @@ def test_a_lost_answer_to_a_create_leaves_no_gap() -> None:
 
     world.store.commit = lose_creates  # type: ignore[method-assign]
     world.create("T", [[1, 2]])  # the world judges each line
-    assert [(m.before, m.after, m.why) for m in world.moves() if m.subject == "T-0"] == [
+    assert [(m.before, m.after, m.why) for m in world.transitions() if m.subject == "T-0"] == [
         ("NonExistent", "New", ""),
         ("New", "Offline", "its state was in the store already"),
         ("Offline", "Online", "offline election: 1"),
@@ -156,11 +156,11 @@ def test_the_chain_joins_over_terms() -> None:
     world.stop_broker(2)
     world.delete("T")
     world.stop_broker(1, told=False)
-    told = len(world.moves())
+    told = len(world.transitions())
     world.elect(3)
     first = {
         m.subject: (m.before, m.after)
-        for m in reversed(world.moves()[told:])
+        for m in reversed(world.transitions()[told:])
         if m.before == "found"
     }
     assert first == {

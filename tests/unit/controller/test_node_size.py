@@ -66,8 +66,8 @@ def test_a_move_that_the_node_cannot_carry_is_refused() -> None:
     count = 30_000
     world.create("T", [[1, 2]] * count)
     replicas = (BrokerId(2), BrokerId(3))
-    answer = world.ask(events.MovesAsked({tp(f"T-{n}"): replicas for n in range(count)}))
+    answer = world.ask(events.ReassignmentsAsked({tp(f"T-{n}"): replicas for n in range(count)}))
     assert answer.results[tp("T-0")].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "move fewer" in (answer.results[tp("T-0")].message or "")
-    few = world.ask(events.MovesAsked({tp("T-0"): replicas}))
+    few = world.ask(events.ReassignmentsAsked({tp("T-0"): replicas}))
     assert few.results[tp("T-0")].code is ErrorCode.NONE

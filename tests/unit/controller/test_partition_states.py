@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 
 from klamm.controller.effects import CreateState, UpdateState
-from klamm.controller.election import Candidates, Strategy
 from klamm.controller.partition_states import TRANSITIONS, PartitionView, Step, plan
 from klamm.controller.states import PartitionState as S
+from klamm.controller.strategies import Candidates, Strategy
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import BrokerId, TopicPartition

@@ -6,10 +6,11 @@ from copy import deepcopy
 import pytest
 
 from klamm.controller import events
-from klamm.controller.effects import Copy, Plan, TopicNode
+from klamm.controller.effects import Copy, Plan
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica
+from klamm.model.topics import TopicNode
 from world.cluster import World, tp
 
 
@@ -32,8 +33,8 @@ def plan(world: World, about: events.Plannable) -> Plan:
 
 
 def test_the_plan_of_a_move(world: World) -> None:
-    found = plan(world, events.MovesAsked({tp("T-0"): (BrokerId(3), BrokerId(2))}))
-    moves = [(m.subject, m.before, m.after) for m in found.moves]
+    found = plan(world, events.ReassignmentsAsked({tp("T-0"): (BrokerId(3), BrokerId(2))}))
+    moves = [(m.subject, m.before, m.after) for m in found.transitions]
     assert moves == [
         ("T-0 replicas", "1,2", "3,2,1"),
         ("T-0 on broker 3", "NonExistent", "New"),
@@ -47,14 +48,14 @@ def test_the_plan_of_a_move(world: World) -> None:
     assert found.writes_count == 8
     assert found.copies == (Copy(tp("T-0"), BrokerId(1), (BrokerId(3),)),)
     assert found.removals == (Replica(tp("T-0"), BrokerId(1)),)
-    assert found.answer == events.MovesAnswer({tp("T-0"): events.PartitionFault()})
+    assert found.answer == events.ReassignmentsAnswer({tp("T-0"): events.PartitionFault()})
 
 
 def test_a_plan_says_what_would_be_refused(world: World) -> None:
-    found = plan(world, events.MovesAsked({tp("T-0"): (BrokerId(9),)}))
-    assert isinstance(found.answer, events.MovesAnswer)
+    found = plan(world, events.ReassignmentsAsked({tp("T-0"): (BrokerId(9),)}))
+    assert isinstance(found.answer, events.ReassignmentsAnswer)
     assert found.answer.results[tp("T-0")].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert (found.moves, found.brokers, found.writes_count) == ((), (), 0)
+    assert (found.transitions, found.brokers, found.writes_count) == ((), (), 0)
 
 
 def test_the_plan_of_a_deletion_says_that_it_would_halt(world: World) -> None:
@@ -62,7 +63,7 @@ def test_the_plan_of_a_deletion_says_that_it_would_halt(world: World) -> None:
     world.deliver()
     found = plan(world, events.MarkersChanged(("T",)))
     assert ("topic T", "deleting", "halted", "a replica is offline") in [
-        (m.subject, m.before, m.after, m.why) for m in found.moves
+        (m.subject, m.before, m.after, m.why) for m in found.transitions
     ]
 
 
@@ -83,7 +84,7 @@ def node(*replicas: tuple[int, ...], version: int = 0, id: int = 99) -> TopicNod
 
 def test_the_plan_of_a_creation_copies_nothing(world: World) -> None:
     found = plan(world, events.TopicsChanged({"N": node((1, 2), (9,))}))
-    after = {(m.subject, m.after) for m in found.moves}
+    after = {(m.subject, m.after) for m in found.transitions}
     assert {("topic N", "created"), ("N-0", "Online"), ("N-0 on broker 2", "Online")} <= after
     assert ("N-1", "Online") not in after
     assert found.warnings == ("N-1 stays New: no assigned replica is live",)
@@ -96,7 +97,7 @@ def test_the_plan_of_more_partitions(world: World) -> None:
     grown = {**stored.partitions, 1: Assignment((BrokerId(4),))}
     more = TopicNode(topic_id=stored.topic_id, partitions=grown, version=1)
     found = plan(world, events.TopicModified("U", more))
-    lines = [(m.subject, m.after) for m in found.moves]
+    lines = [(m.subject, m.after) for m in found.transitions]
     assert lines[:2] == [("topic U", "growing"), ("U-1", "New")]
     assert lines[-1] == ("topic U", "created")
     assert found.copies == ()
@@ -111,12 +112,12 @@ def test_the_plan_of_a_deletion_goes_on_to_its_end(world: World) -> None:
 
 
 def test_the_plan_of_a_cancelled_move(world: World) -> None:
-    world.ask(events.MovesAsked({tp("U-0"): (BrokerId(4),)}))
+    world.ask(events.ReassignmentsAsked({tp("U-0"): (BrokerId(4),)}))
     world.deliver()
-    found = plan(world, events.MovesAsked({tp("U-0"): None}))
+    found = plan(world, events.ReassignmentsAsked({tp("U-0"): None}))
     assert found.copies == ()
     assert found.removals == (Replica(tp("U-0"), BrokerId(4)),)
-    assert world.core.context.moving.keys() == {tp("U-0")}
+    assert world.core.context.reassigning.keys() == {tp("U-0")}
 
 
 @pytest.mark.parametrize("kind", events.ElectionType)

@@ -31,12 +31,12 @@ def world() -> World:
 
 
 def move(world: World, *replicas: int, partition: str = "T-0") -> events.PartitionFault:
-    answer = world.ask(events.MovesAsked({tp(partition): brokers(*replicas)}))
+    answer = world.ask(events.ReassignmentsAsked({tp(partition): brokers(*replicas)}))
     return answer.results[tp(partition)]
 
 
 def cancel(world: World, partition: str = "T-0") -> events.PartitionFault:
-    return world.ask(events.MovesAsked({tp(partition): None})).results[tp(partition)]
+    return world.ask(events.ReassignmentsAsked({tp(partition): None})).results[tp(partition)]
 
 
 def assignment(world: World, partition: str = "T-0") -> Assignment:
@@ -245,7 +245,7 @@ def test_one_refusal_does_not_spoil_the_others(world: World) -> None:
         tp("T-9"): brokers(1),
         tp("T-0"): brokers(4, 5, 6),
     }
-    results = world.ask(events.MovesAsked(targets)).results
+    results = world.ask(events.ReassignmentsAsked(targets)).results
     assert [f.code for f in results.values()] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,
@@ -255,7 +255,7 @@ def test_one_refusal_does_not_spoil_the_others(world: World) -> None:
 def test_all_partitions_of_a_topic_start_with_one_write(world: World) -> None:
     world.create("U", [[1], [2], [3]])
     written = len(world.store.writes)
-    world.ask(events.MovesAsked({TopicPartition("U", p): brokers(4) for p in range(3)}))
+    world.ask(events.ReassignmentsAsked({TopicPartition("U", p): brokers(4) for p in range(3)}))
     rewrites = [w for w in world.store.writes[written:] if isinstance(w, RewriteTopic)]
     assert len(rewrites) == 1
 
@@ -286,39 +286,39 @@ def test_moves_under_way_are_listed(world: World) -> None:
     world.create("U", [[1]])
     move(world, 4, 5, 6)
     full = Assignment(brokers(4, 5, 6, 1, 2, 3), brokers(4, 5, 6), brokers(1, 2, 3))
-    assert world.ask(events.MovesListed(None)) == {tp("T-0"): full}
-    assert world.ask(events.MovesListed((tp("U-0"), tp("T-0")))) == {tp("T-0"): full}
+    assert world.ask(events.ReassignmentsListed(None)) == {tp("T-0"): full}
+    assert world.ask(events.ReassignmentsListed((tp("U-0"), tp("T-0")))) == {tp("T-0"): full}
 
 
 def test_the_legacy_request_is_followed_and_removed_when_done(world: World) -> None:
     request = {tp("T-0"): brokers(4, 5, 6)}
-    world.store.move_requests = dict(request)
-    world.handle(events.MovesRequested(request))
+    world.store.reassignment_requests = dict(request)
+    world.handle(events.ReassignmentsRequested(request))
     world.deliver()
-    assert world.store.move_requests == request
+    assert world.store.reassignment_requests == request
     world.change_isr("T-0", 1, 2, 3, 4, 5, 6)
-    assert world.store.move_requests == {}
+    assert world.store.reassignment_requests == {}
 
 
 def test_entries_of_the_legacy_request_that_cannot_be_followed_are_removed(world: World) -> None:
     request = {tp("T-9"): brokers(1), tp("T-0"): brokers(4)}
-    world.store.move_requests = dict(request)
-    world.handle(events.MovesRequested(request))
-    assert world.store.move_requests == {tp("T-0"): brokers(4)}
+    world.store.reassignment_requests = dict(request)
+    world.handle(events.ReassignmentsRequested(request))
+    assert world.store.reassignment_requests == {tp("T-0"): brokers(4)}
 
 
 def test_the_newest_request_wins_over_the_legacy_one(world: World) -> None:
     request = {tp("T-0"): brokers(4, 5, 6)}
-    world.store.move_requests = dict(request)
-    world.handle(events.MovesRequested(request))
+    world.store.reassignment_requests = dict(request)
+    world.handle(events.ReassignmentsRequested(request))
     move(world, 1, 2, 4)
-    assert world.store.move_requests == {}
+    assert world.store.reassignment_requests == {}
     assert assignment(world).target == brokers(1, 2, 4)
 
 
 def test_a_move_to_a_dead_broker_goes_on_when_it_starts(world: World) -> None:
     world.stop_broker(6)
-    world.handle(events.MovesRequested({tp("T-0"): brokers(6)}))
+    world.handle(events.ReassignmentsRequested({tp("T-0"): brokers(6)}))
     world.deliver()
     world.start_broker(6)
     world.deliver()
@@ -366,12 +366,12 @@ def test_a_new_controller_takes_a_move_up_from_any_point(
 
 
 def test_the_legacy_request_can_be_made_to_obey_the_rules_of_the_api() -> None:
-    world = World([1, 2, 3], settings=Settings(legacy_moves_checked=True))
+    world = World([1, 2, 3], settings=Settings(legacy_reassignments_checked=True))
     world.elect(1)
     world.create("T", [[1, 2]])
     world.deliver()
     request = {tp("T-0"): brokers(1, 9)}
-    world.store.move_requests = dict(request)
-    world.handle(events.MovesRequested(request))
-    assert world.store.move_requests == {}
+    world.store.reassignment_requests = dict(request)
+    world.handle(events.ReassignmentsRequested(request))
+    assert world.store.reassignment_requests == {}
     assert assignment(world) == Assignment(brokers(1, 2))

@@ -86,7 +86,7 @@ def test_what_is_not_there_any_more_is_not_ordered(world: World, end: str) -> No
     if end == "deleted":
         world.delete("T")
     else:
-        world.ask(events.MovesAsked({tp("T-0"): (ONE,)}))
+        world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE,)}))
     world.deliver()
     world.handle(events.RetryDue())
     assert not any(isinstance(request, LeaderAndIsr) for request in world.take_mail())

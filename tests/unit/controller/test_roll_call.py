@@ -227,8 +227,8 @@ def test_states_and_story_are_those_of_a_controller_that_tells_all(world: World)
         each.deliver()
     assert world.store.states == other.store.states
     # Ids are drawn anew in each world.
-    assert [replace(m, topic_id=None) for m in world.moves()] == [
-        replace(m, topic_id=None) for m in other.moves()
+    assert [replace(m, topic_id=None) for m in world.transitions()] == [
+        replace(m, topic_id=None) for m in other.transitions()
     ]
     for id in (1, 2, 3):
         mine, others = world.brokers[BrokerId(id)], other.brokers[BrokerId(id)]

@@ -111,7 +111,7 @@ def life(world: World, topic: str = "T") -> T:
 
 
 def last_line(world: World, topic: str = "T") -> tuple[str, str, str]:
-    line = [m for m in world.moves() if m.subject == f"topic {topic}"][-1]
+    line = [m for m in world.transitions() if m.subject == f"topic {topic}"][-1]
     return line.before, line.after, line.why
 
 
@@ -194,7 +194,7 @@ def test_a_partition_ends_when_its_deletion_starts(world: Watched) -> None:
 
 @row(R.NON_EXISTENT, R.NEW)
 def test_an_added_replica_is_told_to_follow_with_a_new_log(world: Watched) -> None:
-    world.ask(events.MovesAsked({tp("T-0"): (ONE, TWO, THREE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE, TWO, THREE)}))
     assert (replica(world, 3), orders(world, 3)) == (R.NEW, [True, True])
 
 
@@ -221,7 +221,7 @@ def test_a_returning_broker_is_told_what_its_replica_is(world: Watched) -> None:
 
 def halted_by_a_move_with_a_dead_replica(world: World) -> None:
     """A new controller finds T half moved to brokers 1 and 3, marked, and broker 2 away."""
-    world.ask(events.MovesAsked({tp("T-0"): (ONE, THREE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE, THREE)}))
     world.deliver()
     world.stop_broker(2)
     world.delete("T")
@@ -245,7 +245,7 @@ def test_a_replica_serves_again_when_its_deletion_is_called_off(world: Watched) 
 @row(R.NEW, R.OFFLINE)
 def test_an_added_replica_is_lost_before_it_caught_up(world: Watched) -> None:
     world.elect(1)
-    world.ask(events.MovesAsked({tp("T-0"): (ONE, TWO, THREE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE, TWO, THREE)}))
     world.deliver()
     world.used.clear()
     world.stop_broker(3)
@@ -317,7 +317,7 @@ def test_a_broker_refuses_to_delete_its_copy(world: Watched) -> None:
 
 @row(R.DELETION_SUCCESSFUL, R.NON_EXISTENT)
 def test_a_replica_that_was_moved_away_is_forgotten(world: Watched) -> None:
-    world.ask(events.MovesAsked({tp("T-0"): (ONE,)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (ONE,)}))
     assert (replica(world, 2), world.state("T-0").isr) == (R.NON_EXISTENT, (1,))
     assert stops(world, 2) == [False, True]
 
@@ -331,15 +331,15 @@ def doomed_with_a_dead_replica(world: Watched) -> None:
 
 
 def give_up(world: World, topic: str, broker: BrokerId) -> None:
-    assert world.ask(events.ReplicaForgotten(topic, broker)) == events.PartitionFault()
+    assert world.ask(events.ReplicaGivenUp(topic, broker)) == events.PartitionFault()
 
 
 @row(R.NON_EXISTENT, R.DELETION_SUCCESSFUL)
 def test_a_copy_that_was_never_made_is_given_up(world: Watched) -> None:
     # A tool adds a broker that is not there, while others keep writing the partition's state.
     world.before_commit = lambda writes: raise_versions(world, writes)
-    world.store.move_requests[tp("T-0")] = (ONE, TWO, BrokerId(7))
-    world.handle(events.MovesRequested(dict(world.store.move_requests)))
+    world.store.reassignment_requests[tp("T-0")] = (ONE, TWO, BrokerId(7))
+    world.handle(events.ReassignmentsRequested(dict(world.store.reassignment_requests)))
     world.before_commit = None
     assert replica(world, 7) is R.NON_EXISTENT
     world.stop_broker(1)
@@ -360,8 +360,8 @@ def raise_versions(world: World, writes: Iterable[Write]) -> None:
 
 @row(R.NEW, R.DELETION_SUCCESSFUL)
 def test_a_copy_that_was_being_made_is_given_up(world: Watched) -> None:
-    world.store.move_requests[tp("T-0")] = (ONE, TWO, BrokerId(7))
-    world.handle(events.MovesRequested(dict(world.store.move_requests)))
+    world.store.reassignment_requests[tp("T-0")] = (ONE, TWO, BrokerId(7))
+    world.handle(events.ReassignmentsRequested(dict(world.store.reassignment_requests)))
     assert replica(world, 7) is R.NEW
     world.delete("T")
     give_up(world, "T", BrokerId(7))
@@ -416,7 +416,7 @@ def grow(world: World) -> None:
 @row(T.CREATED, T.GROWING)
 def test_a_topic_grows(world: Watched) -> None:
     grow(world)
-    grown = [m.why for m in world.moves() if m.after == T.GROWING]
+    grown = [m.why for m in world.transitions() if m.after == T.GROWING]
     assert grown == ["partitions [1]"]
 
 
@@ -430,10 +430,10 @@ def test_a_topic_that_has_grown_serves_as_before(world: Watched) -> None:
 def test_a_topic_is_frozen(world: Watched) -> None:
     world.handle(events.FreezeSwitched("T", True))
     assert life(world) is T.FROZEN
-    told = len(world.moves())
+    told = len(world.transitions())
     world.handle(events.FreezeSwitched("T", True))
     world.handle(events.FreezeSwitched("unknown", True))
-    assert len(world.moves()) == told
+    assert len(world.transitions()) == told
 
 
 @row(T.FROZEN, T.CREATED)

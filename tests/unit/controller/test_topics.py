@@ -139,7 +139,7 @@ def test_a_state_that_is_there_already_is_adopted_and_led_anew(world: World) -> 
     partition = world.core.context.partition(tp("U-0"))
     assert partition is not None
     assert partition.state is PartitionState.ONLINE
-    told = [(m.before, m.after) for m in world.moves() if m.subject == "U-0"]
+    told = [(m.before, m.after) for m in world.transitions() if m.subject == "U-0"]
     # Without a gap: an audit follows the chain.
     assert told == [("NonExistent", "New"), ("New", "Offline"), ("Offline", "Online")]
 
@@ -153,7 +153,7 @@ def test_a_growing_topic_is_not_rewritten_over(world: World) -> None:
             world.store.grow_topic("T", [[2]])
 
     world.before_commit = interfere
-    world.ask(events.MovesAsked({tp("T-0"): (TWO, ONE)}))
+    world.ask(events.ReassignmentsAsked({tp("T-0"): (TWO, ONE)}))
     assert list(world.store.topics["T"].partitions) == [0, 1]
     assert world.store.topics["T"].partitions[0].replicas == (TWO, ONE)
 
@@ -190,11 +190,11 @@ def test_a_new_controller_removes_notices_it_has_no_use_for(world: World) -> Non
 
 
 def test_a_new_controller_follows_the_legacy_requests(world: World) -> None:
-    world.store.move_requests = {tp("T-0"): (TWO,)}
+    world.store.reassignment_requests = {tp("T-0"): (TWO,)}
     world.elect(1)
     world.deliver()
     assert world.store.topics["T"].partitions[0].replicas == (TWO,)
-    assert world.store.move_requests == {}
+    assert world.store.reassignment_requests == {}
 
 
 def test_many_partitions_are_stored_and_told_some_at_a_time() -> None:

@@ -13,8 +13,8 @@ from klamm.controller.admission.refusals import (
     unknown_brokers,
     with_duplicates,
 )
-from klamm.controller.assignment import MixedRacks, Placement, Racks, Start, place
 from klamm.controller.node_size import partitions_fault, placement_fault
+from klamm.controller.placement import MixedRacks, Placement, Racks, Start, place
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import CLUSTER_METADATA, BrokerId, colliding, name_fault
 from klamm.model.settings import BrokerSettings, topic_faults

@@ -12,7 +12,8 @@ from klamm.controller.admission.refusals import (
     unknown_brokers,
     with_duplicates,
 )
-from klamm.controller.assignment import (
+from klamm.controller.node_size import partitions_fault
+from klamm.controller.placement import (
     MixedRacks,
     Placement,
     Racks,
@@ -20,7 +21,6 @@ from klamm.controller.assignment import (
     expansion_start,
     place,
 )
-from klamm.controller.node_size import partitions_fault
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId

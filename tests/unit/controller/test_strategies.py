@@ -2,7 +2,7 @@
 
 import pytest
 
-from klamm.controller.election import STRATEGIES, Candidates, Strategy, Winner
+from klamm.controller.strategies import STRATEGIES, Candidates, Strategy, Winner
 from klamm.model.names import BrokerId
 
 

@@ -37,7 +37,7 @@ def fault_of(
         absent = [broker for broker in added if not context.is_live(broker)]
         if absent:
             return PartitionFault(bad, f"{id} cannot move to brokers that are not live: {absent}")
-    elif id not in context.moving:
+    elif id not in context.reassigning:
         return PartitionFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{id} is not being moved")
     if partition is None or context.is_queued(id.topic):
         return PartitionFault(

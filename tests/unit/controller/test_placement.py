@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.controller.assignment import (
+from klamm.controller.placement import (
     MixedRacks,
     Placement,
     Start,
