@@ -13,20 +13,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from klamm.controller import strategies
-from klamm.controller.tables import MACHINES, Machine
+from klamm.controller.states import strategies
+from klamm.controller.states.tables import MACHINES, Machine
 
 PAGE = Path(__file__).parent.parent / "docs" / "state-machines.md"
 
 HEAD = """# State machines
 
-Generated from `TRANSITIONS` in `src/klamm/controller/topic_states.py`, `partition_states.py` and
-`replica_states.py` and from `STRATEGIES` in `strategies.py`; a test fails when this page is stale.
+Generated from `TRANSITIONS` in `topic_states.py`, `partition_states.py` and `replica_states.py` and
+from `STRATEGIES` in `strategies.py`, all in `src/klamm/controller/states/`; a test fails when this
+page is stale.
 
 A transition that has no row is refused: the topic, partition or replica stays where it is. A rule
 sees one frozen view and says what the transition needs, or why it cannot be made; that is stored,
-then taken into memory, and only then told to brokers (`src/klamm/controller/machines.py` and
-`topic_machine.py`). Nothing else sets a state: a test walks the source to prove it.
+then taken into memory, and only then told to brokers (`machines.py` and `topic_machine.py` there).
+Nothing else sets a state: a test walks the source to prove it.
 
 Every transition is a line of the ledger, and the lines about one thing are a chain: each begins
 where the one before ended. A new controller knows what is stored and not what was written down, so

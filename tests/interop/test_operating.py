@@ -18,7 +18,7 @@ from klamm.client.admin import EARLIEST, UNCLEAN_ELECTION, Admin
 from klamm.client.cluster import Client
 from klamm.client.consumer import Consumer
 from klamm.client.producer import Producer
-from klamm.controller.judging import judge
+from klamm.controller.states.judging import judge
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
 from klamm.protocol.private import PrivateKey

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from klamm.controller.judging import judge
+from klamm.controller.states.judging import judge
 from klamm.pipelines import audit, audit_tables
 from klamm.pipelines.report import render
 

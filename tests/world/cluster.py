@@ -10,9 +10,9 @@ from klamm.controller import events
 from klamm.controller.core import Core
 from klamm.controller.effects import Decision, Outcome, Request, Transition, UpdateMetadata, Write
 from klamm.controller.events import Ask, Event
-from klamm.controller.invariants import check
-from klamm.controller.judging import Judge, line_of
-from klamm.controller.roll_call import Holdings, left_to_say
+from klamm.controller.membership.roll_call import Holdings, left_to_say
+from klamm.controller.states.invariants import check
+from klamm.controller.states.judging import Judge, line_of
 from klamm.controller.turn import Settings
 from klamm.model.errors import ControllerFenced
 from klamm.model.leadership import Leadership

@@ -14,7 +14,7 @@ from typing import Any
 from klamm.broker.control_messages import error_code
 from klamm.broker.controlling import ControllerShell
 from klamm.broker.roll_call import to_json
-from klamm.controller.roll_call import Holdings
+from klamm.controller.membership.roll_call import Holdings
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId

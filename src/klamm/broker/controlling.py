@@ -26,8 +26,9 @@ from klamm.broker.outbox import Link, Outbox
 from klamm.broker.standby import Standby
 from klamm.broker.term import Term
 from klamm.client.connection import Connection
-from klamm.controller import events, gauges
+from klamm.controller import events
 from klamm.controller.core import Core
+from klamm.controller.questions import gauges
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, StoreUnavailable
 from klamm.model.names import BrokerId

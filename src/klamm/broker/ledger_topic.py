@@ -38,7 +38,7 @@ from klamm.client.admin import LATEST, Admin
 from klamm.client.cluster import Client, code_of
 from klamm.client.consumer import Consumer
 from klamm.controller.states import TopicState
-from klamm.controller.tables import MACHINES
+from klamm.controller.states.tables import MACHINES
 from klamm.log.files import replace_unsynced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused

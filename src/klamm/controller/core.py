@@ -10,25 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from klamm.controller import (
-    brokers,
-    cancellation,
-    deletion,
-    elections,
-    explanation,
-    failover,
-    isr,
-    leftovers,
-    planning,
-    producer_ids,
-    reassignment,
-    refused_orders,
-    shutdown,
-    topics,
-)
+from klamm.controller import elections, failover, isr, producer_ids
 from klamm.controller import events as on
 from klamm.controller.context import Context
 from klamm.controller.effects import Decision, Outcome, Write
+from klamm.controller.lifecycle import cancellation, deletion, leftovers, topics
+from klamm.controller.membership import brokers, refused_orders, shutdown
+from klamm.controller.questions import explanation, planning
+from klamm.controller.reassignments import reassignment
 from klamm.controller.turn import Flow, Settings, Turn
 from klamm.model.names import BrokerId
 

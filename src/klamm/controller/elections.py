@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from klamm.controller.brokers import elect_for_unled
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import RemoveElectionRequest
 from klamm.controller.events import (
@@ -19,9 +18,10 @@ from klamm.controller.events import (
     PartitionFault,
     UncleanSwitched,
 )
-from klamm.controller.machines import move_partitions
+from klamm.controller.membership.brokers import elect_for_unled
 from klamm.controller.states import PartitionState
-from klamm.controller.strategies import Strategy
+from klamm.controller.states.machines import move_partitions
+from klamm.controller.states.strategies import Strategy
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition

@@ -11,15 +11,17 @@ online) gets a first line that begins with "found" instead of a state, and its s
 
 from __future__ import annotations
 
-from klamm.controller import deletion, elections, leftovers, reassignment
-from klamm.controller.brokers import elect_for_unled
+from klamm.controller import elections
 from klamm.controller.context import Context
 from klamm.controller.effects import RemoveMarkers, RemoveNotifications, RemoveTopic
 from klamm.controller.events import ElectionsRequested, ReassignmentsRequested, TermBegan
-from klamm.controller.machines import find_partition, find_replicas, move_replicas
+from klamm.controller.lifecycle import deletion, leftovers
+from klamm.controller.lifecycle.topic_nodes import rewrite_topic
+from klamm.controller.membership.brokers import elect_for_unled
+from klamm.controller.reassignments import reassignment
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.topic_machine import find_topic, obstacle
-from klamm.controller.topic_nodes import rewrite_topic
+from klamm.controller.states.machines import find_partition, find_replicas, move_replicas
+from klamm.controller.states.topic_machine import find_topic, obstacle
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.names import BrokerId, Replica
 

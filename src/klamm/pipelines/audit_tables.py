@@ -5,8 +5,8 @@ controller's own tables, so that code and audit cannot drift apart. A thing is k
 by its topic's id: a topic that was created again is another one.
 
 The first line of a term names the edition of its ledger. The first edition kept no chain of topics
-and none over two terms, so of its terms less is concluded (`klamm.controller.judging` has the same
-rules for a ledger without Spark).
+and none over two terms, so of its terms less is concluded. The same rules, for a ledger without
+Spark, are in `klamm.controller.states.judging`.
 
 Of what is older than the horizon, compaction may have left the last state of each thing and taken
 the way there. So nothing is concluded from what is missing behind it.
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from klamm.controller.states import EDITION, FOUND, ReplicaState, TopicState
-from klamm.controller.tables import MACHINES, PARTITIONS, REPLICAS
+from klamm.controller.states.tables import MACHINES, PARTITIONS, REPLICAS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

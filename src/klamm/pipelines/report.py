@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.controller.states import FOUND, TopicState
-from klamm.controller.tables import MACHINES
+from klamm.controller.states.tables import MACHINES
 from klamm.model.names import INTERNAL_TOPICS
 from klamm.pipelines.report_style import STYLE, colour, kind
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from klamm.controller.admission.refusals import (
-    bad_assignment,
-    listed,
-    no_partition_zero,
-    unknown_brokers,
-    with_duplicates,
-)
-from klamm.controller.node_size import partitions_fault
-from klamm.controller.placement import (
+from klamm.controller.admission.node_size import partitions_fault
+from klamm.controller.admission.placement import (
     MixedRacks,
     Placement,
     Racks,
     even_start,
     expansion_start,
     place,
+)
+from klamm.controller.admission.refusals import (
+    bad_assignment,
+    listed,
+    no_partition_zero,
+    unknown_brokers,
+    with_duplicates,
 )
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused
