@@ -40,8 +40,11 @@ _REPLICA: Final = REPLICAS.subject
 _PARTITION: Final = PARTITIONS.subject
 
 
-def events(ledger: DataFrame) -> DataFrame:
-    """The ledger with its subjects taken apart; what came twice counts once."""
+def events(ledger: DataFrame, all_of_it: DataFrame | None = None) -> DataFrame:
+    """The ledger with its subjects taken apart; what came twice counts once.
+
+    Of a ledger that was cut, `all_of_it` may still have the first lines of its terms.
+    """
     subject = F.col("subject")
     entity = (
         F.when(subject.rlike(_REPLICA), "replica")
@@ -61,7 +64,8 @@ def events(ledger: DataFrame) -> DataFrame:
     # Whatever else is in a file or in a topic is no event.
     known = ("time_ms", "controller_epoch", "sequence", "subject")
     whole = ledger.dropna(subset=list(known)).dropDuplicates(["controller_epoch", "sequence"])
-    named = whole.filter("edition IS NOT NULL").groupBy("controller_epoch").agg(_edition())
+    terms = ledger if all_of_it is None else all_of_it
+    named = terms.filter("edition IS NOT NULL").groupBy("controller_epoch").agg(_edition())
     known_terms = whole.drop("edition").join(F.broadcast(named), on="controller_epoch", how="left")
     return known_terms.select(
         "time_ms",
