@@ -25,6 +25,7 @@ from klamm.model.errors import RequestRefused, UsageError
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.messages import create_topics
+from klamm.store.backups import Policy
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Store
 from klamm.view import BrokerView, ClusterView, Predicate
@@ -330,8 +331,31 @@ class ClusterApp:
             return ZooKeeperStore(self._connect, session_timeout_ms=timeout_ms)
         if self.plan.data is None:
             return EmbeddedStore.open(None)
-        fsync = self.settings.bool("klamm.store.fsync")
-        return EmbeddedStore.open(self._directory.store, fsync=fsync)
+        return await self._open_embedded(self._directory)
+
+    async def _open_embedded(self, directory: DataDirectory) -> EmbeddedStore:
+        """The store of the data directory; UsageError where it was lost and logs would be too."""
+        elsewhere = [Path(name.strip()) for name in self._log_dirs if name.strip().startswith("/")]
+        directory.refuse_loss(elsewhere)
+        store = EmbeddedStore.open(
+            directory.store,
+            fsync=self.settings.bool("klamm.store.fsync"),
+            policy=Policy(
+                keep=self.settings.int("klamm.store.backups"),
+                interval_s=self.settings.int("klamm.store.backup.interval.ms") / 1000,
+            ),
+        )
+        try:
+            directory.refuse_loss(elsewhere, is_empty=store.is_empty)
+        except UsageError:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def _log_dirs(self) -> list[str]:
+        static = self.settings.static
+        return (static.get("log.dirs") or static.get("log.dir") or "").split(",")
 
     @property
     def _connect(self) -> str:

@@ -44,6 +44,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
         "elect": Command("elect", "elect leaders: the preferred ones, or any that live"),
         "reassign": Command("reassign", "plan, apply, watch and cancel moves of replicas"),
         "groups": Command("groups", "consumer groups, where they stand, set them elsewhere"),
+        "store": Command("store", "back-ups of the embedded store, and its repair"),
     },
     "Records in bulk, on Spark": {
         "archive": Command("archive", "keep a topic as Parquet files, with proof"),
