@@ -17,7 +17,7 @@ from klamm.cli.options import (
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json
+from klamm.cli.output import print_json, say
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
     ConfigOption,
@@ -87,17 +87,17 @@ def restore(
     if output is Output.JSON:
         print_json(plain(pipeline.summary(done)))
         return
-    print(
+    say(
         f"restored {done.records:,} records to {done.topic} in {done.seconds:.1f} s; read back, "
         "every window of records is as it was archived"
     )
     if done.resumed:
-        print(f"{done.resumed:,} of them were there from a run that was broken off")
+        say(f"{done.resumed:,} of them were there from a run that was broken off")
     for group, count in done.groups.items():
-        print(f"group {group} goes on where it stopped ({count} partitions)")
+        say(f"group {group} goes on where it stopped ({count} partitions)")
     for note in done.notes:
-        print(note)
-    print(f"offset map: {done.offset_map}")
+        say(note)
+    say(f"offset map: {done.offset_map}")
 
 
 def parse_limit(text: str | None) -> tuple[int | None, dict[int, int] | None]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm.cli.options import Output, OutputOption, new_app
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def backups_(data: DataOption = None, output: OutputOption = Output.TEXT) -> Non
         print_json(rows)
     else:
         headers = ("taken", "transaction", "topics", "kind", "bytes", "path")
-        print(table(headers, [[row[header] for header in headers] for row in rows]))
+        say_text(table(headers, [[row[header] for header in headers] for row in rows]))
 
 
 @app.command()
@@ -76,7 +76,7 @@ def restore(
         if output is Output.JSON:
             print_json(told)
             return
-        print(f"{'restored' if execute else 'would restore'} {directory.store} from {source}")
+        say(f"{'restored' if execute else 'would restore'} {directory.store} from {source}")
         _tell_end(result, execute=execute)
 
 
@@ -102,7 +102,7 @@ def repair(
         if output is Output.JSON:
             print_json(_repair_json(found, execute) | result)
             return
-        print("\n".join(_tell_repair(found, directory.store, execute=execute)))
+        say(*_tell_repair(found, directory.store, execute=execute))
         _tell_end(result, execute=execute)
 
 
@@ -169,8 +169,8 @@ def _tell_end(result: dict[str, object], *, execute: bool) -> None:
     aside = result["set_aside"]
     assert isinstance(aside, list)
     for path in aside:
-        print(f"what was there before is now {path}")
-    print("start the cluster again" if execute else "nothing was changed: --execute does it")
+        say(f"what was there before is now {path}")
+    say("start the cluster again" if execute else "nothing was changed: --execute does it")
 
 
 def _existing(data: Path | None) -> Path:
