@@ -22,6 +22,7 @@ from klamm.cli.output import print_json, say, say_text, table
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
     ConfigOption,
+    GroupBytesOption,
     PatienceOption,
     connection,
     job,
@@ -146,6 +147,7 @@ def show(
 def verify(
     directory: DirectoryArgument,
     topic: TopicOption = None,
+    group_bytes: GroupBytesOption = None,
     master: MasterOption = DEFAULT_MASTER,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -155,8 +157,14 @@ def verify(
     found = find_archive(directory, topic)
     with job(master, f"verify {found.topic}") as spark:
         from klamm.pipelines import archive as pipeline
+        from klamm.pipelines.archive_files import GROUP_BYTES_MAX
 
-        faults = pipeline.verify(spark, found, progress=watcher(output))
+        faults = pipeline.verify(
+            spark,
+            found,
+            progress=watcher(output),
+            group_bytes=group_bytes or GROUP_BYTES_MAX,
+        )
     if output is Output.JSON:
         print_json({"path": str(found.path), "faults": faults})
     refuse(faults)

@@ -21,6 +21,7 @@ from klamm.cli.output import print_json, say
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
     ConfigOption,
+    GroupBytesOption,
     PatienceOption,
     connection,
     job,
@@ -49,6 +50,7 @@ def restore(
         ),
     ] = None,
     check: Annotated[bool, typer.Option(help="read the archive through first")] = True,
+    group_bytes: GroupBytesOption = None,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
@@ -68,6 +70,7 @@ def restore(
     reach = connection(bootstrap_server, command_config, patience_s=patience)
     look_first(reach)
     from klamm.pipelines import restore as pipeline
+    from klamm.pipelines.archive_files import GROUP_BYTES_MAX
     from klamm.pipelines.cluster import Lookup
     from klamm.pipelines.restore_topic import Limit, check_target
 
@@ -82,6 +85,7 @@ def restore(
             as_of_ms=as_of_ms,
             before=before,
             check=check,
+            group_bytes=group_bytes or GROUP_BYTES_MAX,
             progress=watcher(output),
         )
     if output is Output.JSON:

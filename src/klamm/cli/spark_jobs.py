@@ -53,6 +53,15 @@ PatienceOption = Annotated[
         help="how long to wait in the middle of the work for a broker that does not answer",
     ),
 ]
+GroupBytesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--group-bytes",
+        metavar="BYTES",
+        min=1 << 20,
+        help="the memory that one row group of a data file may take [1 GiB]",
+    ),
+]
 DEFAULT_PATIENCE: Final = 120.0
 
 _NAME_MIN: Final = 12
