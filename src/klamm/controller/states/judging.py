@@ -11,12 +11,12 @@ term says of which edition it is (`"edition": 2`); where none does, less is conc
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.controller.context import Context
+from klamm.controller.effects import Transition
 from klamm.controller.states import EDITION, FOUND
 from klamm.controller.states.tables import MACHINES, TOPICS, Machine, machine_of
 from klamm.model.names import Replica, id_text
@@ -127,8 +127,7 @@ def _states(context: Context) -> Iterator[tuple[_Thing, Machine, str]]:
                 yield (str(replica), id), replicas, context.replica_state(replica)
 
 
-def line_of(epoch: int, entry: Any) -> Line:
+def line_of(epoch: int, entry: Transition) -> Line:
     """A decision's entry as the ledger will have it."""
-    topic_id: uuid.UUID | None = entry.topic_id
-    text = None if topic_id is None else id_text(topic_id)
-    return Line(epoch, entry.subject, text, entry.before, entry.after)
+    topic_id = None if entry.topic_id is None else id_text(entry.topic_id)
+    return Line(epoch, entry.subject, topic_id, entry.before, entry.after)

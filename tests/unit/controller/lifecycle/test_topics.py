@@ -234,3 +234,26 @@ def test_a_partition_that_could_not_be_initialised_is_tried_again_by_a_timer() -
     assert "T-0 stays New: its state is not in the store" in world.warnings()
     world.handle(events.RetryDue())
     assert world.state("T-0").leader == 1
+
+
+def test_a_topic_removed_by_hand_ends_in_the_ledger_with_all_that_belonged_to_it() -> None:
+    world = World([1, 2])
+    world.elect(1)
+    world.create("T", [[1, 2]])
+    world.deliver()
+    told = len(world.transitions())
+    world.store.remove_topic_by_hand("T")
+    world.tell_topics()
+    assert [(m.subject, m.before, m.after) for m in world.transitions()[told:]] == [
+        ("topic T", "created", "queued for deletion"),
+        ("topic T", "queued for deletion", "deleting"),
+        ("T-0", "Online", "Offline"),
+        ("T-0", "Offline", "NonExistent"),
+        ("T-0 on broker 1", "Online", "DeletionSuccessful"),
+        ("T-0 on broker 2", "Online", "DeletionSuccessful"),
+        ("T-0 on broker 1", "DeletionSuccessful", "NonExistent"),
+        ("T-0 on broker 2", "DeletionSuccessful", "NonExistent"),
+        ("topic T", "deleting", "absent"),
+    ]
+    whys = {m.why for m in world.transitions()[told:] if m.why}
+    assert whys == {"its node is gone"}
