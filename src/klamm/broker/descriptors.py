@@ -67,7 +67,8 @@ class Descriptors:
         """How many connections clients may have, to all brokers together."""
         limit, brokers = self._limit(), max(self._brokers, 1)
         between_brokers = min(8 * brokers * brokers, limit // 4)
-        kept = brokers * (fair_limit() + self.guests_max) + between_brokers + _REST
+        # Of guests there are those who arrive, are heard and are being closed.
+        kept = brokers * (fair_limit() + 3 * self.guests_max) + between_brokers + _REST
         return max(limit - kept, limit // 8, _CLIENTS_MIN)
 
     @property

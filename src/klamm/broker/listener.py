@@ -157,19 +157,30 @@ class Listener:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
-            try:
-                accepted, _ = listening.accept()
-            except (BlockingIOError, InterruptedError):
+            is_client = self._descriptors.take()
+            if not is_client and len(self._arriving) >= self._descriptors.guests_max:
+                return  # these first: a descriptor is closed a turn after its connection
+            accepted = self._accepted(listening)
+            if accepted is None:
+                if is_client:
+                    self._descriptors.give()
                 return
-            except ConnectionAbortedError:
-                continue  # it has left before its turn
-            except OSError as fault:
-                self._pause(fault)
-                return
-            accepted.setblocking(False)
-            task = asyncio.get_running_loop().create_task(self._begin(accepted), name="arriving")
+            begun = self._begin(accepted, is_client)
+            task = asyncio.get_running_loop().create_task(begun, name="arriving")
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
+
+    def _accepted(self, listening: socket.socket) -> socket.socket | None:
+        """The next who waits, if there is one and a descriptor for it."""
+        try:
+            accepted, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return None  # nobody, or it has left before its turn
+        except OSError as fault:
+            self._pause(fault)
+            return None
+        accepted.setblocking(False)
+        return accepted
 
     def _pause(self, fault: OSError) -> None:
         """Accept nobody for a while; who comes waits in the system's own queue."""
@@ -184,17 +195,19 @@ class Listener:
             extra={"listener": self._name, "why": fault.strerror},
         )
 
-    async def _begin(self, accepted: socket.socket) -> None:
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._new, accepted)
-        except OSError as fault:
-            accepted.close()
-            log.info("a connection broke before it began", extra={"why": fault.strerror})
-
-    def _new(self) -> Connection:
-        return Connection(
+    async def _begin(self, accepted: socket.socket, is_client: bool) -> None:
+        connection = Connection(
             self._route, self, frame_size_max=self._frame_size_max, listener=self._name
         )
+        if is_client:
+            self._clients.add(connection)
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: connection, accepted)
+        except OSError as fault:
+            accepted.close()
+            self._uncount(connection)
+            log.info("a connection broke before it began", extra={"why": fault.strerror})
 
     # Who may stay
 
@@ -206,8 +219,8 @@ class Listener:
             connection.abort()
         elif self._is_admitted(self._name, connection.client_host):
             connection.is_broker = True
-        elif self._descriptors.take():
-            self._clients.add(connection)
+            self._uncount(connection)
+        elif connection in self._clients:
             self._let_in_or_hold(connection)
         else:
             self._receive_guest(connection)
@@ -228,10 +241,13 @@ class Listener:
         self._guests[connection] = None
         connection.turn_away(0)
         if len(self._guests) > self._descriptors.guests_max:
-            oldest = next(iter(self._guests))
+            # Who has begun to prove something goes last.
+            silent = (guest for guest in self._guests if guest.challenge is None)
+            oldest = next(silent, next(iter(self._guests)))
+            del self._guests[oldest]
             oldest.abort()
         log.warning(
-            "a connection too many is closed; only brokers get in now",
+            "too many connections: those beyond are closed, but for brokers' (raise `ulimit -n`)",
             extra={
                 "listener": self._name,
                 "connections": self._descriptors.clients,
