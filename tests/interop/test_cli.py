@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -431,6 +432,33 @@ def test_kafka_configs_shows_and_deletes_only_what_was_set_for_a_broker(kafka: K
     wrong = kafka("kafka-configs", "--alter", "--broker", "0", "--delete-config", setting)
     assert wrong == Said(1, "", f"Invalid config(s): {setting}\n")
     assert kafka(*default, "--delete-config", setting) == Said(0, done, "")
+
+
+def test_kafka_configs_of_all_brokers_shows_each_one_what_is_its_own(kafka: Klamm) -> None:
+    own, default = ("log.cleaner.threads", "2"), ("log.cleaner.io.buffer.size", "600000")
+    brokers = ("--entity-type", "brokers")
+    alter = ("kafka-configs", "--alter", *brokers)
+    try:
+        for where, (name, value) in (
+            (("--entity-name", "1"), own),
+            (("--entity-default",), default),
+        ):
+            assert kafka(*alter, *where, "--add-config", f"{name}={value}").code == 0
+        shown = kafka("kafka-configs", "--describe", *brokers).out
+        parts = re.split(r"^(\S.*) are:$", shown, flags=re.MULTILINE)[1:]
+        found = {
+            title: [line.split("=")[0].strip() for line in body.splitlines() if line.strip()]
+            for title, body in zip(parts[::2], parts[1::2], strict=True)
+        }
+        assert found == {
+            "Dynamic configs for broker 0": [],
+            "Dynamic configs for broker 1": [own[0]],
+            "Dynamic configs for broker 2": [],
+            "Default configs for brokers in the cluster": [default[0]],
+        }
+    finally:
+        kafka(*alter, "--entity-name", "1", "--delete-config", own[0])
+        kafka(*alter, "--entity-default", "--delete-config", default[0])
 
 
 def test_kafka_configs_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -> None:

@@ -270,7 +270,7 @@ async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
     additions, removals = parse_additions(options), parse_removals(options)
     kind, name = _KINDS[entity.type], entity.name or ""
     entries = (await describe_settings(admin, kind, [name]))[name]
-    known = {entry.name for entry in entries if _is_own(entity, entry)}
+    known = {entry.name for entry in entries if _is_own(entity, name, entry)}
     if entity.type == "broker-loggers":
         strange = [logger for logger in (*additions, *removals) if logger not in known]
         if strange:
@@ -298,7 +298,7 @@ async def _describe(admin: Admin, options: Options, entity: Entity) -> None:
             extent = "All" if everything else "Dynamic"
             print(f"{extent} configs for {entity.type.removesuffix('s')} {name} are:")
         for entry in found[name]:
-            if everything or _is_own(entity, entry):
+            if everything or _is_own(entity, name, entry):
                 print(_line(entry))
 
 
@@ -310,13 +310,13 @@ async def _names(admin: Admin, entity: Entity) -> list[str]:
     return [*map(str, sorted(await live_brokers(admin))), ""]
 
 
-def _is_own(entity: Entity, entry: Setting) -> bool:
-    """What was set for this entity, and not for one that it inherits from."""
+def _is_own(entity: Entity, name: str, entry: Setting) -> bool:
+    """Whether this was set for what has the name, and not for what it inherits from."""
     if entity.type == "broker-loggers":
         return True
     if entity.type == "topics":
         return entry.config_source == TOPIC_OVERRIDE
-    return entry.config_source == (BROKER_OVERRIDE if entity.name else CLUSTER_OVERRIDE)
+    return entry.config_source == (BROKER_OVERRIDE if name else CLUSTER_OVERRIDE)
 
 
 def _line(entry: Setting) -> str:
