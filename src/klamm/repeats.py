@@ -66,6 +66,11 @@ class Repeats(logging.Filter):
             record.msg = f"{record.msg} (more like this are only counted for {self._span})"
         return seen <= self._first
 
+    def forget(self) -> None:
+        """Begin anew, as if nothing had been written yet."""
+        with self._lock:
+            self._kinds.clear()
+
     def _kind(self, record: logging.LogRecord, now: float) -> _Kind:
         key = (record.levelno, str(record.msg))
         kind = self._kinds.get(key)
