@@ -77,11 +77,11 @@ def facts(cluster: Cluster) -> Any:
     }
 
 
-def forged(key: ApiKey, version: int) -> Any:
+def forged(key: ApiKey, version: int, epoch: int) -> Any:
     """A request that would do harm if it were believed."""
     request = random_message(key, version, "Request", random.Random(f"{key} {version}"))
     if hasattr(request, "controller_epoch"):
-        request.controller_epoch = HUGE
+        request.controller_epoch = epoch
     if hasattr(request, "broker_epoch"):
         request.broker_epoch = -1
     match request:
@@ -105,8 +105,9 @@ def test_what_only_brokers_may_ask_is_refused_and_changes_nothing(
     cluster: Cluster, wire: Wire, key: ApiKey, version: int
 ) -> None:
     before = facts(cluster)
-    for broker in (0, 1):
-        answer = wire.ask(key, version, forged(key, version), broker=broker)
+    epoch = cluster._app.brokers[0].controller_epoch
+    for broker, claimed in ((0, HUGE), (1, HUGE), (0, epoch), (1, epoch)):
+        answer = wire.ask(key, version, forged(key, version, claimed), broker=broker)
         if key is ApiKey.WRITE_TXN_MARKERS:
             told = [p.error_code for m in answer.markers for t in m.topics for p in t.partitions]
             assert told == [REFUSED, REFUSED]
