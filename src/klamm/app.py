@@ -229,6 +229,8 @@ class ClusterApp:
             replication_factor,
             configs=[create_topics.CreatableTopicConfig(k, v) for k, v in configs.items()],
         )
+        if self._all_failed.is_set():
+            raise KlammError(self._failure())
         async with Client(self.bootstrap_servers) as client:
             (result,) = await Admin(client).create_topics([topic])
         if result.error_code:

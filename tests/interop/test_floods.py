@@ -124,6 +124,8 @@ def test_a_cluster_in_a_program_notices_too(tmp_path: Path) -> None:
         spoil(tmp_path / "broker-0")
         with pytest.raises(KlammError, match="no broker is left: 0 stopped"):
             cluster.wait_until(lambda _: False)
+        with pytest.raises(KlammError, match="no broker is left"):
+            cluster.create_topic("t")
         assert cluster.running == []
 
 
