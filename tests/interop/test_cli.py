@@ -534,3 +534,30 @@ def test_command_config_is_read_by_both_tools(kafka: Klamm, tmp_path: Path) -> N
     ):
         assert refused.code == 1
         assert "security.protocol=SSL: klamm's listeners are PLAINTEXT" in refused.err
+
+
+def test_text_from_strangers_steers_no_terminal(klamm: Klamm, cluster: Cluster) -> None:
+    evil = "\x1b]0;owned\x07[bold]g\nFAKE\u202e"
+    klamm("topics", "create", "strange", "-p", "1")
+    line = json.dumps({"key": evil, "value": evil})
+    assert klamm("produce", "strange", "-f", "json", stdin=f"{line}\n").code == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": evil})
+    try:
+        consumer.commit(offsets=[TopicPartition("strange", 0, 1)], asynchronous=False)
+    finally:
+        consumer.close()
+    shown = r"\x1b]0;owned\x07[bold]g\nFAKE\u202e"
+    for words in (
+        ("groups", "list"),
+        ("groups", "describe", evil),
+        ("consume", "strange", "--key-separator", "="),
+        ("groups", "delete", evil),
+        ("groups", "describe", evil),
+    ):
+        said = klamm(*words)
+        assert not set(said.out + said.err) & set("\x1b\x07\u202e"), words
+        assert shown in said.out + said.err, words
+    assert klamm("consume", "strange", "--raw").out == f"{evil}\n"
+    (record,) = [json.loads(klamm("consume", "strange", "-o", "json").out)]
+    assert record["value"] == evil
+    assert klamm("consume", "strange", "--raw", "-o", "json").code == 2

@@ -67,6 +67,8 @@ def test_settings_are_read_changed_and_removed(
     code, said = configs(capsys, "get", "--brokers", "-o", "json", data=tmp_path)
     assert code == 0
     assert json.loads(said) == {"max.connections": {"value": "1", "source": "STORED"}}
+    code, said = configs(capsys, "get", "--brokers", data=tmp_path)
+    assert [line.split() for line in said.splitlines()][-1] == ["max.connections", "1", "stored"]
     assert configs(capsys, "unset", "--brokers", "max.connections", data=tmp_path)[0] == 0
     assert configs(capsys, "set", "--broker", "0", "max.connections=50", data=tmp_path)[0] == 0
     assert configs(capsys, "set", "-t", "t", "retention.ms=6000", data=tmp_path)[0] == 0

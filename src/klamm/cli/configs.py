@@ -23,7 +23,7 @@ from klamm.cli.options import (
     new_app,
     parse_pairs,
 )
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.cli.topic_changes import alter_settings
 from klamm.client.admin import Resource, ResourceType
 from klamm.model.errors import UsageError
@@ -80,7 +80,7 @@ def get(
         print_json({e.name: {"value": e.value, "source": source[e.config_source]} for e in found})
     elif found:
         rows = [(e.name, e.value or "", SOURCES[e.config_source].lower()) for e in found]
-        print(table(("setting", "value", "source"), rows))
+        say_text(table(("setting", "value", "source"), rows))
 
 
 @app.command("set")
@@ -103,7 +103,7 @@ def set_(
         stores.change(place, subject, wanted, (), dry_run=dry_run)
     else:
         run(bootstrap_server, lambda admin: alter_settings(admin, subject, wanted, (), dry_run))
-    print(f"{'would set' if dry_run else 'set'} {', '.join(wanted)}")
+    say(f"{'would set' if dry_run else 'set'} {', '.join(wanted)}")
 
 
 @app.command()
@@ -125,7 +125,7 @@ def unset(
         stores.change(place, subject, {}, names, dry_run=dry_run)
     else:
         run(bootstrap_server, lambda admin: alter_settings(admin, subject, {}, names, dry_run))
-    print(f"{'would unset' if dry_run else 'unset'} {', '.join(names)}")
+    say(f"{'would unset' if dry_run else 'unset'} {', '.join(names)}")
 
 
 def _subject(topic: str | None, broker: int | None, brokers: bool) -> Resource:
@@ -153,4 +153,6 @@ def _show_stored(found: Mapping[str, str], names: Sequence[str], output: Output)
     if output is Output.JSON:
         print_json({name: {"value": text, "source": "STORED"} for name, text in shown.items()})
     elif shown:
-        print(table(("setting", "value", "source"), [(n, t, "stored") for n, t in shown.items()]))
+        say_text(
+            table(("setting", "value", "source"), [(n, t, "stored") for n, t in shown.items()])
+        )
