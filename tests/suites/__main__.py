@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +19,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="SUITE", help="default: all")
     parser.add_argument("--json", type=Path, help="write the numbers to this file too")
     given = parser.parse_args()
+    # Being told to end takes the clusters and suites along, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         wanted = read_suites(given.names)
         verdicts = [_run(suite) for suite in wanted]
