@@ -219,9 +219,10 @@ class Partition:
         local = self.log
         if self.role is not Role.LEADER or local is None:
             return self.not_leading()
-        refusal = self._refusal(local, acks, from_client)
-        if refusal is not None:
-            return refusal
+        if acks == -1 or local.settings.frozen:
+            refusal = self._refusal(local, acks, from_client)
+            if refusal is not None:
+                return refusal
         end = local.log_end_offset
         result = local.append_at_once(
             batch,

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from klamm.protocol.compression import Buffer
-from klamm.protocol.record_scan import Bounds, Findings, Place, Rules
+from klamm.protocol.record_scan import Bounds, Fault, Place, Rules
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,9 @@ WORTH_IT: Final = 20_000  # records that were looked at by hand in this process:
 class Kernel(Protocol):
     """What `klamm.protocol.record_kernel` has."""
 
-    def scan(self, area: Buffer, count: int, rules: Rules, found: Findings) -> int: ...
+    def scan(
+        self, area: Buffer, count: int, rules: Rules, faults: list[Fault]
+    ) -> tuple[int, int]: ...
 
     def find_first(self, area: Buffer, count: int, bounds: Bounds) -> Place | None: ...
 

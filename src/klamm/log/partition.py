@@ -42,7 +42,7 @@ from klamm.log.files import FilePool
 from klamm.log.filesystem import Bulk
 from klamm.log.following import append_run_by_run
 from klamm.log.history import ProducerHistory
-from klamm.log.lookup import TimedOffset, first_at_or_after, newest
+from klamm.log.lookup import Search, TimedOffset, finish, first_at_or_after, newest
 from klamm.log.producers import ProducerStates, Written
 from klamm.log.reading import Slice, bound_of, find_aborted, find_slice, no_bytes
 from klamm.log.retention import expendable
@@ -218,15 +218,18 @@ class PartitionLog:
             inspected = inspect(batch, header, settings, now_ms)
         if not isinstance(inspected, Inspected):
             return inspected
-        return self.append_inspected(
-            inspected, leader_epoch=leader_epoch, now_ms=now_ms, from_client=from_client
-        )
+        return self._append(inspected, leader_epoch, now_ms, from_client)
 
     def append_inspected(
-        self, inspected: Inspected, *, leader_epoch: int, now_ms: int, from_client: bool = True
+        self, inspected: Inspected, *, leader_epoch: int, now_ms: int
     ) -> Appended | AppendRefused:
-        """Give a batch that was looked through the next offsets and write it."""
+        """Give a client's batch that was looked through the next offsets and write it."""
         self.health.check()
+        return self._append(inspected, leader_epoch, now_ms, True)
+
+    def _append(
+        self, inspected: Inspected, leader_epoch: int, now_ms: int, from_client: bool
+    ) -> Appended | AppendRefused:
         settings = self.settings
         batch, header = inspected
         has_producer = header.producer_id >= 0
@@ -502,12 +505,20 @@ class PartitionLog:
 
     # Finding by time
 
+    def search_timestamp(self, timestamp: int, upto: int) -> Search:
+        """The search for the first record not older than a timestamp, below `upto`."""
+        return first_at_or_after(self.segments, timestamp, self.log_start_offset, upto)
+
+    def search_max_timestamp(self, upto: int) -> Search:
+        """The search for the record with the largest timestamp below `upto`."""
+        return newest(self.segments, self.log_start_offset, upto)
+
     def offset_for_timestamp(self, timestamp: int, upto: int | None = None) -> TimedOffset | None:
         """The first record not older than a timestamp, below `upto` (the high watermark)."""
         bound = self.high_watermark if upto is None else upto
-        return first_at_or_after(self.segments, timestamp, self.log_start_offset, bound)
+        return finish(self.search_timestamp(timestamp, bound), self.settings.expanded_size_max)
 
     def offset_of_max_timestamp(self, upto: int | None = None) -> TimedOffset | None:
         """The record with the largest timestamp below `upto` (the high watermark)."""
         bound = self.high_watermark if upto is None else upto
-        return newest(self.segments, self.log_start_offset, bound)
+        return finish(self.search_max_timestamp(bound), self.settings.expanded_size_max)

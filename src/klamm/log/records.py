@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from klamm.log.kernel import LOADER, State
 from klamm.model.errors import ProtocolError
 from klamm.protocol.batch import HEADER_SIZE, BatchHeader
 from klamm.protocol.compression import Buffer, ExpandsTooFar, expand
 from klamm.protocol.record_scan import (
+    NO_TIME,
     RECORD_SIZE_MIN,
     Bounds,
-    Findings,
+    Fault,
     Place,
     Rules,
     find_first,
@@ -37,6 +39,10 @@ _SLICE: Final = 1000  # records by hand between two rests: less than a milliseco
 _REST_S: Final = 0.0005
 _SEARCHED_MAX: Final = 300_000  # records in which a time is searched by hand
 _KERNEL_FROM: Final = 2  # records; one is opened by hand as fast
+_NO_BOUND: Final = 1 << 62
+_BASE_TIME: Final = BatchHeader._fields.index("base_timestamp")
+_COUNT: Final = BatchHeader._fields.index("record_count")
+MORE_BYTES: Final = "a batch has more bytes than records"
 
 Rest = Callable[[], None]
 
@@ -66,14 +72,24 @@ def area_of(batch: Buffer, header: BatchHeader, size_max: int) -> Buffer:
     return area
 
 
-class Checked(Findings):
-    """What is known of the records of a batch."""
+class Checked(NamedTuple):
+    """What is known of the records of a batch, which make sense."""
 
-    __slots__ = ("is_complete",)
+    max_timestamp: int | None  # None: not each record was opened
+    faults: list[Fault]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_complete = True  # each record was opened
+
+def check_few(batch: Buffer, header: BatchHeader) -> int:
+    """The latest time of a few records that are not compressed and are held to no rules."""
+    end, latest = scan(batch, HEADER_SIZE, 0, header[_COUNT], _rules_of(header[_BASE_TIME]), [])
+    if end != len(batch):
+        raise ProtocolError(MORE_BYTES)
+    return latest
+
+
+@lru_cache(256)
+def _rules_of(base_timestamp: int) -> Rules:
+    return Rules(base_timestamp, -_NO_BOUND, _NO_BOUND, False)
 
 
 def check(area: Buffer, count: int, rules: Rules, by_hand_max: int, pause: Rest) -> Checked:
@@ -81,25 +97,20 @@ def check(area: Buffer, count: int, rules: Rules, by_hand_max: int, pause: Rest)
 
     Without compiled loops up to `by_hand_max` are opened, unless the topic has rules for each.
     """
-    found = Checked()
+    faults: list[Fault] = []
+    latest: int | None
     kernel = LOADER.kernel
     if kernel is not None and count >= _KERNEL_FROM:
-        end = kernel.scan(area, count, rules, found)
+        end, latest = kernel.scan(area, count, rules, faults)
     else:
         LOADER.count(count)
-        bounded = count > by_hand_max and LOADER.state is State.ABSENT and not _asks(rules)
-        found.is_complete = not bounded
-        end = (
-            _check_ends(area, count, rules, found, by_hand_max, pause)
-            if bounded
-            else _check_all(area, 0, 0, count, rules, found, pause)
-        )
+        if count > by_hand_max and LOADER.state is State.ABSENT and not _asks(rules):
+            end, latest = _check_ends(area, count, rules, by_hand_max, pause), None
+        else:
+            end, latest = _check_all(area, 0, 0, count, rules, faults, pause)
     if end != len(area):
-        raise ProtocolError("a batch has more bytes than records")
-    return found
-
-
-_NO_BOUND: Final = 1 << 62
+        raise ProtocolError(MORE_BYTES)
+    return Checked(latest, faults)
 
 
 def _asks(rules: Rules) -> bool:
@@ -107,27 +118,34 @@ def _asks(rules: Rules) -> bool:
 
 
 def _check_all(
-    area: Buffer, at: int, first: int, count: int, rules: Rules, found: Findings, pause: Rest
-) -> int:
+    area: Buffer,
+    at: int,
+    first: int,
+    count: int,
+    rules: Rules,
+    faults: list[Fault],
+    pause: Rest,
+) -> tuple[int, int]:
+    latest = NO_TIME
     for start in range(first, first + count, _SLICE):
         if start > first:
             pause()
-        at = scan(area, at, start, min(_SLICE, first + count - start), rules, found)
-    return at
+        size = min(_SLICE, first + count - start)
+        at, late = scan(area, at, start, size, rules, faults)
+        latest = max(latest, late)
+    return at, latest
 
 
-def _check_ends(
-    area: Buffer, count: int, rules: Rules, found: Findings, opened: int, pause: Rest
-) -> int:
+def _check_ends(area: Buffer, count: int, rules: Rules, opened: int, pause: Rest) -> int:
     head = opened // 2
     tail = opened - head
-    at = _check_all(area, 0, 0, head, rules, found, pause)
+    at, _ = _check_all(area, 0, 0, head, rules, [], pause)
     left = count - opened
     while left > 0:
         at = hop(area, at, min(left, 4 * _SLICE))
         left -= 4 * _SLICE
         pause()
-    return _check_all(area, at, count - tail, tail, rules, found, pause)
+    return _check_all(area, at, count - tail, tail, rules, [], pause)[0]
 
 
 def search(area: Buffer, count: int, bounds: Bounds, *, newest: bool) -> Place | None:

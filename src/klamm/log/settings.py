@@ -96,6 +96,7 @@ class LogSettings:
 
     # What follows from them, for those who ask on every append.
     checks_records: bool = field(init=False)  # a key to demand, a time to bound
+    asks_nothing: bool = field(init=False)  # of a record: batches are written as they come
     expanded_size_max: int = field(init=False)  # of the records of a batch
     size_max: int = field(init=False)  # of a batch
     roll_ms: int = field(init=False)  # only a closed segment is compacted
@@ -112,6 +113,8 @@ class LogSettings:
         lag = self.max_compaction_lag_ms if self.compact else LONG_MAX
         object.__setattr__(self, "roll_ms", min(self.segment_ms, lag))
         object.__setattr__(self, "codec", _CODECS[self.compression_type])
+        asks_nothing = not checks_records and self.codec is None
+        object.__setattr__(self, "asks_nothing", asks_nothing)
 
     @property
     def compression_level(self) -> int | None:

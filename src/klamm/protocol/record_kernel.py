@@ -25,7 +25,6 @@ from klamm.protocol.record_scan import (
     TIME_SPAN_MAX,
     Bounds,
     Fault,
-    Findings,
     Place,
     Rules,
 )
@@ -192,19 +191,18 @@ def _find(
     return True, found, best
 
 
-def scan(area: Buffer, count: int, rules: Rules, found: Findings) -> int:
-    """Open all records of an area; where the last one ends."""
+def scan(area: Buffer, count: int, rules: Rules, faults: list[Fault]) -> tuple[int, int]:
+    """Open all records of an area; where the last one ends, and the latest time."""
     data = np.frombuffer(area, np.uint8)
     fault, index, at, latest, faulty = _scan(data, count, *rules, _NO_FAULTS)
     if fault >= 0:
         raise ProtocolError(f"record {index} {_WORDS[fault]}")
     if faulty:  # hardly ever, so only now there is a place to name them
-        faults = np.empty((min(faulty, FAULTS_MAX), 2), np.int64)
-        _scan(data, count, *rules, faults)
-        for number, time in faults.tolist():
-            found.faults.append(Fault(number, None if time == _LONG_MAX else time))
-    found.max_timestamp = max(found.max_timestamp, latest)
-    return int(at)
+        named = np.empty((min(faulty, FAULTS_MAX), 2), np.int64)
+        _scan(data, count, *rules, named)
+        for number, time in named.tolist():
+            faults.append(Fault(number, None if time == _LONG_MAX else time))
+    return at, latest
 
 
 def find_first(area: Buffer, count: int, bounds: Bounds) -> Place | None:
@@ -229,4 +227,4 @@ def warm_up() -> None:
     area = memoryview(bytes(7))
     for buffer in (area, memoryview(bytearray(7))):
         find_first(buffer, 0, Bounds(0, 0, 0))
-        scan(buffer, 0, Rules(0, 0, 0, False), Findings())
+        scan(buffer, 0, Rules(0, 0, 0, False), [])

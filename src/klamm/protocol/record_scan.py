@@ -42,16 +42,6 @@ class Fault(NamedTuple):
     timestamp: int | None  # the one that is out of bounds; None: the key is missing
 
 
-class Findings:
-    """What was seen on the way through."""
-
-    __slots__ = ("faults", "max_timestamp")
-
-    def __init__(self) -> None:
-        self.max_timestamp = NO_TIME
-        self.faults: list[Fault] = []
-
-
 def hop(area: Buffer, at: int, count: int) -> int:
     """The position behind so many records, by their lengths alone."""
     index = 0
@@ -75,10 +65,12 @@ def hop(area: Buffer, at: int, count: int) -> int:
     return at
 
 
-def scan(area: Buffer, at: int, first: int, count: int, rules: Rules, found: Findings) -> int:
-    """Open so many records, which must have the offsets from `first` on; where they end."""
+def scan(
+    area: Buffer, at: int, first: int, count: int, rules: Rules, faults: list[Fault]
+) -> tuple[int, int]:
+    """Open so many records, which must have the offsets from `first` on; their end, latest time."""
     base, oldest, newest, needs_key = rules
-    latest = found.max_timestamp
+    latest = NO_TIME
     index = first
     try:
         for index in range(first, first + count):
@@ -120,8 +112,8 @@ def scan(area: Buffer, at: int, first: int, count: int, rules: Rules, found: Fin
                 key, at = _zigzag(area, at, 5)
             if not key & 1:
                 at += key >> 1
-            elif needs_key and len(found.faults) < FAULTS_MAX:
-                found.faults.append(Fault(index, None))
+            elif needs_key and len(faults) < FAULTS_MAX:
+                faults.append(Fault(index, None))
             value = area[at]
             if value < 128:
                 at += 1
@@ -143,13 +135,12 @@ def scan(area: Buffer, at: int, first: int, count: int, rules: Rules, found: Fin
             if (
                 not oldest <= timestamp <= newest
                 and timestamp != NO_TIME
-                and len(found.faults) < FAULTS_MAX
+                and len(faults) < FAULTS_MAX
             ):
-                found.faults.append(Fault(index, timestamp))
+                faults.append(Fault(index, timestamp))
     except IndexError:
         raise ProtocolError(f"record {index} ends behind the end of its batch") from None
-    found.max_timestamp = latest
-    return at
+    return at, latest
 
 
 def _zigzag(area: Buffer, at: int, bytes_max: int) -> tuple[int, int]:
