@@ -31,6 +31,7 @@ __all__ = [
     "compress",
     "control_kind",
     "crc_ok",
+    "decode_area",
     "decode_records",
     "decompress",
     "encode_batch",
@@ -151,6 +152,11 @@ def decode_records(batch: Buffer, *, size_max: int = PLAIN_SIZE_MAX) -> Iterator
     if len(view) < header.size:
         raise ProtocolError("a batch ends early")
     area = decompress(header.codec, view[HEADER_SIZE : header.size], size_max=size_max)
+    yield from decode_area(header, area)
+
+
+def decode_area(header: BatchHeader, area: bytes) -> Iterator[Record]:
+    """The records of a batch that somebody has unpacked."""
     try:
         yield from _records(header, area)
     except (IndexError, UnicodeDecodeError) as fault:
