@@ -130,7 +130,7 @@ class Housekeeping:
             plan = directory.plan_cleaning(self._broker.clock.now_ms())
             if plan is None:
                 continue
-            building = partial(cleaner.build, plan, keys_max, self._pace)
+            building = partial(cleaner.build, plan, keys_max, self._pace, self._stopping.is_set)
             cleaned = await self._broker.in_worker(building)
             if cleaned is not None and cleaned.uncleaned:
                 log.warning(

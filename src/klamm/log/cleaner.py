@@ -25,7 +25,7 @@ from klamm.log.compaction import AbortedRanges, LastOffsets, Raw, Sieve, raw_rec
 from klamm.log.files import FilePool, remove_files, sync_directory
 from klamm.log.partition import PartitionLog
 from klamm.log.reading import find_aborted
-from klamm.log.records import area_of
+from klamm.log.records import Rest, area_of, rest
 from klamm.log.segment import Segment
 from klamm.log.settings import LogSettings
 from klamm.log.transactions import Aborted
@@ -106,25 +106,40 @@ def _cleanable_end(log: PartitionLog, now_ms: int) -> int:
     return end
 
 
-def build(what: Plan, keys_max: int = KEYS_MAX, pace: Pace = lambda _: None) -> Cleaned | None:
-    """Write the new segments. For a worker thread; None when the log changed underneath.
+class _Stopped(Exception):
+    """Nobody wants the log cleaned any more."""
+
+
+def build(
+    what: Plan,
+    keys_max: int = KEYS_MAX,
+    pace: Pace = lambda _: None,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> Cleaned | None:
+    """Write the new segments. For a worker thread; None when the log changed, or it is to stop.
 
     `pace` is told of all that is read and written, and takes the time that it should take.
     """
     log = what.log
+
+    def pause() -> None:
+        rest()
+        if is_stopping():
+            raise _Stopped
+
     try:
-        return _build(what, keys_max, pace)
-    except FileNotFoundError:
+        return _build(what, keys_max, pace, pause)
+    except (FileNotFoundError, _Stopped):
         discard(log)
         return None
     except OSError as error:
         raise log.health.failed(error) from error
 
 
-def _build(what: Plan, keys_max: int, pace: Pace) -> Cleaned:
+def _build(what: Plan, keys_max: int, pace: Pace, pause: Rest) -> Cleaned:
     aborted = AbortedRanges(what.aborted)
     uncleaned: list[int] = []
-    last_offsets = _survey(what, aborted, keys_max, pace, uncleaned)
+    last_offsets = _survey(what, aborted, keys_max, pace, pause, uncleaned)
     sieve = Sieve(
         last_offsets,
         aborted,
@@ -132,6 +147,7 @@ def _build(what: Plan, keys_max: int, pace: Pace) -> Cleaned:
         what.now_ms,
         what.log.settings.delete_retention_ms,
         what.log.settings.expanded_size_max,
+        pause,
     )
     # Nothing but these files is written here, and nobody else opens them: a pool of their own.
     pool = FilePool(limit=8)
@@ -145,7 +161,12 @@ def _build(what: Plan, keys_max: int, pace: Pace) -> Cleaned:
 
 
 def _survey(
-    what: Plan, aborted: AbortedRanges, keys_max: int, pace: Pace, uncleaned: list[int]
+    what: Plan,
+    aborted: AbortedRanges,
+    keys_max: int,
+    pace: Pace,
+    pause: Rest,
+    uncleaned: list[int],
 ) -> LastOffsets:
     """First pass: where the last record of each key is, in the part that was never cleaned."""
     last_offsets = LastOffsets(what.first_dirty, keys_max)
@@ -158,14 +179,16 @@ def _survey(
             if header.last_offset < what.first_dirty:
                 continue
             skipped = header.is_control or aborted.holds(header)
-            records = () if skipped else _records(header, batch, what.log.settings)
+            records = () if skipped else _records(header, batch, what.log.settings, pause)
             if not last_offsets.add(header, records) and len(uncleaned) < _UNCLEANED_MAX:
                 uncleaned.append(header.base_offset)
     return last_offsets
 
 
-def _records(header: BatchHeader, batch: memoryview, settings: LogSettings) -> Iterator[Raw]:
-    yield from raw_records(area_of(batch, header, settings.expanded_size_max), header)
+def _records(
+    header: BatchHeader, batch: memoryview, settings: LogSettings, pause: Rest
+) -> Iterator[Raw]:
+    yield from raw_records(area_of(batch, header, settings.expanded_size_max), header, pause)
 
 
 def _with_ends(segments: Sequence[Segment], end: int) -> Iterator[tuple[Segment, int]]:

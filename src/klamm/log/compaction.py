@@ -24,7 +24,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from klamm.log.batches import read_marker
-from klamm.log.records import area_of, rest
+from klamm.log.records import Rest, area_of, rest
 from klamm.log.transactions import Aborted
 from klamm.model.errors import ProtocolError
 from klamm.protocol.batch import CODEC_MASK, DELETE_HORIZON, BatchHeader, compress, seal
@@ -52,14 +52,14 @@ class Raw(NamedTuple):
     has_value: bool
 
 
-def raw_records(area: Buffer, header: BatchHeader) -> Iterator[Raw]:
+def raw_records(area: Buffer, header: BatchHeader, pause: Rest = rest) -> Iterator[Raw]:
     """The records of an area, one at a time. ProtocolError where they make no sense."""
     at = 0
     size_all = len(area)
     try:
         for number in range(header.record_count):
             if number % _SLICE == _SLICE - 1:
-                rest()
+                pause()
             start = at
             size, inside = read_varint(area, at)
             end = inside + size
@@ -160,6 +160,7 @@ class Sieve:
     now_ms: int
     delete_retention_ms: int
     expanded_size_max: int
+    pause: Rest = rest  # between some records and the next
     # Producers with a transaction of which something was kept: its marker stays as well.
     _with_records: set[int] = field(default_factory=set)
 
@@ -179,7 +180,7 @@ class Sieve:
     def _sifted(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
         area = area_of(batch, header, self.expanded_size_max)
         kept, has_deletes = 0, False
-        for record in raw_records(area, header):
+        for record in raw_records(area, header, self.pause):
             if self._stays(record, header):
                 kept += 1
                 has_deletes = has_deletes or not record.has_value
@@ -190,7 +191,7 @@ class Sieve:
         horizon = self._horizon(header, has_deletes)
         if kept == header.record_count and horizon == _horizon_of(header):
             return batch
-        staying = (r for r in raw_records(area, header) if self._stays(r, header))
+        staying = (r for r in raw_records(area, header, self.pause) if self._stays(r, header))
         return rewrite(header, area, staying, horizon)
 
     def _stays(self, record: Raw, header: BatchHeader) -> bool:
@@ -213,7 +214,7 @@ class Sieve:
         if horizon == _horizon_of(header):
             return batch
         area = area_of(batch, header, self.expanded_size_max)
-        return rewrite(header, area, raw_records(area, header), horizon)
+        return rewrite(header, area, raw_records(area, header, self.pause), horizon)
 
     def _without_records(self, header: BatchHeader) -> bytes | None:
         return rewrite(header, b"", (), None) if self._is_last_of_producer(header) else None
