@@ -1,8 +1,9 @@
 """The compiled loops over records, where numba is installed: loaded once they are worth it.
 
-To load them takes a second of processor time and 80 MB, which a broker that sees a few records need
-not spend. So records are looked at by hand until there were many of them; then a thread of its own
-loads the loops while everything goes on as before. `KLAMM_KERNELS=numpy` leaves numba alone.
+To load them takes some processor time and 100 MB, which a cluster in a test that sees a few records
+need not spend. So records are looked at by hand until there were many of them; then a thread of its
+own loads the loops while everything goes on as before. `klamm up`, which is to last, does not wait
+for that. `KLAMM_KERNELS=numpy` leaves numba alone.
 """
 
 from __future__ import annotations
@@ -58,11 +59,16 @@ class Loader:
         """So many records more were looked at by hand."""
         self.by_hand += records
         if self.by_hand >= WORTH_IT and self.state is State.NOT_ASKED:
-            with self._lock:
-                if self.state is State.NOT_ASKED:
-                    self.state = State.LOADING
-                    # Nobody waits for it, at the end of the process either.
-                    threading.Thread(target=self.load, name="klamm-kernel", daemon=True).start()
+            self.load_soon()
+
+    def load_soon(self) -> None:
+        """Have a thread load them, unless that was done before."""
+        with self._lock:
+            if self.state is not State.NOT_ASKED:
+                return
+            self.state = State.LOADING
+        # Nobody waits for it, at the end of the process either.
+        threading.Thread(target=self.load, name="klamm-kernel", daemon=True).start()
 
     def load(self) -> None:
         """Load and compile, however long it takes."""
