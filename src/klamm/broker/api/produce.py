@@ -100,8 +100,8 @@ def _append_all(
         results: list[PartitionResult] = []
         topics.append(TopicResult(name, results))
         fault = refusal
-        if name in INTERNAL_TOPICS and context.client_id != INTERNAL_WRITER:
-            fault = fault or ErrorCode.INVALID_TOPIC_EXCEPTION
+        if name in INTERNAL_TOPICS:
+            fault = fault or _internal_fault(context)
         for index, records in partitions:
             partition = fault or find(TopicPartition(name, index))
             if not isinstance(partition, Partition):
@@ -205,6 +205,13 @@ async def _look_through_and_append(
     if isinstance(outcome, Appended):
         _count(broker, outcome, len(records))
     return outcome
+
+
+def _internal_fault(context: RequestContext) -> ErrorCode | None:
+    """Why a client may not write to a topic of the brokers' own, if it may not."""
+    if context.client_id != INTERNAL_WRITER:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return None if context.peer.is_broker else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
