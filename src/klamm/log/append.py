@@ -39,7 +39,7 @@ from klamm.protocol.batch import (
     compress,
 )
 from klamm.protocol.compression import Buffer, ExpandsTooFar
-from klamm.protocol.record_scan import Fault, Rules
+from klamm.protocol.record_scan import FAILED, Fault, Rules
 
 NO_TIME: Final = -1
 # What makes a batch one that needs a closer look: zstd, a time or a marker of the broker's own.
@@ -208,6 +208,7 @@ LATER: Final = Later.LATER
 _PACKED_AT_ONCE: Final = 16 * 1024
 _EXPANDED_AT_ONCE: Final = 128 * 1024
 _EFFORT_US_MAX: Final = 2_500
+_MANY: Final = 80_000  # records for compiled loops in the same time
 _FEW: Final = 3  # records, which are looked through by hand as fast as by compiled loops
 _FAR: Final = 1 << 62
 
@@ -217,13 +218,18 @@ def inspect_at_once(
 ) -> Inspected | AppendRefused | Later:
     """Inspect a batch unless it takes long."""
     (_, _, _, _, _, attributes, _, base, max_timestamp, _, _, _, count) = header
-    if count <= _FEW and settings.asks_nothing and not attributes & CODEC_MASK and 0 <= base < _FAR:
-        # What most small batches are: this is all there is to them.
-        try:
-            if check_few(batch, header) == max_timestamp:
+    if settings.asks_nothing and not attributes & CODEC_MASK and 0 <= base < _FAR:
+        # What most batches are. Whatever is not as it should be is looked at again, with words.
+        kernel = LOADER.kernel
+        if count <= _FEW:
+            if _latest_of_few(batch, header) == max_timestamp:
                 return _new(Inspected, (batch, header))
-        except ProtocolError as fault:
-            return AppendRefused(ErrorCode.INVALID_RECORD, str(fault))
+        elif (
+            kernel is not None
+            and count <= _MANY
+            and kernel.latest(batch, count, base) == max_timestamp
+        ):
+            return _new(Inspected, (batch, header))
     if effort_us(header, settings) > _EFFORT_US_MAX:
         return LATER
     if not header.attributes & CODEC_MASK and settings.codec in (None, Codec.NONE):
@@ -234,6 +240,13 @@ def inspect_at_once(
         return _inspect(batch, header, settings, now_ms, _EXPANDED_AT_ONCE, no_rest)
     except ExpandsTooFar:
         return LATER
+
+
+def _latest_of_few(batch: memoryview, header: BatchHeader) -> int:
+    try:
+        return check_few(batch, header)
+    except ProtocolError:
+        return FAILED
 
 
 def effort_us(header: BatchHeader, settings: LogSettings) -> float:

@@ -18,8 +18,10 @@ import numpy as np
 from numba import njit
 
 from klamm.model.errors import ProtocolError
+from klamm.protocol.batch import HEADER_SIZE
 from klamm.protocol.compression import Buffer
 from klamm.protocol.record_scan import (
+    FAILED,
     FAULTS_MAX,
     NO_TIME,
     TIME_SPAN_MAX,
@@ -38,6 +40,7 @@ _WORDS: Final = (
     "has a time beyond all bounds",
 )
 _ENDS, _LENGTHS, _PLACE, _TIME = range(4)
+_1, _7, _127, _128 = np.uint64(1), np.uint64(7), np.uint64(127), np.uint64(128)
 
 
 def _can_keep() -> bool:
@@ -57,6 +60,8 @@ def _can_keep() -> bool:
 
 _CAN_KEEP: Final = _can_keep()
 _NO_FAULTS: Final = np.empty((0, 2), np.int64)
+_BYTE: Final = np.dtype(np.uint8)
+_frombuffer: Final = np.frombuffer
 
 
 def _compiled(function: F) -> F:
@@ -106,6 +111,8 @@ def _headers_end(area: Any, at: int, end: int) -> int:
 @_compiled
 def _scan(
     area: Any,
+    at: int,
+    first: int,
     count: int,
     base: int,
     oldest: int,
@@ -114,11 +121,10 @@ def _scan(
     faults: Any,
 ) -> tuple[int, int, int, int, int]:
     """(what is wrong or -1, in which record, where the last ends, latest time, faults)."""
-    at = np.int64(0)
     end_all = np.int64(len(area))
     latest = np.int64(NO_TIME)
     faulty = 0
-    for index in range(count):
+    for index in range(first, first + count):
         size, at = _varint(area, at, end_all, 5)
         if at < 0 or size > end_all - at:
             return _ENDS, index, at, latest, faulty
@@ -162,6 +168,93 @@ def _scan(
 
 
 @_compiled
+def _ordinary(batch: Any, at: Any, end_all: Any, index: Any) -> tuple[Any, Any]:
+    """(end, time) of a record with numbers of one or two bytes and no headers; (0, 0) for others.
+
+    Places are unsigned: numba has a branch for negative ones at each access otherwise.
+    """
+    nothing = np.uint64(0), np.uint64(0)
+    if at + np.uint64(12) > end_all:  # room for all numbers in front of the key
+        return nothing
+    size = np.uint64(batch[at])
+    at += _1
+    if size >= _128:
+        more = np.uint64(batch[at])
+        at += _1
+        size = (size & _127) | more << _7
+        if more >= _128:
+            return nothing
+    end = at + (size >> _1)
+    at += _1  # the attributes
+    time = np.uint64(batch[at])
+    at += _1
+    if time >= _128:
+        more = np.uint64(batch[at])
+        at += _1
+        time = (time & _127) | more << _7
+        if more >= _128:
+            return nothing
+    place = np.uint64(batch[at])
+    at += _1
+    if place >= _128:
+        more = np.uint64(batch[at])
+        at += _1
+        place = (place & _127) | (more & _127) << _7
+        if more >= _128:
+            more = np.uint64(batch[at])
+            at += _1
+            place |= more << np.uint64(14)
+            if more >= _128:
+                return nothing
+    key = np.uint64(batch[at])
+    at += _1
+    if key != _1:
+        at += key >> _1
+    if (size & _1) | (key >= _128) | (key & _1 & (key != _1)) or place != index + index:
+        return nothing
+    if end > end_all or at + _1 >= end:
+        return nothing
+    value = np.uint64(batch[at])
+    at += _1
+    if value >= _128:
+        more = np.uint64(batch[at])
+        at += _1
+        value = (value & _127) | more << _7
+        if more >= _128:
+            return nothing
+    if value != _1:
+        if value & _1:
+            return nothing
+        at += value >> _1
+    if at + _1 != end or batch[at] != 0:
+        return nothing
+    return end, time
+
+
+@_compiled
+def _latest(batch: Any, count: int, base: int, faults: Any) -> int:
+    """The latest time of the records of a whole batch that is not compressed, or that they fail."""
+    at = np.uint64(HEADER_SIZE)
+    end_all = np.uint64(len(batch))
+    latest = np.int64(NO_TIME)
+    for index in range(count):
+        end, time = _ordinary(batch, at, end_all, np.uint64(index))
+        if end:
+            at = end
+            delta = np.int64(time >> _1) ^ -np.int64(time & _1)
+            latest = max(latest, base + delta)
+            continue
+        fault, _, end_there, late, _ = _scan(
+            batch, np.int64(at), index, 1, base, -_LONG_MAX, _LONG_MAX, False, faults
+        )
+        if fault >= 0:
+            return np.int64(FAILED)
+        at = np.uint64(end_there)
+        latest = max(latest, late)
+    return latest if at == end_all else np.int64(FAILED)
+
+
+@_compiled
 def _find(
     area: Any, count: int, since: int, first: int, upto: int, newest: bool
 ) -> tuple[bool, int, int]:
@@ -194,15 +287,20 @@ def _find(
 def scan(area: Buffer, count: int, rules: Rules, faults: list[Fault]) -> tuple[int, int]:
     """Open all records of an area; where the last one ends, and the latest time."""
     data = np.frombuffer(area, np.uint8)
-    fault, index, at, latest, faulty = _scan(data, count, *rules, _NO_FAULTS)
+    fault, index, at, latest, faulty = _scan(data, 0, 0, count, *rules, _NO_FAULTS)
     if fault >= 0:
         raise ProtocolError(f"record {index} {_WORDS[fault]}")
     if faulty:  # hardly ever, so only now there is a place to name them
         named = np.empty((min(faulty, FAULTS_MAX), 2), np.int64)
-        _scan(data, count, *rules, named)
+        _scan(data, 0, 0, count, *rules, named)
         for number, time in named.tolist():
             faults.append(Fault(number, None if time == _LONG_MAX else time))
     return at, latest
+
+
+def latest(batch: Buffer, count: int, base: int) -> int:
+    """The latest time in a batch that is held to no rules; FAILED, without words, when it fails."""
+    return _latest(_frombuffer(batch, _BYTE), count, base, _NO_FAULTS)
 
 
 def find_first(area: Buffer, count: int, bounds: Bounds) -> Place | None:
@@ -224,7 +322,7 @@ def _found(area: Buffer, count: int, bounds: Bounds, *, newest: bool) -> Place |
 
 def warm_up() -> None:
     """Compile, or load what was compiled, for the types that are used."""
-    area = memoryview(bytes(7))
-    for buffer in (area, memoryview(bytearray(7))):
+    for buffer in (memoryview(bytes(70)), memoryview(bytearray(70))):
+        latest(buffer, 0, 0)
         find_first(buffer, 0, Bounds(0, 0, 0))
         scan(buffer, 0, Rules(0, 0, 0, False), [])

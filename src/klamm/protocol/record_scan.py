@@ -21,6 +21,7 @@ from klamm.protocol.varint import read_varint
 RECORD_SIZE_MIN: Final = 7  # a length, attributes, time, place, no key, no value, no headers
 FAULTS_MAX: Final = 100  # so many records are named; who has more wrong knows enough
 NO_TIME: Final = -1
+FAILED: Final = -(1 << 62)  # no time: what is said of records that make no sense, where it is short
 # Times this far from each other are nonsense; below it no sum leaves 64 bits.
 TIME_SPAN_MAX: Final = 1 << 56
 _PAUSE_MASK: Final = 1023

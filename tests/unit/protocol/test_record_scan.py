@@ -110,6 +110,35 @@ def test_both_ways_agree_on_damage(count: int, where: int, what: bytes) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+@settings(max_examples=1000, deadline=None)
+@given(
+    count=st.integers(1, 6),
+    size=st.sampled_from((0, 3, 70, 9000)),
+    where=st.integers(0, 200),
+    what=st.binary(max_size=3),
+)
+def test_the_short_way_passes_the_same(count: int, size: int, where: int, what: bytes) -> None:
+    records = [
+        Record(i, T0 - i * 40, b"k" * i if i % 2 else None, b"v" * (size + i)) for i in range(count)
+    ]
+    batch = bytearray(encode_batch(records))
+    at = HEADER_SIZE + where % (len(batch) - HEADER_SIZE)
+    batch[at : at + len(what)] = what
+    found = record_kernel.latest(bytes(batch), count, T0)
+    try:
+        end, latest = record_scan.scan(batch, HEADER_SIZE, 0, count, ANY, [])
+    except ProtocolError:
+        end, latest = -1, 0
+    assert found == (latest if end == len(batch) else record_scan.FAILED)
+
+
+def test_the_short_way_knows_places_of_any_size() -> None:
+    batch = encode_batch([Record(i, T0 + i, None, b"") for i in range(20_000)])
+    assert record_kernel.latest(batch, 20_000, T0) == T0 + 19_999
+    assert record_kernel.latest(batch, 19_999, T0) == record_scan.FAILED
+    assert record_kernel.latest(batch, 20_001, T0) == record_scan.FAILED
+
+
 def test_what_passes_is_what_the_decoder_reads() -> None:
     """Single bytes of a batch changed at random: nothing passes that a reader cannot read."""
     batch = encode_batch(sample(4))
