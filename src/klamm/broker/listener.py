@@ -9,8 +9,10 @@ from typing import Final
 
 from klamm.broker.connection import Connection, Route
 from klamm.broker.connection_limits import SERVED, ConnectionLimits
+from klamm.broker.framing import FrameMemory
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import UsageError
+from klamm.protocol.bounds import Bounds
 
 _BACKLOG: Final = 1024  # how many wait to be accepted, and as many again to be served
 _LAST_WORDS_S: Final = 1.0  # for answers that are already written
@@ -23,13 +25,15 @@ class Listener:
         self,
         route: Route,
         *,
-        frame_size_max: int,
+        frame_size_max: Bounds | int,
         idle_ms_max: int,
+        memory: FrameMemory | None = None,
         name: str = PLAINTEXT,
         limits: ConnectionLimits | None = None,
     ) -> None:
         self._route = route
         self._frame_size_max = frame_size_max
+        self._memory = memory
         self._idle_s_max = idle_ms_max / 1000
         self._name = name
         self._limits = limits
@@ -59,6 +63,7 @@ class Listener:
             self,
             frame_size_max=self._frame_size_max,
             listener=self._name,
+            memory=self._memory,
         )
 
     @property

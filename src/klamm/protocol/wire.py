@@ -19,6 +19,8 @@ from klamm.protocol.varint import ONE_BYTE, read_uvarint, uvarint
 SHORT: Final = struct.Struct(">h")
 INT: Final = struct.Struct(">i")
 TWO_INTS: Final = struct.Struct(">ii")
+# The protocol's messages have a handful at most.
+_TAGS_MAX: Final = 64
 
 
 class NodeEndpoint(NamedTuple):
@@ -58,6 +60,13 @@ def read_count(buf: memoryview, at: int, flexible: bool) -> tuple[int, int]:
     if value > len(buf) - at:
         raise ProtocolError("a count is larger than the message")
     return value, at
+
+
+def left_after(count: int, left: int) -> int:
+    """How many items a message may still have behind so many; too many are refused."""
+    if count > left:
+        raise ProtocolError("more items than a request may have")
+    return left - max(count, 0)
 
 
 def text(value: str | None, flexible: bool) -> bytes:
@@ -114,6 +123,8 @@ def tags(fields: Iterable[tuple[int, bytes]]) -> bytes:
 def read_tags(buf: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
     """The tagged fields, known or not, and where their section ends."""
     number, at = read_uvarint(buf, at)
+    if number > _TAGS_MAX:
+        raise ProtocolError(f"a section of {number} tagged fields; at most {_TAGS_MAX} are read")
     found: dict[int, memoryview] = {}
     for _ in range(number):
         tag, at = read_uvarint(buf, at)
