@@ -266,9 +266,7 @@ class FrameBuffer:
         elif start == 0:
             return True
         waiting = end - start
-        if waiting and self._buffer.obj is not kept.obj:
-            self._buffer[:waiting] = kept[start:end]
-        elif waiting and start:
+        if (waiting and self._buffer.obj is not kept.obj) or (waiting and start):
             self._buffer[:waiting] = kept[start:end]
         self._start, self._end = 0, waiting
         return True

@@ -30,8 +30,8 @@ _REPEAT_MAX: Final = 1_000
 _DEPTH_MAX: Final = 50
 _ANSWERS_MAX: Final = 100_000
 # Steps looked at in all walks of a pattern. An honest one needs a few thousand for any number of
-# names; this many take some thirty milliseconds.
-_LOOKS_MAX: Final = 100_000
+# names; this many take a tenth of a second, of which others have their share (`broker/api`).
+_LOOKS_MAX: Final = 200_000
 _KEPT_MAX: Final = 30_000  # steps in all places that are kept
 _KNOWN_MAX: Final = 64
 _TOLD_MAX: Final = 100
@@ -63,7 +63,17 @@ _Places = frozenset[int]  # where a walk is: at all these steps at once
 class TopicPattern:
     """A pattern, ready to be asked."""
 
-    __slots__ = ("_answers", "_end", "_kept", "_looks_left", "_places", "_start", "_steps", "_ways")
+    __slots__ = (
+        "_answers",
+        "_begun",
+        "_end",
+        "_kept",
+        "_looks_left",
+        "_places",
+        "_start",
+        "_steps",
+        "_ways",
+    )
 
     def __init__(self, text: str) -> None:
         parser = _Parser(text)
@@ -72,6 +82,7 @@ class TopicPattern:
         self._answers: dict[str, bool] = {}
         self._ways: dict[tuple[_Places, str, bool], _Places] = {}
         self._places: dict[_Places, _Places] = {}
+        self._begun: dict[bool, _Places] = {}
         self._kept = 0  # steps in the places that `_ways` leads to
         self._looks_left = _LOOKS_MAX
 
@@ -91,7 +102,7 @@ class TopicPattern:
         return answer
 
     def _walk(self, name: str) -> bool:
-        now = self._reach((self._start,), first=True, last=not name)
+        now = self._begin(last=not name)
         end = len(name) - 1
         for at, character in enumerate(name):
             if not now:
@@ -106,6 +117,13 @@ class TopicPattern:
                 self._keep(key, then)
             now = then
         return self._end in now
+
+    def _begin(self, *, last: bool) -> _Places:
+        """Everywhere one can be before the first character."""
+        begun = self._begun.get(last)
+        if begun is None:
+            begun = self._begun[last] = self._reach((self._start,), first=True, last=last)
+        return begun
 
     def _keep(self, key: tuple[_Places, str, bool], then: _Places) -> None:
         self._kept += len(then) + 1
