@@ -195,7 +195,7 @@ class _Fetch:
             size = size_of(data)
             answer.left = max(answer.left - size, 0)
             answer.size += size
-            answer.is_urgent = answer.is_urgent or reading.is_urgent(data)
+            answer.is_urgent |= reading.is_urgent(data) or reading.goes_on(data)
             found.append(data)
 
     def _name(self, name: str, topic_id: uuid.UUID) -> str | None:
