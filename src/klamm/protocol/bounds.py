@@ -15,8 +15,10 @@ such as the ids of replicas, count as one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Final
 
 from klamm.protocol import private
@@ -107,7 +109,7 @@ def kind_of(key: int) -> Kind:
     return Kind.SHORT if key in _SHORT or key not in APIS else Kind.GENERAL
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bounds:
     """What requests may be at most."""
 
@@ -118,31 +120,41 @@ class Bounds:
 
     def bytes_of(self, key: int) -> int:
         """How long a request for this API may be."""
-        most = {
-            Kind.RECORDS: self.frame_bytes,
-            Kind.BROKERS: self.frame_bytes,
-            Kind.SHORT: min(SHORT_BYTES_MAX, self.body_bytes),
-            Kind.PRIVATE: self.private_bytes,
-            Kind.GENERAL: self.body_bytes,
-        }
-        return min(self.frame_bytes, most[kind_of(key)])
-
-    @property
-    def bytes_of_any(self) -> int:
-        """How long a request may be whatever it is for."""
-        return min(self.bytes_of(key) for key in (*APIS, *PrivateKey, _UNKNOWN))
+        return self._by_key.get(key, self._by_key[_UNKNOWN])[0]
 
     def items_of(self, key: int) -> int:
         """How many items a request for this API may have."""
-        match kind_of(key):
-            case Kind.BROKERS:
-                return self.items * _BROKERS_FACTOR
-            case Kind.RECORDS:
-                return self.items // _RECORDS_DIVISOR
-            case Kind.PRIVATE:
-                return self.items // _PRIVATE_DIVISOR
-            case _:
-                return self.items
+        return self._by_key.get(key, self._by_key[_UNKNOWN])[1]
+
+    # The two that come by the thousand are not looked up.
+
+    @cached_property
+    def items_of_produce(self) -> int:
+        return self.items_of(ApiKey.PRODUCE)
+
+    @cached_property
+    def items_of_fetch(self) -> int:
+        return self.items_of(ApiKey.FETCH)
+
+    @cached_property
+    def bytes_of_any(self) -> int:
+        """How long a request may be whatever it is for."""
+        return min(size for size, _ in self._by_key.values())
+
+    @cached_property
+    def _by_key(self) -> Mapping[int, tuple[int, int]]:
+        """Every request is looked up here, so it is worked out once."""
+        return {int(key): self._of(kind_of(key)) for key in (*APIS, *PrivateKey, _UNKNOWN)}
+
+    def _of(self, kind: Kind) -> tuple[int, int]:
+        size, items = {
+            Kind.RECORDS: (self.frame_bytes, self.items // _RECORDS_DIVISOR),
+            Kind.BROKERS: (self.frame_bytes, self.items * _BROKERS_FACTOR),
+            Kind.SHORT: (min(SHORT_BYTES_MAX, self.body_bytes), self.items),
+            Kind.PRIVATE: (self.private_bytes, self.items // _PRIVATE_DIVISOR),
+            Kind.GENERAL: (self.body_bytes, self.items),
+        }[kind]
+        return min(self.frame_bytes, size), items
 
 
 def title_of(key: int) -> str:

@@ -239,11 +239,15 @@ def _parse_wanted(
     form = _wanted_form(version)
     unpack, size = form.unpack_from, form.size
     topic_count, at = wire.read_count(body, at, flexible)
-    left = wire.left_after(topic_count, left)
+    left -= topic_count
+    if left < 0:
+        wire.too_many()
     for _ in range(topic_count):
         name, topic_id, at = _parse_topic(version, body, at, flexible)
         partition_count, at = wire.read_count(body, at, flexible)
-        left = wire.left_after(partition_count, left)
+        left -= partition_count
+        if left < 0:
+            wire.too_many()
         partitions = []
         for _ in range(partition_count):
             values = unpack(body, at)
@@ -263,11 +267,15 @@ def _parse_forgotten(
     version: int, body: memoryview, at: int, flexible: bool, topics: list[ForgottenTopic], left: int
 ) -> int:
     topic_count, at = wire.read_count(body, at, flexible)
-    left = wire.left_after(topic_count, left)
+    left -= topic_count
+    if left < 0:
+        wire.too_many()
     for _ in range(topic_count):
         name, topic_id, at = _parse_topic(version, body, at, flexible)
         number, at = wire.read_count(body, at, flexible)
-        left = wire.left_after(number, left)
+        left -= number
+        if left < 0:
+            wire.too_many()
         partitions = list(struct.unpack_from(f">{number}i", body, at)) if number > 0 else []
         at += 4 * len(partitions)
         topics.append(ForgottenTopic(name, topic_id, partitions))

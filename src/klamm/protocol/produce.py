@@ -148,12 +148,16 @@ def _parse_request(body: memoryview, flexible: bool, left: int) -> ProduceReques
     transactional_id, at = wire.read_text(body, 0, flexible)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, at)
     topic_count, at = wire.read_count(body, at + 6, flexible)
-    left = wire.left_after(topic_count, left)
+    left -= topic_count
+    if left < 0:
+        wire.too_many()
     topics = []
     for _ in range(topic_count):
         name, at = wire.read_name(body, at, flexible)
         partition_count, at = wire.read_count(body, at, flexible)
-        left = wire.left_after(partition_count, left)
+        left -= partition_count
+        if left < 0:
+            wire.too_many()
         partitions = []
         for _ in range(partition_count):
             (partition,) = wire.INT.unpack_from(body, at)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from klamm.model.errors import ProtocolError
 from klamm.protocol.varint import ONE_BYTE, read_uvarint, uvarint
@@ -62,11 +62,9 @@ def read_count(buf: memoryview, at: int, flexible: bool) -> tuple[int, int]:
     return value, at
 
 
-def left_after(count: int, left: int) -> int:
-    """How many items a message may still have behind so many; too many are refused."""
-    if count > left:
-        raise ProtocolError("more items than a request may have")
-    return left - max(count, 0)
+def too_many() -> NoReturn:
+    """Refuse what has more items than it may have."""
+    raise ProtocolError("more items than a request may have")
 
 
 def text(value: str | None, flexible: bool) -> bytes:

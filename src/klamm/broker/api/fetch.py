@@ -54,13 +54,13 @@ _NAP_S: Final = 0.05
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
     if len(body) > _LARGE:
         return _serve_large(broker, context, body)
-    request = parse_request(context.version, body, broker.bounds.items_of(ApiKey.FETCH))
+    request = parse_request(context.version, body, broker.bounds.items_of_fetch)
     return _serve(broker, context, request)
 
 
 async def _serve_large(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
     """A fetch of very many partitions: read by a worker, and for consumers answered in slices."""
-    version, items_max = context.version, broker.bounds.items_of(ApiKey.FETCH)
+    version, items_max = context.version, broker.bounds.items_of_fetch
     # A follower must not stand in line behind strangers.
     weighed = 0 if is_of_follower(version, body) else len(body)
     async with place_for(ApiKey.FETCH, weighed) as place:

@@ -35,7 +35,6 @@ from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode
 from klamm.model.names import INTERNAL_TOPICS, TopicPartition
-from klamm.protocol.apis import ApiKey
 from klamm.protocol.frames import encode_response_frame
 from klamm.protocol.produce import (
     PartitionResult,
@@ -58,14 +57,17 @@ _AT_ONCE_MAX: Final = 256
 
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
-    request = parse_request(context.version, body, broker.bounds.items_of(ApiKey.PRODUCE))
+    request = parse_request(context.version, body, broker.bounds.items_of_produce)
     if request.transactional_id is not None:
         opening = openings(broker, request)
         if opening:
             # The connection's buffer is not ours for as long as a question takes.
             kept = memoryview(bytearray(body))
             return _append_verified(broker, context, kept, request.transactional_id, opening)
-    if sum(len(partitions) for _, partitions in request.topics) > _AT_ONCE_MAX:
+    topics = request.topics
+    if len(topics) > 1 and sum(len(partitions) for _, partitions in topics) > _AT_ONCE_MAX:
+        return _append_in_turns(broker, context, request, len(body))
+    if topics and len(topics[0][1]) > _AT_ONCE_MAX:
         return _append_in_turns(broker, context, request, len(body))
     return _append_all(broker, context, request, len(body), {})
 
