@@ -6,7 +6,7 @@ set for all brokers. Left out: client metrics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from klamm.broker import configs
@@ -31,7 +31,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     return Response(
         results=[
             await _describe(broker, resource, request)
-            async for resource in in_turns(_each_once(request.resources))
+            async for resource in in_turns(await _each_once(request.resources))
         ]
     )
 
@@ -42,12 +42,13 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
     return Response(results=[_refused(resource, refused) for resource in request.resources])
 
 
-def _each_once(
+async def _each_once(
     resources: Sequence[DescribeConfigsResource],
-) -> Iterable[DescribeConfigsResource]:
+) -> Collection[DescribeConfigsResource]:
     """One that is asked for twice is told once: its settings are many times what was asked."""
     return {
-        (r.resource_type, r.resource_name, tuple(r.configuration_keys or ())): r for r in resources
+        (r.resource_type, r.resource_name, tuple(r.configuration_keys or ())): r
+        async for r in in_turns(resources)
     }.values()
 
 
