@@ -44,6 +44,9 @@ _SLACK: Final = 4096
 _UNFINISHED_S_MAX: Final = 5.0
 _LOOK_S: Final = 1.0
 
+_TLS_HELLO: Final = 0x1603  # a handshake record of TLS, whichever version
+_HTTP_WORDS: Final = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"CONN"})
+
 _read_size: Final = struct.Struct(">I").unpack_from
 _read_key: Final = struct.Struct(">h").unpack_from
 
@@ -147,6 +150,15 @@ class FrameMemory:
             max(late, key=lambda buffer: buffer.capacity).on_given_up()
 
 
+def _strange_size(size: int) -> str:
+    """What to say of a size that cannot be: often it is another protocol's first word."""
+    if size >> 16 == _TLS_HELLO:
+        return "it speaks TLS, and this port does not; the client needs security.protocol=PLAINTEXT"
+    if size.to_bytes(4, "big") in _HTTP_WORDS:
+        return "it speaks HTTP, and this is a port for Kafka clients"
+    return f"a frame cannot have {size} bytes"
+
+
 class FrameBuffer:
     """The bytes of one connection that have arrived and not been dealt with."""
 
@@ -226,6 +238,11 @@ class FrameBuffer:
         """The number that the next frame begins with, which says what is asked."""
         at = self._start + SIZE_PREFIX
         return int(_read_key(self._buffer, at)[0]) if at + 2 <= self._end else None
+
+    @property
+    def waiting_size(self) -> int:
+        """The size that the next frame claims; 0 while even that has not arrived."""
+        return (self._frame_size() or SIZE_PREFIX) - SIZE_PREFIX
 
     @property
     def waiting(self) -> int:
@@ -309,7 +326,7 @@ class FrameBuffer:
     def _check_large(self, size: int) -> None:
         """Refuse a frame that nobody may send, as soon as it is known whom it is for."""
         if not 0 < size <= self._bounds.frame_bytes:
-            raise ProtocolError(f"a frame cannot have {size} bytes")
+            raise ProtocolError(_strange_size(size))
         key = self.next_key
         if key is None:
             return

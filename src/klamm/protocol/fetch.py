@@ -38,7 +38,6 @@ _FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError)
 
 _LIMITS: Final = struct.Struct(">iiib")
 _REPLICA_STATE: Final = struct.Struct(">iq")
-_REPLICA_STATE_HEAD: Final = bytes((1, _REPLICA_STATE.size + 1))  # its tag, and its size with tags
 _EPOCH_END: Final = struct.Struct(">iq")
 _ABORTED: Final = struct.Struct(">qq")
 # A partition in the flexible versions up to its records, when no transaction was aborted: the
@@ -180,16 +179,6 @@ def _wanted_values(version: int, wanted: FetchPartition) -> tuple[int, ...]:
     epochs = (epoch,) if version >= _EPOCH_SINCE else ()
     starts = (start,) if version >= _START_SINCE else ()
     return (partition, *epochs, offset, *starts, max_bytes)
-
-
-def is_of_follower(version: int, body: memoryview) -> bool:
-    """Whether a request says, where it says it, that it is of a broker. It is not read for that."""
-    if version < _REPLICA_STATE_SINCE:
-        return len(body) >= wire.INT.size and wire.INT.unpack_from(body)[0] >= 0
-    # The last tagged field of the last section, with no tags of its own.
-    end = bytes(body[-_REPLICA_STATE.size - 3 :])
-    is_there = len(end) == _REPLICA_STATE.size + 3 and end[:2] == _REPLICA_STATE_HEAD
-    return is_there and _REPLICA_STATE.unpack_from(end, 2)[0] >= 0
 
 
 def parse_request(version: int, body: memoryview, items_max: int = ANY_NUMBER) -> FetchRequest:

@@ -71,6 +71,18 @@ def test_more_than_may_be_read_closes_the_connection_and_nobody_elses(
     asyncio.run(run())
 
 
+def test_a_stranger_has_no_long_list_of_what_is_for_brokers_read(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            stranger = await w.connect(0)
+            body = uvarint(200_001) + bytes(1_000_000)
+            with pytest.raises(ConnectionLost):
+                await stranger.exchange(ApiKey.WRITE_TXN_MARKERS, 1, (body,), timeout_s=5)
+            await stranger.close()
+
+    asyncio.run(run())
+
+
 def named(count: int) -> list[metadata.MetadataRequestTopic]:
     return [metadata.MetadataRequestTopic(name=f"t{at}") for at in range(count)]
 
@@ -99,12 +111,15 @@ def test_others_are_served_while_a_large_request_is_worked_on(tmp_path: Path) ->
             assert len(answer.topics) == 30_000
             partitions = [list_offsets.ListOffsetsPartition(n) for n in range(30_000)]
             topics = [list_offsets.ListOffsetsTopic("t", partitions)]
-            answer = await overtaken(w, ApiKey.LIST_OFFSETS, 6, list_offsets.Request(topics=topics))
+            asked = list_offsets.Request(replica_id=-1, topics=topics)
+            answer = await overtaken(w, ApiKey.LIST_OFFSETS, 6, asked)
             codes = [p.error_code for p in answer.topics[0].partitions]
             assert codes[0] == 0
             assert set(codes[1:]) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             wanted = [fetch.FetchPartition(partition=n) for n in range(20_000)]
-            asked = fetch.Request(topics=[fetch.FetchTopic("t", partitions=wanted)], max_wait_ms=0)
+            asked = fetch.Request(
+                topics=[fetch.FetchTopic("t", partitions=wanted)], max_wait_ms=0, replica_id=-1
+            )
             answer = await overtaken(w, ApiKey.FETCH, 11, asked)
             assert len(answer.responses[0].partitions) == 20_000
             doomed = [delete_records.DeleteRecordsPartition(n, -1) for n in range(20_000)]
@@ -207,7 +222,7 @@ def test_an_unknown_recovery_state_is_refused(
 ) -> None:
     async def run() -> None:
         async with world(tmp_path, count=1) as w:
-            connection = await w.connect(0)
+            connection = await w.connect_as_broker(0)
             partition = alter_partition.PartitionData(new_isr=[0], leader_recovery_state=77)
             topic = alter_partition.TopicData(topic_id=uuid.uuid4(), partitions=[partition])
             asked = alter_partition.Request(broker_id=0, broker_epoch=1, topics=[topic])

@@ -186,15 +186,6 @@ def test_partitions_of_a_produce_and_a_fetch_are_counted() -> None:
         fetch.parse_request(11, asked, 20)
 
 
-@pytest.mark.parametrize("version", [4, 11, 14, 15, 17])
-def test_a_fetch_says_whether_it_is_a_followers(version: int) -> None:
-    for replica_id in (-1, 0, 7):
-        request = fetch.FetchRequest(replica_id=replica_id, replica_epoch=3)
-        body = memoryview(fetch.encode_request(version, request))
-        assert fetch.is_of_follower(version, body) == (replica_id >= 0)
-    assert not fetch.is_of_follower(version, memoryview(b""))
-
-
 @pytest.mark.parametrize(
     "body",
     [

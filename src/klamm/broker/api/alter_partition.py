@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from klamm.broker.context import RequestContext
     from klamm.broker.server import Broker
 
+BROKERS_ONLY: Final = True
+
 
 _RECOVERIES: Final = frozenset(Recovery)
 
