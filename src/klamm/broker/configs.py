@@ -17,7 +17,7 @@ from klamm.broker import admin, loggers, topic_writes
 from klamm.broker.entries import Entry
 from klamm.broker.policies import Alteration, Policies
 from klamm.broker.turns import in_turns
-from klamm.controller.alteration import Change, altered, replaced
+from klamm.controller.admission.alteration import Change, altered, replaced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId, name_fault

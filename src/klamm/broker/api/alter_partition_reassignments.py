@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.broker.turns import in_parts, in_turns
-from klamm.controller.events import MovesAsked, PartitionFault
+from klamm.controller.events import PartitionFault, ReassignmentsAsked
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
@@ -34,7 +34,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     for part in in_parts(tuple(targets)):
         assert part is not None, targets
         asked = {id: targets[id] for id in part}
-        results |= (await broker.controller.submit(MovesAsked(asked))).results
+        results |= (await broker.controller.submit(ReassignmentsAsked(asked))).results
     topics: dict[str, ReassignableTopicResponse] = {}
     async for id, fault in in_turns(results.items()):
         entry = topics.setdefault(id.topic, ReassignableTopicResponse(name=id.topic))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker import asked
-from klamm.controller.events import ReplicaForgotten
+from klamm.controller.events import ReplicaGivenUp
 from klamm.model.names import BrokerId
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    ask = ReplicaForgotten(
+    ask = ReplicaGivenUp(
         asked.text(request, "topic"), BrokerId(asked.number(request, "broker", -1))
     )
     fault = await broker.controller.submit(ask)

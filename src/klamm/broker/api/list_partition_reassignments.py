@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.broker.turns import in_parts
-from klamm.controller.events import MovesListed
+from klamm.controller.events import ReassignmentsListed
 from klamm.model.assignment import Assignment
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.list_partition_reassignments import (
@@ -31,7 +31,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     topics: dict[str, OngoingTopicReassignment] = {}
     found: dict[TopicPartition, Assignment] = {}
     for part in in_parts(wanted):
-        listed = await broker.controller.submit(MovesListed(part))
+        listed = await broker.controller.submit(ReassignmentsListed(part))
         found.update(listed)
     for id, assignment in found.items():
         entry = topics.setdefault(id.topic, OngoingTopicReassignment(name=id.topic))
