@@ -20,6 +20,7 @@ from klamm.broker.context import RequestContext
 from klamm.broker.openers import opened
 from klamm.broker.partition import Partition
 from klamm.broker.replicas import epoch_fault
+from klamm.broker.turns import in_turns
 from klamm.log.lookup import Search, TimedOffset, Unknown, look_into
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.model.errors import ErrorCode
@@ -41,26 +42,19 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-_AT_ONCE: Final = 200  # partitions that are answered before others have a turn
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
     if request.replica_id >= 0 and not context.peer.is_broker:
         return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    asked = Counter(
-        (topic.name, wanted.partition_index)
-        for topic in request.topics
-        for wanted in topic.partitions
-    )
+    asked: Counter[tuple[str, int]] = Counter()
+    async for topic in in_turns(request.topics):
+        asked.update((topic.name, wanted.partition_index) for wanted in topic.partitions)
     response = Response()
-    answered = 0
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         answers = []
-        for wanted in topic.partitions:
-            answered += 1
-            if answered % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for wanted in in_turns(topic.partitions):
             if asked[topic.name, wanted.partition_index] > 1:
                 answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
             else:

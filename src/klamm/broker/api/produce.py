@@ -15,7 +15,7 @@ copied and looked through by another thread; then it is appended as all are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.broker.authorization import INTERNAL_WRITER
@@ -24,7 +24,7 @@ from klamm.broker.context import RequestContext
 from klamm.broker.leaders import current_leader, endpoints_of
 from klamm.broker.openers import opened
 from klamm.broker.partition import Partition
-from klamm.broker.promises import Promise, Receipt
+from klamm.broker.promises import Receipt
 from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge, charge_time
 from klamm.broker.replies import Reply
 from klamm.broker.transaction_openings import (
@@ -34,6 +34,7 @@ from klamm.broker.transaction_openings import (
     is_transactional,
     openings,
 )
+from klamm.broker.turns import finished
 from klamm.log.append import Appended, AppendRefused, Later
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode
@@ -54,18 +55,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# A reply, one that waits for the followers only, or the rest of the work.
+_Outcome = Reply | Receipt | Coroutine[None, None, Reply | Receipt]
+
 _ACKS: Final = frozenset({-1, 0, 1})
+# So many partitions are written to in one go; more let others in between.
+_AT_ONCE_MAX: Final = 256
+_SIZE_AT_ONCE_MAX: Final = 8 << 20  # to several partitions, as much as takes some milliseconds
 
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
-    request = parse_request(context.version, body)
+    request = parse_request(context.version, body, broker.bounds.items_of_produce)
     if request.transactional_id is not None:
         opening = openings(broker, request)
         if opening:
             # The connection's buffer is not ours for as long as a question takes.
             kept = memoryview(bytearray(body))
             return _append_verified(broker, context, kept, request.transactional_id, opening)
+    topics = request.topics
+    if len(body) > _SIZE_AT_ONCE_MAX and topics and len(topics) + len(topics[0][1]) > 2:
+        return _append_in_turns(broker, context, request, len(body))
+    if len(topics) > 1 and sum(len(partitions) for _, partitions in topics) > _AT_ONCE_MAX:
+        return _append_in_turns(broker, context, request, len(body))
+    if topics and len(topics[0][1]) > _AT_ONCE_MAX:
+        return _append_in_turns(broker, context, request, len(body))
     return _append_all(broker, context, request, len(body), {})
+
+
+async def _append_in_turns(
+    broker: Broker, context: RequestContext, request: ProduceRequest, size: int
+) -> Reply:
+    """The same for very many partitions. The frame is ours until it is answered."""
+    return await _whole(await finished(_append_steps(broker, context, request, size, {})))
 
 
 async def _append_verified(
@@ -77,10 +98,14 @@ async def _append_verified(
 ) -> Reply:
     await ask_coordinator(broker, transactional_id, opening)
     request = parse_request(context.version, body)
-    reply = _append_all(broker, context, request, len(body), opening)
-    if not isinstance(reply, Reply | Promise):
-        reply = await reply
-    return reply if isinstance(reply, Reply) else await reply.outcome()
+    return await _whole(_append_all(broker, context, request, len(body), opening))
+
+
+async def _whole(outcome: _Outcome) -> Reply:
+    """The reply itself, whatever it waits for."""
+    if not isinstance(outcome, Reply | Receipt):
+        outcome = await outcome
+    return outcome if isinstance(outcome, Reply) else await outcome.outcome()
 
 
 def _append_all(
@@ -89,7 +114,24 @@ def _append_all(
     request: ProduceRequest,
     size: int,
     opening: Mapping[TopicPartition, Opening],
-) -> Reply | Receipt | Coroutine[None, None, Reply | Receipt]:
+) -> _Outcome:
+    steps = _append_steps(broker, context, request, size, opening)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        answer: _Outcome = end.value
+        return answer
+
+
+def _append_steps(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    size: int,
+    opening: Mapping[TopicPartition, Opening],
+) -> Generator[None, None, _Outcome]:
+    """The work in steps: one partition each."""
     acks = request.acks
     refusal = _refusal(request)
     find = broker.replicas.find_leader
@@ -103,6 +145,7 @@ def _append_all(
         if name in INTERNAL_TOPICS:
             fault = fault or _internal_fault(context)
         for index, records in partitions:
+            yield
             partition = fault or find(TopicPartition(name, index))
             if not isinstance(partition, Partition):
                 results.append(_not_here(broker, name, index, partition))
