@@ -31,12 +31,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from interop_extra.kafka_server import kafka_server
+from klamm.client.blocking.wire import close_idle
+from klamm.client.errors import Distrusted
 from klamm.pipelines.fetcher import read_range
 from klamm.pipelines.options import parse_read, parse_write
-from klamm.pipelines.security import Distrusted
 from klamm.pipelines.sink import write_frames
 from klamm.pipelines.source import plan_batch
-from klamm.pipelines.wire import close_idle
 from unit.store.zookeeper_server import ZooKeeperServer
 
 TOPIC = "behind-the-door"

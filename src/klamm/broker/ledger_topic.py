@@ -35,8 +35,9 @@ from klamm.broker.ledger import Ledger, Line, Place
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.waiting import is_led
 from klamm.client.admin import LATEST, Admin
-from klamm.client.cluster import Client, code_of
+from klamm.client.cluster import Client
 from klamm.client.consumer import Consumer
+from klamm.client.errors import code_of
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.log.files import replace_unsynced
 from klamm.model.brokers import Endpoint

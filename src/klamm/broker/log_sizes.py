@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from klamm.client.admin import by_topic
 from klamm.client.connection import Connection
+from klamm.client.requests import by_topic
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import KlammError
 from klamm.model.names import BrokerId, Replica, TopicPartition

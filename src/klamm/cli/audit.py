@@ -7,7 +7,8 @@ they have not brought there yet.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,8 +44,8 @@ from klamm.protocol.private import PrivateKey
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from klamm.client.settings import ConnectionOptions
     from klamm.pipelines.audit import Evidence
-    from klamm.pipelines.options import ConnectionOptions
 
 app = new_app("Judge every decision of the controllers, and write a report.")
 
@@ -90,7 +91,8 @@ def audit(
             evidence = pipeline.of_files(spark, str(ledger.absolute()))
         else:
             reach = connection(bootstrap_server, patience_s=patience)
-            evidence = gather(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
+            ask = partial(run, bootstrap_server, everything)
+            evidence = gather(spark, reach, waiting, ask, now_ms=now_ms, since_ms=since_ms)
         found = pipeline.run(
             spark,
             evidence,
@@ -157,6 +159,7 @@ def gather(
     spark: SparkSession,
     reach: ConnectionOptions,
     waiting: Sequence[Mapping[str, Any]],
+    ask: Callable[[], Sequence[Mapping[str, Any]]],
     *,
     now_ms: int,
     since_ms: int = 0,
@@ -170,7 +173,7 @@ def gather(
 
     found = pipeline.of_topic(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
     if found is None:
-        found = pipeline.of_entries(spark, run(reach.servers, everything))
+        found = pipeline.of_entries(spark, ask())
     return found
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -225,7 +226,7 @@ class _Tour:
         self.note(f"{kept.records:,} records, {len(kept.files)} files, {size_text(kept.bytes)}")
         if faults := verify(spark, kept, progress=bar):
             raise KlammError(f"the archive is damaged: {faults[0]}")
-        from klamm.pipelines.cluster import Lookup
+        from klamm.client.blocking.lookup import Lookup
 
         Lookup(reach).delete(_ORDERS)
         cluster.wait_for_no_topic(_ORDERS)
@@ -237,7 +238,7 @@ class _Tour:
 
     def audit(self, spark: SparkSession, cluster: Cluster) -> None:
         self.say("Everything the controller decided is audited")
-        from klamm.cli.audit import gather, not_in_the_topic
+        from klamm.cli.audit import everything, gather, not_in_the_topic
         from klamm.pipelines import audit
         from klamm.pipelines.report import render
         from klamm.pipelines.writing import write_whole
@@ -245,7 +246,8 @@ class _Tour:
         now = int(time.time() * 1000)
         servers = cluster.bootstrap_servers
         waiting = run(servers, not_in_the_topic)
-        evidence = gather(spark, connection(servers), waiting, now_ms=now)
+        ask = partial(run, servers, everything)
+        evidence = gather(spark, connection(servers), waiting, ask, now_ms=now)
         bar = watcher(self._output)
         found = audit.run(spark, evidence, self._to / "tables", now_ms=now, progress=bar)
         page = self._to / "audit.html"

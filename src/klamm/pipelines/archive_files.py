@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError
 from klamm.pipelines.ahead import ahead
 from klamm.pipelines.archive_layout import (
@@ -31,7 +32,7 @@ from klamm.pipelines.columns import COLUMNS, Source
 from klamm.pipelines.digests import Digests, window_offsets
 from klamm.pipelines.fetcher import RangeReader
 from klamm.pipelines.frames import Decoder
-from klamm.pipelines.options import ConnectionOptions, Position, ReadOptions
+from klamm.pipelines.options import Position, ReadOptions
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.writing import disk_fault
 

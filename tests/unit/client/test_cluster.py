@@ -16,8 +16,8 @@ from unit.broker.brokers import world
 
 
 def test_addresses() -> None:
-    assert parse_bootstrap("a:1, b:22") == [("a", 1), ("b", 22)]
-    assert parse_bootstrap("[::1]:9092") == [("::1", 9092)]
+    assert parse_bootstrap("a:1, b:22") == (("a", 1), ("b", 22))
+    assert parse_bootstrap("[::1]:9092") == (("::1", 9092),)
     for bad in ("", "host", "host:", ":1", "host:99999", "host:x"):
         with pytest.raises(UsageError):
             parse_bootstrap(bad)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trustme
 
+from klamm.client.errors import Distrusted
+from klamm.client.security import Security, sasl, security_of
+from klamm.client.security.tls import context_of
+from klamm.client.settings import parse_connection
 from klamm.model.errors import UsageError
-from klamm.pipelines.options import parse_connection, parse_read
-from klamm.pipelines.security import (
-    Distrusted,
-    Security,
-    context_of,
-    plain_token,
-    security_of,
-    sign_in_by_scram,
-)
+from klamm.pipelines.options import parse_read
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.username": "ada", "sasl.password": "x"}
 # The conversation that RFC 7677 gives as its example.
@@ -36,13 +33,11 @@ HEARD = (
 
 def _talk(*answers: str, who: Security = USER) -> list[str]:
     """What is said when the broker answers so."""
-    said, heard = [], iter(answers)
-
-    def ask(token: bytes) -> bytes:
-        said.append(token.decode())
-        return next(heard).encode()
-
-    sign_in_by_scram(who, ask, NONCE)
+    steps = sasl.scram(who, NONCE)
+    said = [next(steps).decode()]
+    for answer in answers:
+        with suppress(StopIteration):
+            said.append(steps.send(answer.encode()).decode())
     return said
 
 
@@ -71,14 +66,8 @@ def test_a_broker_that_does_not_know_the_password_is_left(
 def test_names_with_signs_of_scram_in_them() -> None:
     with pytest.raises(Distrusted):
         _talk("", who=Security(mechanism="SCRAM-SHA-512", username="a=b,c", password="x"))
-    said: list[bytes] = []
-    with pytest.raises(StopIteration):
-        sign_in_by_scram(
-            Security(mechanism="SCRAM-SHA-512", username="a=b,c", password="x"),
-            lambda token: said.append(token) or next(iter(())),  # type: ignore[func-returns-value]
-            "n",
-        )
-    assert said == [b"n,,n=a=3Db=2Cc,r=n"]
+    who = Security(mechanism="SCRAM-SHA-512", username="a=b,c", password="x")
+    assert next(sasl.scram(who, "n")) == b"n,,n=a=3Db=2Cc,r=n"
 
 
 def _of(**given: str) -> Security:
@@ -92,7 +81,7 @@ def test_jaas_is_understood() -> None:
     )
     found = _of(security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_jaas_config=jaas)
     assert (found.username, found.password) == ("ada", 'a "quoted" \\ word')
-    assert plain_token(found) == b'\0ada\0a "quoted" \\ word'
+    assert next(sasl.plain(found)) == b'\0ada\0a "quoted" \\ word'
     assert "quoted" not in repr(found)
 
 
