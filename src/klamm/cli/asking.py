@@ -29,8 +29,7 @@ def run(
         async with (
             Client(place.servers) if given is None else Client.of(place.servers, given)
         ) as client:
-            # A client waits for a cluster that restarts; a person who mistyped the port should not.
-            await client.to_any(client.deadline())
+            await client.reach()
             return await work(Admin(client))
 
     return asyncio.run(main())

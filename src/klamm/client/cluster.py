@@ -159,6 +159,16 @@ class Client:
                 faults.append(fault)
         raise nobody(faults)
 
+    async def reach(self) -> None:
+        """Has any broker answer once, and raises what is in the way of that at once.
+
+        A client waits for a cluster that restarts; a person who mistyped a port or forgot a
+        password should not have to.
+        """
+        deadline = self.deadline()
+        connection = await self.to_any(deadline)
+        await self._ask(connection, ApiKey.METADATA, metadata.request([]), deadline)
+
     async def refresh(
         self,
         topics: Iterable[str] | None = None,

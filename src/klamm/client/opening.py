@@ -79,18 +79,24 @@ def advance(steps: Steps[T], answer: memoryview | None) -> tuple[Step | None, T 
 
 def lost(talk: Conversation[Any], security: Security, fault: Exception | None) -> ClientError:
     """The error for a connection that ended; `fault` is None where the broker closed it."""
-    if isinstance(fault, OSError) and not isinstance(fault, ConnectionError):
+    if isinstance(fault, OSError) and not tls.is_end(fault):
         return tls.failure(talk.address, fault, opening=False)
     return _hung_up(talk, security)
 
 
 def _hung_up(talk: Conversation[Any], security: Security) -> ConnectionLost:
     """A broker that closed the connection, with a guess at its reason where it did so at once."""
-    why = "it closed the connection"
-    if talk.due_key == ApiKey.API_VERSIONS and not security.is_encrypted:
-        why += ", as one that wants TLS does: see security.protocol"
+    guess = ""
+    if talk.due_key == ApiKey.API_VERSIONS:
+        if not security.is_encrypted:
+            guess = "wants TLS does: see security.protocol"
+        elif security.certificate is None:
+            guess = "asks for a certificate does: see ssl.keystore.location"
+        else:
+            guess = "does not trust our certificate does"
     elif talk.is_young and ApiKey.SASL_HANDSHAKE in talk.versions and not security.signs_in:
-        why += ", as one that wants SASL does: see security.protocol"
+        guess = "wants SASL does: see security.protocol"
+    why = "it closed the connection" + (f", as one that {guess}" if guess else "")
     return ConnectionLost.to(talk.address, why)
 
 

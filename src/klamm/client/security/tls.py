@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 import tempfile
@@ -23,9 +24,24 @@ _MISMATCHES: Final = frozenset({62, 64})
 _SHOW: Final = "set ssl.keystore.location (PEM) to a certificate and its key"
 
 
-@lru_cache
 def context_of(security: Security) -> ssl.SSLContext:
-    """What TLS trusts and shows; the files are read once."""
+    """What TLS trusts and shows; files are read again when they have changed."""
+    named = (security.trusted, security.certificate, security.key)
+    return _context(security, tuple(map(_stamp, named)))
+
+
+def _stamp(pem: str | None) -> tuple[int, int] | None:
+    if pem is None or _is_pem(pem):
+        return None
+    try:
+        found = os.stat(pem)
+    except OSError:
+        return None  # whoever reads it says so
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=32)
+def _context(security: Security, _stamps: tuple[tuple[int, int] | None, ...]) -> ssl.SSLContext:
     given = security.trusted
     is_text = given is not None and _is_pem(given)
     if given is not None and is_text:
@@ -79,17 +95,25 @@ def failure(address: Address, fault: OSError, *, opening: bool) -> ClientError:
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         said = reason.rpartition("ALERT_")[2].replace("_", " ").lower()
         return ConnectionLost.to(address, f"it does not trust our certificate ({said})")
-    if opening and _is_end(fault):
+    if opening and is_end(fault):
         return ConnectionLost(
             f"TLS with {place} failed: it hung up in the handshake. Either it listens in clear "
             f"text (set security.protocol to PLAINTEXT), or it asks for a certificate ({_SHOW})"
         )
     if opening:
-        return ConnectionLost(f"TLS with {place} failed: {why_not(fault)}")
-    return ConnectionLost.to(address, why_not(fault))
+        return ConnectionLost(f"TLS with {place} failed: {_words(fault)}")
+    return ConnectionLost.to(address, _words(fault))
 
 
-def _is_end(fault: OSError) -> bool:
+def _words(fault: OSError) -> str:
+    # The numbers of TLS's own errors are not those of the operating system.
+    if isinstance(fault, ssl.SSLError) and fault.reason:
+        return fault.reason.replace("_", " ").lower()
+    return str(fault.strerror) if isinstance(fault, ssl.SSLError) else why_not(fault)
+
+
+def is_end(fault: Exception) -> bool:
+    """Whether the other side closed the connection, with or without the words of TLS for it."""
     return isinstance(fault, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
