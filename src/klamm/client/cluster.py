@@ -63,6 +63,9 @@ A = TypeVar("A")
 R = TypeVar("R", bound=Coded)
 
 
+Introduce = Callable[[Connection], Awaitable[None]]
+
+
 class Client:
     """Connections to a cluster, opened when needed and kept; `async with` closes them."""
 
