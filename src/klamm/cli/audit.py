@@ -7,8 +7,7 @@ they have not brought there yet.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +37,7 @@ from klamm.cli.spark_jobs import (
     when,
 )
 from klamm.client.admin import Admin
+from klamm.client.settings import ClientSettings
 from klamm.model.errors import UsageError
 from klamm.protocol.private import PrivateKey
 
@@ -91,8 +91,7 @@ def audit(
             evidence = pipeline.of_files(spark, str(ledger.absolute()))
         else:
             reach = connection(bootstrap_server, patience_s=patience)
-            ask = partial(run, bootstrap_server, everything)
-            evidence = gather(spark, reach, waiting, ask, now_ms=now_ms, since_ms=since_ms)
+            evidence = gather(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
         found = pipeline.run(
             spark,
             evidence,
@@ -159,7 +158,6 @@ def gather(
     spark: SparkSession,
     reach: ConnectionOptions,
     waiting: Sequence[Mapping[str, Any]],
-    ask: Callable[[], Sequence[Mapping[str, Any]]],
     *,
     now_ms: int,
     since_ms: int = 0,
@@ -173,7 +171,9 @@ def gather(
 
     found = pipeline.of_topic(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
     if found is None:
-        found = pipeline.of_entries(spark, ask())
+        found = pipeline.of_entries(
+            spark, run(reach.servers, everything, ClientSettings(security=reach.security))
+        )
     return found
 
 

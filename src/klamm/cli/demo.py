@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -239,7 +238,7 @@ class _Tour:
 
     def audit(self, spark: SparkSession, cluster: Cluster) -> None:
         self.say("Everything the controller decided is audited")
-        from klamm.cli.audit import everything, gather, not_in_the_topic
+        from klamm.cli.audit import gather, not_in_the_topic
         from klamm.pipelines import audit
         from klamm.pipelines.report import render
         from klamm.pipelines.writing import write_whole
@@ -247,8 +246,7 @@ class _Tour:
         now = int(time.time() * 1000)
         servers = cluster.bootstrap_servers
         waiting = run(servers, not_in_the_topic)
-        ask = partial(run, servers, everything)
-        evidence = gather(spark, connection(servers), waiting, ask, now_ms=now)
+        evidence = gather(spark, connection(servers), waiting, now_ms=now)
         bar = watcher(self._output)
         found = audit.run(spark, evidence, self._to / "tables", now_ms=now, progress=bar)
         page = self._to / "audit.html"

@@ -188,14 +188,21 @@ class Client:
         self.picture = metadata.picture_of(response, before)
         return self.picture
 
-    async def anywhere(self, key: ApiKey, message: Any, *, deadline: Deadline | None = None) -> Any:
-        """The answer of any broker."""
+    async def anywhere(
+        self,
+        key: ApiKey,
+        message: Any,
+        *,
+        deadline: Deadline | None = None,
+        again_on: frozenset[ErrorCode] = frozenset(),
+    ) -> Any:
+        """The answer of any broker; one with these codes is waited out."""
         deadline = deadline or self.deadline()
 
         async def once() -> Any:
             return await self._ask(await self.to_any(deadline), key, message, deadline)
 
-        return await self._until(deadline, once)
+        return await self._until(deadline, once, again_on=again_on)
 
     async def at_node(
         self, node_id: int, key: ApiKey, message: Any, *, deadline: Deadline | None = None

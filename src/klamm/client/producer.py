@@ -22,8 +22,9 @@ from typing import Final, NamedTuple, Self
 from klamm.client import requests
 from klamm.client.cluster import Client
 from klamm.client.connection import Connection
-from klamm.client.errors import ClientError, DeadlineExceeded, code_of
+from klamm.client.errors import ClientError, DeadlineExceeded, check, code_of
 from klamm.client.partitioner import partition_of
+from klamm.client.retries import COORDINATOR_MOVED
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol import produce
@@ -226,10 +227,11 @@ class Producer:
                 raise RequestRefused(code, f"topic {topic!r}: {code.name}")
 
     async def _new_identity(self) -> None:
-        request = requests.producer_id()
-        response = await self._client.anywhere(ApiKey.INIT_PRODUCER_ID, request)
-        if response.error_code:
-            raise RequestRefused(code_of(response.error_code), "no producer id was given")
+        # A broker that has no ids left fetches a block of them, and says so meanwhile.
+        response = await self._client.anywhere(
+            ApiKey.INIT_PRODUCER_ID, requests.producer_id(), again_on=COORDINATOR_MOVED
+        )
+        check(response.error_code, "a producer id")
         self._identity = (response.producer_id, response.producer_epoch)
         self._sequences.clear()
 
