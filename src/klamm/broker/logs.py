@@ -6,6 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from klamm import collector
 from klamm.log.directory import DirectoryUnusable, LogDirectory
@@ -14,9 +15,12 @@ from klamm.log.moving import holds_more
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import InvariantBroken
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
 
 log = logging.getLogger(__name__)
+
+# Wishes for logs that may never be made; the oldest are forgotten first.
+_PREFERRED_MAX: Final = 10_000
 
 Progress = Callable[[int, int], None]
 
@@ -133,7 +137,10 @@ class Logs:
 
     def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
         """Remember where a log is to be made, should it ever be."""
+        self._preferred.pop(partition, None)
         self._preferred[partition] = directory
+        while len(self._preferred) > _PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
 
     def replace(self, partition: TopicPartition, now_ms: int) -> PartitionLog:
         """Let the complete copy of a log stand in its place, and delete the original."""
@@ -157,6 +164,10 @@ class Logs:
                 elif not homes:
                     # A part of a log whose whole is not here: no log, but not ours to destroy.
                     log.warning("a copy without its log", extra={"partition": str(partition)})
+                    directory.set_aside(partition)
+                elif not _is_copy(directory.futures[partition], homes[0].get(partition)):
+                    # A long name is cut where a suffix must fit, and may then be another's.
+                    log.warning("a copy of another log", extra={"partition": str(partition)})
                     directory.set_aside(partition)
                 elif homes == [directory]:
                     directory.delete_future(partition, now_ms)
@@ -199,6 +210,12 @@ class Logs:
             if directory.failure is not None:
                 return directory.failure
         raise InvariantBroken("a broker without log directories")
+
+
+def _is_copy(copy: PartitionLog, original: PartitionLog | None) -> bool:
+    """Whether nothing says that a copy is one of another topic."""
+    ids = {log.topic_id for log in (copy, original) if log is not None}
+    return len(ids - {None, ZERO_ID}) <= 1
 
 
 def _close(directories: Iterable[LogDirectory]) -> None:

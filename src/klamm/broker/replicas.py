@@ -15,13 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm import collector
 from klamm.broker.partition import Partition, Role
 from klamm.broker.roll_call import holdings
 from klamm.controller.roll_call import Holdings
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.failure import LogDirectoryFailed, StorageShortage, StorageTrouble
+from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode, StoreUnavailable
 from klamm.model.leadership import Recovery
@@ -31,6 +33,7 @@ from klamm.model.names import (
     ZERO_ID,
     BrokerId,
     TopicPartition,
+    partition_faults,
 )
 from klamm.model.settings import TopicSettings
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 state_change: Final = logging.getLogger("klamm.state_change")
 
+# To the controller: nothing is wrong with the disk, and ordered again it may work.
+_SHORT: Final = ErrorCode.REQUEST_TIMED_OUT
 _YIELD_EVERY: Final = 50  # partitions; making a log takes some system calls
 _COMPARE_WITHIN_S: Final = 2.0  # a controller's word must not wait long for the store
 _SILENCE_MS: Final = 5_000  # after which a broker may have missed something
@@ -132,34 +137,56 @@ class ReplicaManager:
             if refusal is not ErrorCode.NONE:
                 return refusal, [(order, refusal) for order in orders]
             leaders = {BrokerId(leader.broker_id) for leader in request.live_leaders}
-            settings = await self._settings_for(orders)
+            faults = _faults(order.topic_partition for order in orders)
+            settings = await self._settings_for(
+                [order for order in orders if order.topic_partition not in faults]
+            )
             log_settings = {topic: LogSettings.of(own) for topic, own in settings.items()}
             results: list[tuple[Order, ErrorCode]] = []
             with collector.paused():
                 for at, order in enumerate(orders, 1):
                     topic = order.topic_partition.topic
-                    code = self._obey_one(order, settings[topic], log_settings[topic], leaders)
+                    if order.topic_partition in faults:
+                        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                    else:
+                        code = self._obey_one(order, settings[topic], log_settings[topic], leaders)
                     results.append((order, code))
                     if at % _YIELD_EVERY == 0:
                         await asyncio.sleep(0)
                 self._broker.fetchers.apply()
-            await self._sync_new_logs()
+            unsynced = await self._sync_new_logs()
         return ErrorCode.NONE, [
-            (order, ErrorCode.KAFKA_STORAGE_ERROR if self._is_offline(order) else code)
-            for order, code in results
+            (order, self._outcome(order.topic_partition, code, unsynced)) for order, code in results
         ]
 
-    async def _sync_new_logs(self) -> None:
-        """The controller hears that a replica is here when a loss of power cannot undo that."""
+    async def _sync_new_logs(self) -> AbstractSet[TopicPartition]:
+        """The controller hears that a replica is here when a loss of power cannot undo that.
+
+        What could not be brought to the disk now is told, and tried again with the next order.
+        """
+        unsynced: set[TopicPartition] = set()
         for directory, born in self._broker.logs.take_new().items():
             try:
                 await self._broker.in_worker(partial(directory.sync_new, born))
-            except LogDirectoryFailed as failure:
-                self._broker.directory_failed(failure)
+            except StorageTrouble as trouble:
+                self._broker.storage_trouble(trouble)
+                if isinstance(trouble, StorageShortage):
+                    directory.not_synced(born)
+                    unsynced.update(local.topic_partition for local in born)
+        return unsynced
 
-    def _is_offline(self, order: Order) -> bool:
-        partition = self.partitions.get(order.topic_partition)
-        return partition is not None and partition.role is Role.OFFLINE
+    def _outcome(
+        self,
+        topic_partition: TopicPartition,
+        code: ErrorCode,
+        unsynced: AbstractSet[TopicPartition],
+    ) -> ErrorCode:
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if code is ErrorCode.NONE and topic_partition in unsynced:
+            return _SHORT
+        return code
 
     def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         # An epoch above our own is one we have registered but not been told of yet.
@@ -195,10 +222,18 @@ class ReplicaManager:
             partition = self.partitions[topic_partition] = Partition(topic_partition, self)
         try:
             return self._take_role(partition, order, settings, log_settings, live_leaders)
-        except LogDirectoryFailed as failure:
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
+            return self._not_taken(partition, trouble)
+
+    def _not_taken(self, partition: Partition, trouble: StorageTrouble) -> ErrorCode:
+        if isinstance(trouble, LogDirectoryFailed):
             partition.fail()
-            self._broker.directory_failed(failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if partition.log is None:
+            # Nothing of it is here: what is not hosted must not look as if it were.
+            self.partitions.pop(partition.topic_partition, None)
+        return _SHORT if isinstance(trouble, StorageShortage) else ErrorCode.INCONSISTENT_TOPIC_ID
 
     def _take_role(
         self,
@@ -288,7 +323,17 @@ class ReplicaManager:
             refusal = self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is not ErrorCode.NONE:
                 return refusal, []
-            results = [(stop, self._may_stop(stop)) for stop in _stops(request)]
+            stops = list(_stops(request))
+            faults = _faults(stop.topic_partition for stop in stops)
+            results = [
+                (
+                    stop,
+                    ErrorCode.INVALID_TOPIC_EXCEPTION
+                    if stop.topic_partition in faults
+                    else self._may_stop(stop),
+                )
+                for stop in stops
+            ]
             accepted = [stop for stop, code in results if code is ErrorCode.NONE]
             for stop in accepted:
                 self._stop_one(stop)
@@ -336,8 +381,8 @@ class ReplicaManager:
         """Whether the disk failed meanwhile."""
         try:
             self._broker.logs.schedule_delete(doomed, self.wall_ms())
-        except LogDirectoryFailed as failure:
-            self._broker.directory_failed(failure)
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
             return True
         return False
 
@@ -366,6 +411,7 @@ class ReplicaManager:
         async with self._lock:
             refusal = self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
+                refusal = _without_faults(request)
                 self._forget_ended()
                 known = self._broker.metadata.snapshot.brokers.keys()
                 self._broker.metadata_changed(self._broker.metadata.apply(request))
@@ -467,10 +513,45 @@ def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
     return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+def _faults(partitions: Iterable[tuple[str, int]]) -> AbstractSet[tuple[str, int]]:
+    """What is no partition; the first of them is told, for it may be an attack."""
+    faults = partition_faults(partitions)
+    if faults:
+        log.error(
+            "a control request names what cannot be a partition",
+            extra={"count": len(faults), "why": next(iter(faults.values()))},
+        )
+    return faults.keys()
+
+
 def _topic_id(partition: Partition | None) -> uuid.UUID:
     if partition is None or partition.log is None:
         return ZERO_ID
     return partition.log.topic_id or ZERO_ID
+
+
+def _without_faults(request: update_metadata.Request) -> ErrorCode:
+    """Take out of a request what is no partition; the answer has one code for all of it."""
+    named = (
+        (t.topic_name, s.partition_index) for t in request.topic_states for s in t.partition_states
+    )
+    flat = ((s.topic_name, s.partition_index) for s in request.ungrouped_partition_states)
+    faults = _faults(chain(named, flat))
+    if not faults:
+        return ErrorCode.NONE
+    for topic in request.topic_states:
+        topic.partition_states = [
+            state
+            for state in topic.partition_states
+            if (topic.topic_name, state.partition_index) not in faults
+        ]
+    request.topic_states = [topic for topic in request.topic_states if topic.partition_states]
+    request.ungrouped_partition_states = [
+        state
+        for state in request.ungrouped_partition_states
+        if (state.topic_name, state.partition_index) not in faults
+    ]
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _orders(request: leader_and_isr.Request) -> Iterable[Order]:

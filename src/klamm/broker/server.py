@@ -49,7 +49,7 @@ from klamm.broker.strays import find_strays
 from klamm.broker.tasks import Tasks
 from klamm.broker.throttles import Throttles
 from klamm.log.directory import LogDirectory
-from klamm.log.partition import LogDirectoryFailed
+from klamm.log.partition import LogDirectoryFailed, StorageTrouble
 from klamm.log.settings import LogSettings
 from klamm.model import brokers
 from klamm.model.brokers import Endpoint
@@ -68,6 +68,7 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
 _CONTROLLED_SHUTDOWN_VERSION: Final = 3
+_TROUBLE_EVERY_MS: Final = 30_000
 _RECONNECT_S: Final = 0.5
 _FIRST_PAUSE_S: Final = 0.05
 _WORKERS: Final = 8  # one a chore, so that a long compaction keeps nobody waiting
@@ -148,6 +149,8 @@ class Broker:
         self._tasks = Tasks()
         self._is_up = False
         self._failed_paths: set[str] = set()
+        self._troubles = 0  # since they were last told of
+        self._trouble_told_ms: int | None = None
 
     # What others ask
 
@@ -266,6 +269,8 @@ class Broker:
         for directory in self.logs.directories:
             if directory.failure is not None:
                 self.directory_failed(directory.failure)
+            for path in directory.foreign:
+                log.warning("this is no log, and is left alone", extra={"path": path})
         for local in self.logs:
             if local.damage is not None:
                 log.log(
@@ -443,6 +448,18 @@ class Broker:
         self.housekeeping.settings_changed()
         self.controller.broker_settings_changed()
         self.ledger_topic.wake()
+
+    def storage_trouble(self, trouble: StorageTrouble) -> None:
+        """A log could not do what it should; what that means depends on whose fault it is."""
+        if isinstance(trouble, LogDirectoryFailed):
+            self.directory_failed(trouble)
+            return
+        # Thousands of requests may meet the same shortage: one of them speaks for a while.
+        now_ms = self.clock.elapsed_ms()
+        self._troubles += 1
+        if self._trouble_told_ms is None or now_ms - self._trouble_told_ms >= _TROUBLE_EVERY_MS:
+            log.error("storage trouble", extra={"why": str(trouble), "times": self._troubles})
+            self._trouble_told_ms, self._troubles = now_ms, 0
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
         """A disk cannot be trusted any more: what is on it is offline until a restart."""

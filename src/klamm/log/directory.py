@@ -8,25 +8,31 @@ once, the directory is offline for good, and every log in it refuses to work (`f
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
-from klamm.log.failure import Health, LogDirectoryFailed
+from klamm.log.failure import (
+    Health,
+    LogDirectoryFailed,
+    LogRefused,
+    StorageShortage,
+    StorageTrouble,
+    is_shortage,
+)
 from klamm.log.files import FilePool, make_directory
 from klamm.log.filesystem import FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.moving import take_place
-from klamm.log.opening import Remembered, claim, look_into
+from klamm.log.opening import Remembered, claim, is_log, look_into, remove_log
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.log.settling import settle_all, sync_births
 from klamm.model.errors import UsageError
-from klamm.model.names import TopicPartition
+from klamm.model.names import TopicPartition, partition_fault
 
 DELETE_DELAY_MS: Final = 60_000
 
@@ -38,6 +44,16 @@ class DirectoryUnusable(UsageError):
         super().__init__(f"log directory {path} cannot be used: {cause}")
         self.path = path
         self.cause = cause
+
+
+def _unusable(path: str, cause: OSError) -> UsageError:
+    """What ends the opening of a directory; only a bad disk is something to do without."""
+    if is_shortage(cause):
+        return UsageError(
+            f"log directory {path} cannot be opened now: {cause}; "
+            "let the process have more (ulimit -n), and start again"
+        )
+    return DirectoryUnusable(path, cause)
 
 
 def _default_settings(topic: str) -> LogSettings:
@@ -71,6 +87,7 @@ class LogDirectory:
         self._file_system: FileSystem | None = None  # while the directory is ours
         self._born: list[PartitionLog] = []  # made since the last `take_new`
         self._is_stale = False  # whether checkpoints still name logs that were put aside
+        self.foreign: list[str] = []  # what has a log's name, is none, and is left alone
 
     @classmethod
     def open(
@@ -108,10 +125,10 @@ class LogDirectory:
             directory._load(now_ms, progress)
         except OSError as error:
             directory._let_go()
-            raise DirectoryUnusable(directory.path, error) from error
-        except LogDirectoryFailed as failure:
+            raise _unusable(directory.path, error) from error
+        except (LogDirectoryFailed, StorageShortage) as trouble:
             directory._let_go()
-            raise DirectoryUnusable(directory.path, failure.cause) from failure
+            raise _unusable(directory.path, trouble.cause) from trouble
         except BaseException:
             directory._let_go()
             raise
@@ -127,7 +144,7 @@ class LogDirectory:
             delete_delay_ms=DELETE_DELAY_MS,
             on_offline=None,
         )
-        directory.health.failed(fault.cause)
+        directory.health.in_doubt(fault.cause)
         return directory
 
     # The logs
@@ -158,7 +175,11 @@ class LogDirectory:
     def create(
         self, partition: TopicPartition, topic_id: uuid.UUID | None, settings: LogSettings
     ) -> PartitionLog:
-        """The log of a partition, made when there is none."""
+        """The log of a partition, made when there is none.
+
+        Raises LogRefused when the name is not a partition's, or its place is taken by a directory
+        that is no log.
+        """
         existing = self._logs.get(partition)
         if existing is not None:
             return existing
@@ -173,19 +194,46 @@ class LogDirectory:
         topic_id: uuid.UUID | None,
         settings: LogSettings,
     ) -> PartitionLog:
-        path = os.path.join(self.path, name)
+        path = self._place_of(name, partition)
         try:
-            log = PartitionLog.create(
-                partition, path, settings, self.pool, topic_id=topic_id, health=self.health
-            )
-            self._born.append(log)
-            log.durability.rewrite = self.checkpoint
-            return log
-        except FileExistsError:
-            # Somebody has put it there since we started: take it for what it is.
-            return load_log(partition, path, settings, self.pool, Known(), health=self.health)
+            log = self._new_or_found(path, partition, topic_id, settings)
         except OSError as error:
             raise self.health.failed(error) from error
+        self._born.append(log)
+        log.durability.rewrite = self.checkpoint
+        return log
+
+    def _place_of(self, name: str, partition: TopicPartition) -> str:
+        """The path of a log: right below this directory, whatever the partition is called."""
+        fault = partition_fault(partition)
+        path = os.path.join(self.path, name)
+        if fault is None and os.path.split(os.path.normpath(path)) != (self.path, name):
+            fault = f"{path} is not below {self.path}"
+        if fault is not None:
+            raise LogRefused(f"no log can be made for {partition!r}: {fault}")
+        return path
+
+    def _new_or_found(
+        self,
+        path: str,
+        partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        settings: LogSettings,
+    ) -> PartitionLog:
+        try:
+            return PartitionLog.create(
+                partition, path, settings, self.pool, topic_id=topic_id, health=self.health
+            )
+        except FileExistsError:
+            if not is_log(path):
+                raise LogRefused(
+                    f"no log can be made for {partition}: {path} is there and is no log of a "
+                    "broker; move it out of the log directory"
+                ) from None
+            # Somebody has put it there since we started: take it for what it is.
+            log = load_log(partition, path, settings, self.pool, Known(), health=self.health)
+            log.durability.names_synced = log.durability.home_synced = False
+            return log
 
     # Logs that move here
 
@@ -261,6 +309,12 @@ class LogDirectory:
 
     # What the broker does from time to time
 
+    def not_synced(self, born: list[PartitionLog]) -> None:
+        """These could not be brought to the disk yet: `take_new` gives them once more."""
+        for log in born:
+            log.durability.names_synced = log.durability.home_synced = False
+        self._born += born
+
     def take_new(self) -> list[PartitionLog]:
         """The logs that were made since this was last asked, for `sync_new`."""
         born, self._born = [log for log in self._born if log.is_open], []
@@ -284,7 +338,7 @@ class LogDirectory:
         """
         due = [entry for entry in list(self._doomed) if entry[0] <= now_ms]
         for entry in due:
-            shutil.rmtree(entry[1], ignore_errors=True)
+            remove_log(entry[1])
             self._doomed.remove(entry)
         for log in self:
             log.segments.purge(now_ms)
@@ -314,9 +368,13 @@ class LogDirectory:
     def _forget_those_put_aside(self) -> None:
         if self._is_stale:
             self._is_stale = False
-            self.checkpoint()
-            self.checkpoint_high_watermarks()
-            self.checkpoint_cleaned()
+            try:
+                self.checkpoint()
+                self.checkpoint_high_watermarks()
+                self.checkpoint_cleaned()
+            except StorageTrouble:
+                self._is_stale = True
+                raise
 
     def expire_producers(self, before_ms: int) -> int:
         """Forget producers silent since then, in every log."""
@@ -368,7 +426,7 @@ class LogDirectory:
         try:
             if clean and self.is_online:
                 self._settle(broker_epoch)
-        except LogDirectoryFailed:
+        except StorageTrouble:
             pass  # it was told when it happened; the next start finds no marker, and recovers
         finally:
             for log in [*self, *self.futures.values()]:
@@ -399,7 +457,7 @@ class LogDirectory:
 
     def _load(self, now_ms: int, progress: Callable[[int, int], None] | None) -> None:
         remembered = Remembered.read(self.path)
-        found, doomed = look_into(self.path)
+        found, doomed, self.foreign = look_into(self.path)
         # What was to be deleted when we stopped still is.
         self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
         for count, (partition, path, is_future) in enumerate(found, 1):

@@ -17,7 +17,7 @@ import errno
 import os
 import resource
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 _LIMIT_MIN: Final = 32
@@ -137,6 +137,16 @@ def sync_file(path: str) -> None:
 def sync_directory(path: str) -> None:
     """Make the names in a directory durable: a new file is not there until its name is."""
     sync_file(path)
+
+
+@contextlib.contextmanager
+def syncing(path: str) -> Iterator[Callable[[], None]]:
+    """Sync a directory as often as wanted; that there is a descriptor for it is known before."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield lambda: os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def make_directory(path: str) -> None:

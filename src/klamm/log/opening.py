@@ -5,12 +5,14 @@ Every name is looked at once, every checkpoint read once; the logs themselves ar
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm.log import checkpoints, names
+from klamm.log.files import remove_files
 from klamm.log.loading import Known
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
@@ -24,19 +26,56 @@ class Found(NamedTuple):
     is_future: bool
 
 
-def look_into(path: str) -> tuple[list[Found], list[str]]:
-    """The logs in a directory in their order, and what was to be deleted."""
+class Content(NamedTuple):
+    """What has a name that a broker gives, in a log directory."""
+
+    logs: list[Found]
+    doomed: list[str]  # what was to be deleted
+    foreign: list[str]  # directories that somebody else has put there
+
+
+def look_into(path: str) -> Content:
+    """The logs in a directory in their order, what was to be deleted, and what is not ours."""
     logs: list[Found] = []
     doomed: list[str] = []
+    foreign: list[str] = []
     with os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.endswith(names.DOOMED):
+            future = names.parse_future(entry.name)
+            partition = future or names.parse_partition(entry.name)
+            is_doomed = partition is None and names.parse_doomed(entry.name) is not None
+            if not (partition or is_doomed) or not entry.is_dir():
+                continue
+            if not is_log(entry.path):
+                foreign.append(entry.path)
+            elif partition is not None:
+                logs.append(Found(partition, entry.path, is_future=future is not None))
+            else:
                 doomed.append(entry.path)
-            elif (partition := names.parse_partition(entry.name)) and entry.is_dir():
-                logs.append(Found(partition, entry.path, is_future=False))
-            elif (partition := names.parse_future(entry.name)) and entry.is_dir():
-                logs.append(Found(partition, entry.path, is_future=True))
-    return sorted(logs), doomed
+    return Content(sorted(logs), doomed, sorted(foreign))
+
+
+def is_log(path: str) -> bool:
+    """Whether a directory is a log: it says whose it is, or holds nothing but a log's files.
+
+    One with nothing in it is a log whose making a crash has interrupted.
+    """
+    try:
+        with os.scandir(path) as entries:
+            found = [entry.name for entry in entries]
+    except NotADirectoryError:
+        return False
+    return names.PARTITION_METADATA in found or all(map(names.is_of_a_log, found))
+
+
+def remove_log(path: str) -> bool:
+    """Remove a log's directory, and nothing that is not a log's; whether it is gone."""
+    with contextlib.suppress(OSError):
+        remove_files(
+            os.path.join(path, name) for name in os.listdir(path) if names.is_of_a_log(name)
+        )
+        os.rmdir(path)
+    return not os.path.lexists(path)
 
 
 @dataclass(frozen=True, slots=True)

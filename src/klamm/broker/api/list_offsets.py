@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.context import RequestContext
 from klamm.broker.partition import Partition
 from klamm.broker.replicas import epoch_fault
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.list_offsets import (
@@ -84,8 +84,8 @@ def _find(
         return _refused(wanted, fault)
     try:
         return _look_up(context, request, partition, partition.log, wanted)
-    except LogDirectoryFailed as failed:
-        broker.directory_failed(failed)
+    except StorageTrouble as trouble:
+        broker.storage_trouble(trouble)
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
 
 

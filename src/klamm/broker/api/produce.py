@@ -31,7 +31,7 @@ from klamm.broker.transaction_openings import (
     openings,
 )
 from klamm.log.append import Appended, AppendRefused
-from klamm.log.partition import LogDirectoryFailed
+from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import INTERNAL_TOPICS, TopicPartition
 from klamm.protocol.frames import encode_response_frame
@@ -136,8 +136,8 @@ def append(
         return AppendRefused(ErrorCode.INVALID_RECORD, "there are no records")
     try:
         outcome = partition.append(records, acks=acks, version=version)
-    except LogDirectoryFailed as failure:
-        broker.directory_failed(failure)
+    except StorageTrouble as trouble:
+        broker.storage_trouble(trouble)
         return ErrorCode.KAFKA_STORAGE_ERROR
     except Exception:
         log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
