@@ -81,6 +81,7 @@ class Logs:
         if len(faults) == len(opened):
             raise faults[0]
         logs = cls(opened)
+        logs._find_elsewhere()
         logs._settle_moves(now_ms)
         return logs
 
@@ -111,9 +112,37 @@ class Logs:
         """The logs made since this was last asked, where there are any."""
         return {directory: new for directory in self.online if (new := directory.take_new())}
 
+    # Logs that are not what they were
+
+    def missed_end(self, partition: TopicPartition) -> int | None:
+        """Where a log ended that is gone, or is shorter now; None: nothing is known to be gone."""
+        return max(
+            (d.missing[partition] for d in self.directories if partition in d.missing), default=None
+        )
+
+    def made_up_for(self, partition: TopicPartition) -> None:
+        """Nobody counts any more on what a log has lost."""
+        for directory in self.directories:
+            directory.made_up_for(partition)
+
+    @property
+    def any_new(self) -> bool:
+        """Whether a directory was nobody's before this start."""
+        return any(directory.is_new for directory in self.directories)
+
+    def _find_elsewhere(self) -> None:
+        """What one directory misses may have moved to another."""
+        for directory in self.directories:
+            for partition, end in list(directory.missing.items()):
+                found = self.get(partition)
+                if found is not None and found.log_end_offset >= end:
+                    directory.made_up_for(partition)
+
     def schedule_delete(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Put logs aside; they are removed when their delay has passed."""
         doomed = list(partitions)
+        for partition in doomed:
+            self.made_up_for(partition)
         for directory in self.directories:
             mine = [p for p in doomed if directory.get(p) or p in directory.futures]
             if mine:

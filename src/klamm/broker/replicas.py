@@ -52,6 +52,7 @@ _YIELD_EVERY: Final = 50  # partitions; making a log takes some system calls
 _COMPARE_WITHIN_S: Final = 2.0  # a controller's word must not wait long for the store
 _SILENCE_MS: Final = 5_000  # after which a broker may have missed something
 
+PartitionState = leader_and_isr.LeaderAndIsrPartitionState
 LeadershipHook = Callable[[TopicPartition, int], None]
 RemovalHook = Callable[[TopicPartition], None]
 
@@ -167,7 +168,8 @@ class ReplicaManager:
         unsynced: set[TopicPartition] = set()
         for directory, born in self._broker.logs.take_new().items():
             try:
-                await self._broker.in_worker(partial(directory.sync_new, born))
+                syncing = partial(directory.sync_new, born, remember=self._remembers_disk)
+                await self._broker.in_worker(syncing)
             except StorageTrouble as trouble:
                 self._broker.storage_trouble(trouble)
                 if isinstance(trouble, StorageShortage):
@@ -250,7 +252,7 @@ class ReplicaManager:
                 # It may be there, on the disk that cannot be read.
                 partition.fail()
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            if self._is_lost(state):
+            if self._is_lost(topic_partition, state):
                 self.partitions.pop(topic_partition, None)
                 return ErrorCode.LOG_DIR_NOT_FOUND
             local = self._broker.logs.create(topic_partition, topic_id, log_settings)
@@ -259,6 +261,10 @@ class ReplicaManager:
                 # Nothing of this topic is here: what is not hosted must not look as if it were.
                 del self.partitions[topic_partition]
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        elif self._is_shortened(topic_partition, state):
+            if partition.log is None:
+                del self.partitions[topic_partition]
+            return ErrorCode.LOG_DIR_NOT_FOUND
         if topic_id != ZERO_ID:
             if local.topic_id in (None, ZERO_ID):
                 # A crash came between the making of the directory and of the file with the id.
@@ -266,27 +272,49 @@ class ReplicaManager:
             self.topic_names[topic_id] = topic_partition.topic
         partition.in_sync_min = settings.int("min.insync.replicas")
         if state.leader == self.broker_id:
+            self._broker.logs.made_up_for(topic_partition)
             self._lead(partition, state, local)
         elif state.leader in self.eligible() or state.leader in live_leaders:
+            self._broker.logs.made_up_for(topic_partition)
             self._follow(partition, state, local)
         elif partition.log is None:
             partition.log = local
         self._broker.moves.resume(partition)
         return ErrorCode.NONE
 
-    def _is_lost(self, state: leader_and_isr.LeaderAndIsrPartitionState) -> bool:
-        """Whether a log that is not there is one that the cluster counts on.
-
-        Nobody wrote under the first epoch before its leader was told; and after an unclean election
-        what is lost has been given up.
-        """
-        return (
-            self._broker.settings.bool("klamm.election.remember.disk")
-            and not state.is_new
-            and self.broker_id in state.isr
-            and state.leader_epoch > 0
-            and state.leader_recovery_state == Recovery.RECOVERED
+    def _is_lost(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
+        """Whether a log that is not there is one that the cluster counts on."""
+        if not self._is_counted_on(state):
+            return False
+        if self._broker.logs.missed_end(topic_partition) is not None:
+            return self._may_give_way(state)
+        # Under the first epoch it may be that its leader has never been told, and there was never
+        # a log: not where the disk is another one than when the topic was made.
+        was_here = state.leader_epoch > 0 or (
+            self._broker.logs.any_new and topic_partition.topic in self._broker.topics_at_start
         )
+        return was_here and self._remembers_disk
+
+    def _is_shortened(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
+        """Whether a log has less than the cluster counts on, for it was cut while we were away."""
+        is_short = self._broker.logs.missed_end(topic_partition) is not None
+        return is_short and self._is_counted_on(state) and self._may_give_way(state)
+
+    def _is_counted_on(self, state: PartitionState) -> bool:
+        """Whether this replica is held to have everything.
+
+        After an unclean election what is lost has been given up.
+        """
+        is_recovered = state.leader_recovery_state == Recovery.RECOVERED
+        return not state.is_new and is_recovered and self.broker_id in state.isr
+
+    def _may_give_way(self, state: PartitionState) -> bool:
+        """Whether another has it all, or it is to be waited for what was lost here."""
+        return len(state.isr) > 1 or self._remembers_disk
+
+    @property
+    def _remembers_disk(self) -> bool:
+        return self._broker.settings.bool("klamm.election.remember.disk")
 
     def _lead(
         self,

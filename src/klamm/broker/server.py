@@ -37,6 +37,7 @@ from klamm.broker.ledger_topic import LedgerTopic
 from klamm.broker.listener import Listener
 from klamm.broker.log_moves import LogMoves
 from klamm.broker.logs import Logs
+from klamm.broker.lost_records import leave_in_sync_sets
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.metrics import BrokerMetrics
 from klamm.broker.policies import Policies
@@ -148,6 +149,7 @@ class Broker:
         self._unwatch_session: Unwatch | None = None
         self._tasks = Tasks()
         self._is_up = False
+        self.topics_at_start: frozenset[str] = frozenset()  # that were there before this broker
         self._failed_paths: set[str] = set()
         self._troubles = 0  # since they were last told of
         self._trouble_told_ms: int | None = None
@@ -225,6 +227,8 @@ class Broker:
         await self.dynamic_config.load()
         self.logs = await self._open_logs()
         await self._set_strays_aside()
+        missed = [p for directory in self.logs.directories for p in directory.missing]
+        await leave_in_sync_sets(self.session, self.id, missed)
         self.fetchers = Fetchers(self)
         self._tell_of_damage()
         self.endpoint = await self.listener.start(self._host, self._port)
@@ -271,15 +275,21 @@ class Broker:
                 self.directory_failed(directory.failure)
             for path in directory.foreign:
                 log.warning("this is no log, and is left alone", extra={"path": path})
+            for partition, end in directory.missing.items():
+                if self.logs.get(partition) is None:
+                    log.error("a log is gone", extra={"partition": str(partition), "end": end})
         for local in self.logs:
             if local.damage is not None:
                 log.log(
                     logging.ERROR if local.damage.missing else logging.WARNING,
-                    "recovery cut a log",
+                    "a log was cut at rest" if local.damage.at_rest else "recovery cut a log",
                     extra={"partition": str(local.topic_partition), **local.damage._asdict()},
                 )
 
     async def _set_strays_aside(self) -> None:
+        for directory in self.logs.directories:
+            for gone in [p for p in directory.missing if p.topic not in self.topics_at_start]:
+                directory.made_up_for(gone)
         found = await find_strays(self.session, self.id, self.logs)
         for partition in found:
             log.warning("a log of no topic is set aside", extra={"partition": str(partition)})
@@ -288,6 +298,7 @@ class Broker:
     async def _loaded_settings(self) -> Callable[[str], LogSettings]:
         """The settings of the topics in the store, for logs that are already here."""
         names = await self.session.children(layout.TOPICS) or ()
+        self.topics_at_start = frozenset(names)
         known = await self.topic_settings(names)
         default = LogSettings.of(self.settings.for_topic({}))
         by_name = {name: LogSettings.of(topic) for name, topic in known.items() if topic.overrides}

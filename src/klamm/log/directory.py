@@ -86,7 +86,12 @@ class LogDirectory:
         self._writing = threading.Lock()
         self._file_system: FileSystem | None = None  # while the directory is ours
         self._born: list[PartitionLog] = []  # made since the last `take_new`
-        self._is_stale = False  # whether checkpoints still name logs that were put aside
+        self._is_stale = False  # whether checkpoints still tell of logs that were put aside
+        self.is_new = False  # whether it was nobody's before this start
+        # Ends of logs that were here before this start and are not, as far as nobody has made up
+        # for them since; told to the controller, and kept over restarts until then.
+        self.missing: dict[TopicPartition, int] = {}
+        self._missing_written: dict[TopicPartition, int] = {}
         self.foreign: list[str] = []  # what has a log's name, is none, and is left alone
 
     @classmethod
@@ -121,7 +126,8 @@ class LogDirectory:
             make_directory(directory.path)
             directory._lock.take()
             directory._file_system = FileSystem(directory.path)
-            directory.directory_id = claim(directory.path, broker_id, cluster_id)
+            identity, is_new = claim(directory.path, broker_id, cluster_id)
+            directory.directory_id, directory.is_new = identity, is_new
             directory._load(now_ms, progress)
         except OSError as error:
             directory._let_go()
@@ -292,6 +298,9 @@ class LogDirectory:
         now_ms: int,
     ) -> None:
         self.health.check()
+        partitions = list(partitions)
+        for partition in partitions:
+            self.made_up_for(partition)
         found = [log for p in partitions if (log := logs.pop(p, None)) is not None]
         if not found:
             return
@@ -320,8 +329,11 @@ class LogDirectory:
         born, self._born = [log for log in self._born if log.is_open], []
         return born
 
-    def sync_new(self, born: list[PartitionLog]) -> None:
-        """Bring new logs' directories, and whose they are, to the disk. For a worker thread."""
+    def sync_new(self, born: list[PartitionLog], *, remember: bool = False) -> None:
+        """Bring new logs' directories, and whose they are, to the disk. For a worker thread.
+
+        Where they are to be remembered, a later start misses them if they are gone by then.
+        """
         self.health.check()
         assert self._file_system is not None, f"{self.path} is not open"
         # A log of the same name may have been here, and what was said of it is not true of this.
@@ -330,6 +342,8 @@ class LogDirectory:
             sync_births(born, self.path, self._file_system)
         except OSError as error:
             raise self.health.failed(error) from error
+        if remember:
+            self.checkpoint()
 
     def purge_due(self, now_ms: int) -> int:
         """Remove directories and files whose delay has passed; how many directories it was.
@@ -337,6 +351,8 @@ class LogDirectory:
         May run in a worker thread.
         """
         due = [entry for entry in list(self._doomed) if entry[0] <= now_ms]
+        if due:
+            self._forget_those_put_aside()
         for entry in due:
             remove_log(entry[1])
             self._doomed.remove(entry)
@@ -380,8 +396,20 @@ class LogDirectory:
         """Forget producers silent since then, in every log."""
         return sum(log.expire_producers(before_ms) for log in self)
 
+    def made_up_for(self, partition: TopicPartition) -> None:
+        """Nobody counts any more on what a log has lost."""
+        if self.missing.pop(partition, None) is not None:
+            self._is_stale = True  # the file is left to the next `flush_due`
+
+    def _write_missing(self) -> None:
+        missing = dict(self.missing)
+        if missing != self._missing_written:
+            self._write(names.MISSING, missing)
+            self._missing_written = missing
+
     def checkpoint(self) -> None:
         """Write recovery points and log starts. For a worker thread."""
+        self._write_missing()
         logs = [*self, *list(self.futures.values())]
         points = {g.topic_partition: g.recovery_point for g in logs}
         self._write(names.RECOVERY_POINTS, points)
@@ -448,6 +476,8 @@ class LogDirectory:
             settle_all([*self, *self.futures.values()], self._file_system)
             self.checkpoint()
             self.checkpoint_high_watermarks()
+            extents = {log.topic_partition: log.segments.extent for log in self}
+            checkpoints.write_extents(os.path.join(self.path, names.EXTENTS), broker_epoch, extents)
             path = os.path.join(self.path, names.CLEAN_SHUTDOWN)
             checkpoints.write_clean_shutdown(path, broker_epoch)
         except OSError as error:
@@ -457,15 +487,22 @@ class LogDirectory:
 
     def _load(self, now_ms: int, progress: Callable[[int, int], None] | None) -> None:
         remembered = Remembered.read(self.path)
-        found, doomed, self.foreign = look_into(self.path)
+        content = look_into(self.path)
+        found, doomed, self.foreign, _ = content
         # What was to be deleted when we stopped still is.
         self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
         for count, (partition, path, is_future) in enumerate(found, 1):
             settings = self._settings_for(partition.topic)
-            known = remembered.of(partition)
+            known = (remembered.of_future if is_future else remembered.of)(partition)
             log = load_log(partition, path, settings, self.pool, known, health=self.health)
             log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
             log.durability.rewrite = self.checkpoint
             (self.futures if is_future else self._logs)[partition] = log
+            if log.damage is not None and log.damage.at_rest and not is_future:
+                self.missing[partition] = log.damage.log_end + log.damage.missing
             if progress is not None:
                 progress(count, len(found))
+        self.missing |= remembered.gone(content)
+        self._missing_written = dict(remembered.missing)
+        # Before anything else is: a start that crashes must not be the last that knew.
+        self._write_missing()

@@ -64,6 +64,7 @@ class Damage(NamedTuple):
     cut: int  # bytes at the end that were no whole, undamaged batches, or came after such
     log_end: int  # where the log ends now
     missing: int  # records that are known to have been there, on the disk or in consumers' sight
+    at_rest: bool = False  # whether they were on the disk for sure: somebody has taken them away
 
 
 def is_shortage(error: OSError) -> bool:

@@ -19,6 +19,8 @@ SNAPSHOT: Final = ".snapshot"
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
+# Behind a hole that was found in the log: kept for an operator to look at, and never read.
+LOST: Final = ".lost"
 
 # Suffixes of directories.
 DOOMED: Final = "-delete"
@@ -34,11 +36,14 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+# Ours alone; Kafka looks at none of them.
+EXTENTS: Final = "klamm-extent-checkpoint"
+MISSING: Final = "klamm-missing-offset-checkpoint"
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)\Z")
 _FUTURE: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)\.[0-9a-f]{32}-future\Z")
-_DOOMED: Final = re.compile(r"(.+)\.[0-9a-f]{32}-delete\Z")
+_ASIDE: Final = re.compile(r"(.+)\.[0-9a-f]{32}(-delete|-stray)\Z")
 _OFFSET_FILE: Final = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)*)\Z")
 
 
@@ -70,10 +75,15 @@ def _partition(match: re.Match[str] | None) -> TopicPartition | None:
     return None if partition_fault(partition) else partition
 
 
-def parse_doomed(name: str) -> str | None:
-    """What a directory that is to be deleted was called, or None when it is no such directory."""
-    match = _DOOMED.match(name)
+def parse_aside(name: str) -> str | None:
+    """What a directory that was put aside was called, or None when it is no such directory."""
+    match = _ASIDE.match(name)
     return match[1] if match else None
+
+
+def is_doomed(name: str) -> bool:
+    """Whether a directory of this name is to be deleted."""
+    return name.endswith(DOOMED) and parse_aside(name) is not None
 
 
 def is_of_a_log(name: str) -> bool:
