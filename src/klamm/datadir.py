@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from klamm.log.files import make_directory
+from klamm.log.files import FILE_MODE, make_directory, tighten
 from klamm.model.errors import UsageError
 
 LOCK_NAME = "klamm.lock"
@@ -78,7 +78,9 @@ class DataDirectory:
 
 def _lock(directory: Path) -> int:
     """Hold the directory's lock file; its content says who, for the one who comes second."""
-    lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    path = directory / LOCK_NAME
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    tighten(str(path))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

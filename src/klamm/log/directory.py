@@ -22,7 +22,7 @@ from klamm.log.failure import (
     StorageTrouble,
     is_shortage,
 )
-from klamm.log.files import FilePool, make_directory
+from klamm.log.files import FilePool, make_directory, tighten_below
 from klamm.log.filesystem import FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
@@ -126,6 +126,7 @@ class LogDirectory:
             make_directory(directory.path)
             directory._lock.take()
             directory._file_system = FileSystem(directory.path)
+            tighten_below(directory.path)
             identity, is_new = claim(directory.path, broker_id, cluster_id)
             directory.directory_id, directory.is_new = identity, is_new
             directory._load(now_ms, progress)
@@ -492,6 +493,7 @@ class LogDirectory:
         # What was to be deleted when we stopped still is.
         self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
         for count, (partition, path, is_future) in enumerate(found, 1):
+            tighten_below(path)
             settings = self._settings_for(partition.topic)
             known = (remembered.of_future if is_future else remembered.of)(partition)
             log = load_log(partition, path, settings, self.pool, known, health=self.health)

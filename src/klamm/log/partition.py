@@ -37,7 +37,7 @@ from klamm.log.checkpoints import write_topic_id
 from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
 from klamm.log.failure import Damage, Health, LogDirectoryFailed, StorageTrouble, is_shortage
-from klamm.log.files import FilePool, remove_files
+from klamm.log.files import DIRECTORY_MODE, FilePool, remove_files
 from klamm.log.filesystem import Bulk
 from klamm.log.following import append_run_by_run
 from klamm.log.history import ProducerHistory
@@ -114,7 +114,7 @@ class PartitionLog:
         health: Health | None = None,
     ) -> PartitionLog:
         """A new log in a directory that does not exist yet, and does not where this fails."""
-        os.mkdir(directory)
+        os.mkdir(directory, DIRECTORY_MODE)
         log = cls(
             topic_partition,
             directory,
