@@ -6,13 +6,13 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm import collector
 from klamm.log.directory import DirectoryUnusable, LogDirectory
 from klamm.log.files import FilePool
 from klamm.log.moving import holds_more
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.partition import LogDirectoryFailed, PartitionLog, StorageTrouble
 from klamm.log.settings import LogSettings
 from klamm.model.errors import InvariantBroken
 from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
@@ -23,6 +23,27 @@ log = logging.getLogger(__name__)
 _PREFERRED_MAX: Final = 10_000
 
 Progress = Callable[[int, int], None]
+
+
+class NewLog(NamedTuple):
+    """A log that is to be made."""
+
+    partition: TopicPartition
+    topic_id: uuid.UUID
+    settings: LogSettings
+
+
+def make_files(
+    homes: Iterable[tuple[LogDirectory, NewLog]],
+) -> list[tuple[LogDirectory, PartitionLog] | StorageTrouble]:
+    """Make the files of new logs; what became of each. For a worker thread."""
+    made: list[tuple[LogDirectory, PartitionLog] | StorageTrouble] = []
+    for directory, new in homes:
+        try:
+            made.append((directory, directory.make(*new)))
+        except StorageTrouble as trouble:
+            made.append(trouble)
+    return made
 
 
 class Logs:
@@ -100,13 +121,27 @@ class Logs:
         self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
     ) -> PartitionLog:
         """The log of a partition; a new one goes where it was asked for, or the fewest are."""
+        ((chosen, _),) = self.homes_for([NewLog(partition, topic_id, settings)])
+        return chosen.create(partition, topic_id, settings)
+
+    def homes_for(self, wanted: Iterable[NewLog]) -> list[tuple[LogDirectory, NewLog]]:
+        """Where new logs go: each where it was asked for, or where the fewest are."""
         online = self.online
         if not online:
             raise self._failure()
-        wished = self._preferred.pop(partition, None)
-        fewest = min(online, key=lambda directory: directory.burden)
-        chosen = wished if wished is not None and wished.is_online else fewest
-        return chosen.create(partition, topic_id, settings)
+        burdens = {directory: directory.burden for directory in online}
+        homes: list[tuple[LogDirectory, NewLog]] = []
+        for new in wanted:
+            wished = self._preferred.pop(new.partition, None)
+            is_usable = wished is not None and wished.is_online
+            chosen = (
+                wished
+                if wished is not None and is_usable
+                else min(burdens, key=burdens.__getitem__)
+            )
+            burdens[chosen] += 1
+            homes.append((chosen, new))
+        return homes
 
     def take_new(self) -> dict[LogDirectory, list[PartitionLog]]:
         """The logs made since this was last asked, where there are any."""

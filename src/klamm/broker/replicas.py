@@ -19,6 +19,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm import collector
+from klamm.broker.logs import NewLog, make_files
 from klamm.broker.partition import Partition, Role
 from klamm.broker.roll_call import holdings
 from klamm.controller.roll_call import Holdings
@@ -48,7 +49,8 @@ state_change: Final = logging.getLogger("klamm.state_change")
 
 # To the controller: nothing is wrong with the disk, and ordered again it may work.
 _SHORT: Final = ErrorCode.REQUEST_TIMED_OUT
-_YIELD_EVERY: Final = 50  # partitions; making a log takes some system calls
+# Partitions that are worked on before others get their turn; their files are made by a worker.
+_SLICE: Final = 250
 _COMPARE_WITHIN_S: Final = 2.0  # a controller's word must not wait long for the store
 _SILENCE_MS: Final = 5_000  # after which a broker may have missed something
 
@@ -145,20 +147,71 @@ class ReplicaManager:
             log_settings = {topic: LogSettings.of(own) for topic, own in settings.items()}
             results: list[tuple[Order, ErrorCode]] = []
             with collector.paused():
-                for at, order in enumerate(orders, 1):
-                    topic = order.topic_partition.topic
-                    if order.topic_partition in faults:
-                        code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                    else:
-                        code = self._obey_one(order, settings[topic], log_settings[topic], leaders)
-                    results.append((order, code))
-                    if at % _YIELD_EVERY == 0:
-                        await asyncio.sleep(0)
+                for some in _in_slices(orders):
+                    sound = [order for order in some if order.topic_partition not in faults]
+                    troubles = await self._make_logs(sound, log_settings)
+                    for order in some:
+                        topic_partition = order.topic_partition
+                        trouble = troubles.get(topic_partition)
+                        if topic_partition in faults:
+                            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                        elif trouble is not None:
+                            code = self._not_made(topic_partition, trouble)
+                        else:
+                            topic = topic_partition.topic
+                            code = self._obey_one(
+                                order, settings[topic], log_settings[topic], leaders
+                            )
+                        results.append((order, code))
+                    await asyncio.sleep(0)
                 self._broker.fetchers.apply()
             unsynced = await self._sync_new_logs()
         return ErrorCode.NONE, [
             (order, self._outcome(order.topic_partition, code, unsynced)) for order, code in results
         ]
+
+    async def _make_logs(
+        self, orders: Iterable[Order], settings: Mapping[str, LogSettings]
+    ) -> Mapping[TopicPartition, StorageTrouble]:
+        """Make the files of logs that are about to be needed, while others are served.
+
+        What could not be made, and why. The lock is ours: nobody else makes or removes logs now.
+        """
+        logs = self._broker.logs
+        wanted = {
+            tp: NewLog(tp, order.topic_id, settings[tp.topic])
+            for order in orders
+            if logs.get(tp := order.topic_partition) is None and self._may_be_made(order)
+        }
+        if not wanted or not logs.online:
+            return {}
+        homes = logs.homes_for(wanted.values())
+        made = await self._broker.in_worker(partial(make_files, homes))
+        troubles: dict[TopicPartition, StorageTrouble] = {}
+        for topic_partition, outcome in zip(wanted, made, strict=True):
+            if isinstance(outcome, StorageTrouble):
+                troubles[topic_partition] = outcome
+            else:
+                directory, local = outcome
+                directory.adopt(local)
+        return troubles
+
+    def _may_be_made(self, order: Order) -> bool:
+        """Whether an order that is obeyed makes a new log."""
+        topic_partition, _, state = order
+        partition = self.partitions.get(topic_partition)
+        return (
+            self._refused_at_once(order, partition) is None
+            and (state.is_new or not self._broker.logs.any_failed)
+            and not self._is_lost(topic_partition, state)
+        )
+
+    def _not_made(self, topic_partition: TopicPartition, trouble: StorageTrouble) -> ErrorCode:
+        self._broker.storage_trouble(trouble)
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            partition = self.partitions[topic_partition] = Partition(topic_partition, self)
+        return self._not_taken(partition, trouble)
 
     async def _sync_new_logs(self) -> AbstractSet[TopicPartition]:
         """The controller hears that a replica is here when a loss of power cannot undo that.
@@ -209,8 +262,22 @@ class ReplicaManager:
         log_settings: LogSettings,
         live_leaders: Collection[BrokerId],
     ) -> ErrorCode:
-        topic_partition, topic_id, state = order
+        topic_partition = order.topic_partition
         partition = self.partitions.get(topic_partition)
+        refusal = self._refused_at_once(order, partition)
+        if refusal is not None:
+            return refusal
+        if partition is None:
+            partition = self.partitions[topic_partition] = Partition(topic_partition, self)
+        try:
+            return self._take_role(partition, order, settings, log_settings, live_leaders)
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
+            return self._not_taken(partition, trouble)
+
+    def _refused_at_once(self, order: Order, partition: Partition | None) -> ErrorCode | None:
+        """Why an order is not obeyed, as far as no log has to be looked at for that."""
+        _, topic_id, state = order
         if partition is not None and partition.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = _topic_id(partition)
@@ -220,13 +287,7 @@ class ReplicaManager:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if partition is None:
-            partition = self.partitions[topic_partition] = Partition(topic_partition, self)
-        try:
-            return self._take_role(partition, order, settings, log_settings, live_leaders)
-        except StorageTrouble as trouble:
-            self._broker.storage_trouble(trouble)
-            return self._not_taken(partition, trouble)
+        return None
 
     def _not_taken(self, partition: Partition, trouble: StorageTrouble) -> ErrorCode:
         if isinstance(trouble, LogDirectoryFailed):
@@ -539,6 +600,10 @@ def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
     if current_leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _in_slices(orders: Sequence[Order]) -> Iterable[Sequence[Order]]:
+    return (orders[at : at + _SLICE] for at in range(0, len(orders), _SLICE))
 
 
 def _faults(partitions: Iterable[tuple[str, int]]) -> AbstractSet[tuple[str, int]]:

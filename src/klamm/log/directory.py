@@ -190,9 +190,21 @@ class LogDirectory:
         existing = self._logs.get(partition)
         if existing is not None:
             return existing
-        self.health.check()
-        log = self._logs[partition] = self._make(str(partition), partition, topic_id, settings)
+        log = self.make(partition, topic_id, settings)
+        self.adopt(log)
         return log
+
+    def make(
+        self, partition: TopicPartition, topic_id: uuid.UUID | None, settings: LogSettings
+    ) -> PartitionLog:
+        """The files of a new log, for `adopt`. For a worker thread: making files takes its time."""
+        self.health.check()
+        return self._make(str(partition), partition, topic_id, settings)
+
+    def adopt(self, log: PartitionLog) -> None:
+        """Let a log that was made be one of this directory's."""
+        self._logs[log.topic_partition] = log
+        self._born.append(log)
 
     def _make(
         self,
@@ -206,7 +218,6 @@ class LogDirectory:
             log = self._new_or_found(path, partition, topic_id, settings)
         except OSError as error:
             raise self.health.failed(error) from error
-        self._born.append(log)
         log.durability.rewrite = self.checkpoint
         return log
 
@@ -252,6 +263,7 @@ class LogDirectory:
         copy = self._make(name, partition, original.topic_id, original.settings)
         # What has been compacted before is copied compacted.
         copy.cleaned_to = original.cleaned_to
+        self._born.append(copy)
         self.futures[partition] = copy
         return copy
 

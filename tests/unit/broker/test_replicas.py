@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,5 +215,46 @@ def test_without_descriptors_a_broker_refuses_and_keeps_its_disk(
             assert (await produce(connection, b"taken")).error_code == 0
             assert log_values(w.leader()) == [b"taken"]
             await connection.close()
+
+    asyncio.run(run())
+
+
+def test_the_files_of_new_logs_are_made_while_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makers: set[int] = set()
+    turns = 0
+    mkdir = os.mkdir
+
+    def watched(path: str, mode: int = 0o777) -> None:
+        makers.add(threading.get_ident())
+        mkdir(path, mode)
+
+    async def be_served() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            broker = w.brokers[0]
+            monkeypatch.setattr(os, "mkdir", watched)
+            other = asyncio.create_task(be_served())
+            named = [("many", number) for number in range(500)]
+            codes = await order(broker, *named, named[0])
+            other.cancel()
+            # What is named twice is made once, and is not another topic's by then.
+            assert codes.pop(named[0]) is ErrorCode.INCONSISTENT_TOPIC_ID
+            assert set(codes.values()) == {ErrorCode.NONE}
+            assert all(
+                (p := broker.replicas.partition(TopicPartition(*one))) is not None and p.is_leader
+                for one in named
+            )
+            assert len(broker.logs.directories[0]) == 500
+            assert threading.get_ident() not in makers
+            assert makers
+            # Each of the slices let others in, and so did the wait for its files.
+            assert turns > 10
 
     asyncio.run(run())
