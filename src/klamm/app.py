@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,24 +18,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from klamm.broker.door import Door, exposure
 from klamm.broker.server import Broker
 from klamm.client.admin import Admin
 from klamm.client.cluster import Client, code_of
 from klamm.datadir import DataDirectory
-from klamm.model.errors import RequestRefused, UsageError
+from klamm.model.errors import KlammError, RequestRefused, StoreUnavailable, UsageError
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.messages import create_topics
+from klamm.store.backups import Policy
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Store
 from klamm.view import BrokerView, ClusterView, Predicate
 
 if TYPE_CHECKING:
     from klamm.metrics.server import MetricsServer
+    from klamm.store.zookeeper import ZooKeeperStore
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 PORT_MAX = 65535
 ACQUAINTED_WITHIN_S = 60.0
+_SILENT_S = 1.0  # somebody who waits for longer is told for what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +104,9 @@ class ClusterApp:
         self._store: Store | None = None
         self._metrics: MetricsServer | None = None
         self._membership = asyncio.Event()  # set and cleared at once: wakes those who wait
+        self._watches: dict[int, asyncio.Task[None]] = {}  # a task a broker, until it stops
+        self._failed: dict[int, None] = {}  # those that stopped by themselves, in their order
+        self._all_failed = asyncio.Event()
 
     @property
     def store(self) -> Store:
@@ -122,6 +132,9 @@ class ClusterApp:
         """Return when every broker serves and knows all the others; undo all on failure."""
         raise_file_limit()
         self._check_ports()
+        for warning in (exposure(self.plan.host), Door(self.settings).warning()):
+            if warning is not None:
+                log.warning(warning)
         self._directory = DataDirectory.claim(self.plan.data)
         try:
             await self._serve_metrics()
@@ -167,6 +180,18 @@ class ClusterApp:
         """Let one broker crash."""
         await self._take(at).kill()
 
+    async def failed(self) -> str:
+        """Wait until the last broker has stopped by itself, and say so."""
+        await self._all_failed.wait()
+        return self._failure()
+
+    def _failure(self) -> str:
+        named = ", ".join(map(str, self._failed))
+        return (
+            f"no broker is left: {named} stopped by themselves, mostly because their disks failed; "
+            "the lines above say why"
+        )
+
     @property
     def controller_id(self) -> int | None:
         """The broker that is the active controller, None while there is none."""
@@ -185,6 +210,8 @@ class ClusterApp:
         try:
             async with asyncio.timeout(timeout_s):
                 while not predicate(view := self.view()):
+                    if self._all_failed.is_set():
+                        raise KlammError(self._failure())
                     await self._change_since(view)
                 return view
         except TimeoutError:
@@ -205,6 +232,8 @@ class ClusterApp:
             replication_factor,
             configs=[create_topics.CreatableTopicConfig(k, v) for k, v in configs.items()],
         )
+        if self._all_failed.is_set():
+            raise KlammError(self._failure())
         async with Client(self.bootstrap_servers) as client:
             (result,) = await Admin(client).create_topics([topic])
         if result.error_code:
@@ -267,6 +296,21 @@ class ClusterApp:
         await broker.start(gate)
         self.brokers[at] = broker
         self._ports[at] = broker.endpoint.port
+        self._failed.pop(at, None)
+        self._all_failed.clear()
+        self._watches[at] = asyncio.create_task(self._watch(at, broker), name=f"watch-{at}")
+        self._wake()
+
+    async def _watch(self, at: int, broker: Broker) -> None:
+        """Notice when a broker stops that nobody stopped."""
+        await broker.stopped.wait()
+        if self.brokers.get(at) is not broker:
+            return
+        del self.brokers[at]
+        self._failed[at] = None
+        log.critical("a broker stopped by itself", extra={"broker": at, "left": len(self.brokers)})
+        if not self.brokers:
+            self._all_failed.set()
         self._wake()
 
     def _take_all(self) -> list[Broker]:
@@ -327,11 +371,59 @@ class ClusterApp:
             from klamm.store.zookeeper import ZooKeeperStore
 
             timeout_ms = self.settings.int("zookeeper.session.timeout.ms")
-            return ZooKeeperStore(self._connect, session_timeout_ms=timeout_ms)
+            patience_ms = self.settings.int_or("zookeeper.connection.timeout.ms", timeout_ms)
+            store = ZooKeeperStore(
+                self._connect, session_timeout_ms=timeout_ms, connection_timeout_ms=patience_ms
+            )
+            await self._reach(store, patience_ms)
+            return store
         if self.plan.data is None:
             return EmbeddedStore.open(None)
-        fsync = self.settings.bool("klamm.store.fsync")
-        return EmbeddedStore.open(self._directory.store, fsync=fsync)
+        return await self._open_embedded(self._directory)
+
+    async def _reach(self, store: ZooKeeperStore, patience_ms: int) -> None:
+        """Wait for ZooKeeper, and say so when it takes longer than a moment."""
+        waiting = asyncio.get_running_loop().call_later(
+            _SILENT_S,
+            log.warning,
+            "no ZooKeeper answers yet at %s: trying for %g s (zookeeper.connection.timeout.ms)",
+            store.hosts,
+            patience_ms / 1000,
+        )
+        try:
+            await store.reach()
+        except StoreUnavailable as fault:
+            await store.close()
+            raise UsageError(
+                f"no ZooKeeper could be reached within {patience_ms / 1000:g} s ({fault}): start "
+                "it, or correct --zookeeper (zookeeper.connect)"
+            ) from fault
+        finally:
+            waiting.cancel()
+
+    async def _open_embedded(self, directory: DataDirectory) -> EmbeddedStore:
+        """The store of the data directory; UsageError where it was lost and logs would be too."""
+        elsewhere = [Path(name.strip()) for name in self._log_dirs if name.strip().startswith("/")]
+        directory.refuse_loss(elsewhere)
+        store = EmbeddedStore.open(
+            directory.store,
+            fsync=self.settings.bool("klamm.store.fsync"),
+            policy=Policy(
+                keep=self.settings.int("klamm.store.backups"),
+                interval_s=self.settings.int("klamm.store.backup.interval.ms") / 1000,
+            ),
+        )
+        try:
+            directory.refuse_loss(elsewhere, is_empty=store.is_empty)
+        except UsageError:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def _log_dirs(self) -> list[str]:
+        static = self.settings.static
+        return (static.get("log.dirs") or static.get("log.dir") or "").split(",")
 
     @property
     def _connect(self) -> str:
@@ -348,6 +440,10 @@ class ClusterApp:
         await self.wait_until(are_known, ACQUAINTED_WITHIN_S)
 
     async def _release(self) -> None:
+        for watch in self._watches.values():
+            watch.cancel()
+        await asyncio.gather(*self._watches.values(), return_exceptions=True)
+        self._watches.clear()
         if self._metrics is not None:
             await self._metrics.stop()
             self._metrics = None

@@ -37,7 +37,7 @@ from klamm.controller.admission import (
     duplicates,
     name_faults,
 )
-from klamm.controller.assignment import Racks, Start
+from klamm.controller.admission.placement import Racks, Start
 from klamm.model.assignment import Assignment
 from klamm.model.errors import Refused
 from klamm.model.names import ZERO_ID, BrokerId, is_usable_id

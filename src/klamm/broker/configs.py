@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from klamm.broker import admin, loggers, topic_writes
 from klamm.broker.entries import Entry
 from klamm.broker.policies import Alteration, Policies
-from klamm.controller.alteration import Change, altered, replaced
+from klamm.controller.admission.alteration import Change, altered, replaced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId, name_fault

@@ -33,11 +33,13 @@ from typing import Any, Final, Protocol, TypeVar
 from klamm.broker.authorization import INTERNAL_WRITER
 from klamm.broker.ledger import Ledger, Line, Place
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.peers import Peers
 from klamm.broker.waiting import is_led
 from klamm.client.admin import LATEST, Admin
 from klamm.client.cluster import Client, code_of
 from klamm.client.consumer import Consumer
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import TopicState
+from klamm.controller.states.tables import MACHINES
 from klamm.log.files import replace_unsynced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
@@ -72,6 +74,9 @@ class _Host(Protocol):
 
     @property
     def metadata(self) -> MetadataCache: ...
+
+    @property
+    def peers(self) -> Peers: ...
 
     @property
     def endpoint(self) -> Endpoint: ...
@@ -169,7 +174,11 @@ class LedgerTopic:
         if not lines or not await self._is_there(lines):
             return
         here = self._host.endpoint
-        async with Client([(here.host, here.port)], client_id=INTERNAL_WRITER) as client:
+        async with Client(
+            [(here.host, here.port)],
+            client_id=INTERNAL_WRITER,
+            introduce=self._host.peers.introduce_at,
+        ) as client:
             before = self._cursor
             await self._find_out(client)
             if self._cursor is not before:
@@ -273,14 +282,13 @@ def _records(lines: Iterable[Line], newest: int) -> Iterator[Record]:
                 offset += 1
 
 
-_ABSENT: Final = "absent"
-_ENDS: Final = frozenset({_ABSENT, PartitionState.NON_EXISTENT, ReplicaState.NON_EXISTENT})
+_ENDS: Final = frozenset(str(machine.never) for machine in MACHINES)
 
 
 def _ended(subject: str, after: str) -> tuple[str, ...]:
     """The keys of what it was the last of."""
     is_topic = subject.startswith("topic ")
-    if is_topic != (after == _ABSENT):
+    if is_topic != (after == TopicState.ABSENT):
         return ()
     if is_topic or " on broker " in subject:
         return (subject,)

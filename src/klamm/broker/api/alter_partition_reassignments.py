@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.controller.events import MovesAsked
+from klamm.controller.events import ReassignmentsAsked
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
@@ -29,7 +29,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
         for topic in request.topics
         for p in topic.partitions
     }
-    answer = await broker.controller.submit(MovesAsked(targets))
+    answer = await broker.controller.submit(ReassignmentsAsked(targets))
     topics: dict[str, ReassignableTopicResponse] = {}
     for id, fault in answer.results.items():
         entry = topics.setdefault(id.topic, ReassignableTopicResponse(name=id.topic))

@@ -1,9 +1,9 @@
 """Explain (private, key 1001): what a topic is waiting for, as the controller sees it.
 
-Asked with `{"topic": name}`; answers `waiting`, one object for each reason: what is held up, the
-partition, the broker, why, until when, and since when. `deleting_since_ms` is null unless the topic
-is being deleted. A controller remembers times of its own term: where `since_at_least` is true, the
-wait may be older than it says.
+Asked with `{"topic": name}`; answers the topic's `state` and `waiting`, one object for each reason:
+what is held up, the partition, the broker, why, until when, and since when. `deleting_since_ms` is
+null unless the topic is being deleted. A controller remembers times of its own term: where
+`since_at_least` is true, the wait may be older than it says.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ async def handle(
     return {
         "error_code": ErrorCode.NONE,
         "topic": topic,
+        "state": found.state,
         "deleting_since_ms": found.deleting_since_ms,
         "waiting": [
             {

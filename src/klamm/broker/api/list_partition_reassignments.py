@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.controller.events import MovesListed
+from klamm.controller.events import ReassignmentsListed
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
@@ -27,7 +27,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
             for index in topic.partition_indexes
         )
     topics: dict[str, OngoingTopicReassignment] = {}
-    for id, assignment in (await broker.controller.submit(MovesListed(wanted))).items():
+    for id, assignment in (await broker.controller.submit(ReassignmentsListed(wanted))).items():
         entry = topics.setdefault(id.topic, OngoingTopicReassignment(name=id.topic))
         entry.partitions.append(
             OngoingPartitionReassignment(

@@ -12,6 +12,7 @@ from klamm.model.settings.definition import (
     Between,
     Definition,
     Dynamic,
+    InternalPeers,
     Kind,
     OneOf,
     setting,
@@ -29,6 +30,22 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "can lose the last changes; the death of the process cannot.",
     ),
     setting(
+        "klamm.store.backups",
+        Kind.INT,
+        "5",
+        "How many back-ups of the embedded store are kept in `store-backups` of the data "
+        "directory; 0 takes none, but for the rescue of a store whose file was lost.",
+        Between(0, 1000),
+    ),
+    setting(
+        "klamm.store.backup.interval.ms",
+        Kind.LONG,
+        "600000",
+        "How often a back-up of the embedded store is taken while it changes; one is taken at each "
+        "start as well.",
+        AtLeast(1000),
+    ),
+    setting(
         "klamm.controller.standby.enable",
         Kind.BOOLEAN,
         "true",
@@ -42,6 +59,15 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "The port on which the cluster tells Prometheus how it is; 0 takes a free one, -1 none. "
         "Needs `klamm[metrics]`.",
         Between(-1, 65535),
+    ),
+    setting(
+        "klamm.internal.requests.from",
+        Kind.LIST,
+        "proof",
+        "Who may make the requests that are for brokers only: those who prove that they are of "
+        "this cluster. Brokers of Apache Kafka cannot prove it; where some serve in the cluster, "
+        "their listener (`listener:NAME`) or addresses are named here as well.",
+        InternalPeers(),
     ),
     setting(
         "klamm.placement.seed",
