@@ -15,9 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from klamm.log.files import FILE_MODE, make_directory, tighten
+from klamm.log.files import FILE_MODE, make_directory, tighten, tighten_below
 from klamm.log.names import META_PROPERTIES, parse_partition
 from klamm.model.errors import UsageError
+from klamm.store.backups import DIRECTORY as BACKUPS
 from klamm.store.backups import LOST_MARK
 
 LOCK_NAME = "klamm.lock"
@@ -133,6 +134,7 @@ def _lock(directory: Path) -> int:
     path = directory / LOCK_NAME
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     tighten(str(path))
+    tighten_below(str(directory / BACKUPS))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

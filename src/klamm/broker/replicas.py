@@ -16,11 +16,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from klamm import collector
 from klamm.broker.logs import NewLog, make_files
+from klamm.broker.orders import (
+    Order,
+    Stop,
+    faults_in,
+    in_slices,
+    leave_out_faults,
+    orders_of,
+    stops_of,
+)
 from klamm.broker.partition import Partition, Role
 from klamm.broker.roll_call import holdings
 from klamm.controller.membership.roll_call import Holdings
@@ -35,7 +43,6 @@ from klamm.model.names import (
     ZERO_ID,
     BrokerId,
     TopicPartition,
-    partition_faults,
 )
 from klamm.model.settings import TopicSettings
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
@@ -50,30 +57,12 @@ state_change: Final = logging.getLogger("klamm.state_change")
 
 # To the controller: nothing is wrong with the disk, and ordered again it may work.
 _SHORT: Final = ErrorCode.REQUEST_TIMED_OUT
-# Partitions that are worked on before others get their turn; their files are made by a worker.
-_SLICE: Final = 250
 _COMPARE_WITHIN_S: Final = 2.0  # a controller's word must not wait long for the store
 _SILENCE_MS: Final = 5_000  # after which a broker may have missed something
 
 PartitionState = leader_and_isr.LeaderAndIsrPartitionState
 LeadershipHook = Callable[[TopicPartition, int], None]
 RemovalHook = Callable[[TopicPartition], None]
-
-
-class Order(NamedTuple):
-    """What a LeaderAndIsr request says of one partition."""
-
-    topic_partition: TopicPartition
-    topic_id: uuid.UUID
-    state: leader_and_isr.LeaderAndIsrPartitionState
-
-
-class Stop(NamedTuple):
-    """What a StopReplica request says of one partition."""
-
-    topic_partition: TopicPartition
-    leader_epoch: int
-    delete: bool
 
 
 class ReplicaManager:
@@ -133,7 +122,7 @@ class ReplicaManager:
         self, request: leader_and_isr.Request
     ) -> tuple[ErrorCode, list[tuple[Order, ErrorCode]]]:
         """Lead and follow as ordered."""
-        orders = list(_orders(request))
+        orders = list(orders_of(request))
         async with self._lock:
             refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.STALE_BROKER_EPOCH:
@@ -141,14 +130,14 @@ class ReplicaManager:
             if refusal is not ErrorCode.NONE:
                 return refusal, [(order, refusal) for order in orders]
             leaders = {BrokerId(leader.broker_id) for leader in request.live_leaders}
-            faults = _faults(order.topic_partition for order in orders)
+            faults = faults_in(order.topic_partition for order in orders)
             settings = await self._settings_for(
                 [order for order in orders if order.topic_partition not in faults]
             )
             log_settings = {topic: LogSettings.of(own) for topic, own in settings.items()}
             results: list[tuple[Order, ErrorCode]] = []
             with collector.paused():
-                for some in _in_slices(orders):
+                for some in in_slices(orders):
                     sound = [order for order in some if order.topic_partition not in faults]
                     troubles = await self._make_logs(sound, log_settings)
                     for order in some:
@@ -441,8 +430,8 @@ class ReplicaManager:
             refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is not ErrorCode.NONE:
                 return refusal, []
-            stops = list(_stops(request))
-            faults = _faults(stop.topic_partition for stop in stops)
+            stops = list(stops_of(request))
+            faults = faults_in(stop.topic_partition for stop in stops)
             results = [
                 (
                     stop,
@@ -529,7 +518,7 @@ class ReplicaManager:
         async with self._lock:
             refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
-                refusal = _without_faults(request)
+                refusal = leave_out_faults(request)
                 self._forget_ended()
                 known = self._broker.metadata.snapshot.brokers.keys()
                 self._broker.metadata_changed(self._broker.metadata.apply(request))
@@ -631,68 +620,7 @@ def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
     return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def _in_slices(orders: Sequence[Order]) -> Iterable[Sequence[Order]]:
-    return (orders[at : at + _SLICE] for at in range(0, len(orders), _SLICE))
-
-
-def _faults(partitions: Iterable[tuple[str, int]]) -> AbstractSet[tuple[str, int]]:
-    """What is no partition; the first of them is told, for it may be an attack."""
-    faults = partition_faults(partitions)
-    if faults:
-        log.error(
-            "a control request names what cannot be a partition",
-            extra={"count": len(faults), "why": next(iter(faults.values()))},
-        )
-    return faults.keys()
-
-
 def _topic_id(partition: Partition | None) -> uuid.UUID:
     if partition is None or partition.log is None:
         return ZERO_ID
     return partition.log.topic_id or ZERO_ID
-
-
-def _without_faults(request: update_metadata.Request) -> ErrorCode:
-    """Take out of a request what is no partition; the answer has one code for all of it."""
-    named = (
-        (t.topic_name, s.partition_index) for t in request.topic_states for s in t.partition_states
-    )
-    flat = ((s.topic_name, s.partition_index) for s in request.ungrouped_partition_states)
-    faults = _faults(chain(named, flat))
-    if not faults:
-        return ErrorCode.NONE
-    for topic in request.topic_states:
-        topic.partition_states = [
-            state
-            for state in topic.partition_states
-            if (topic.topic_name, state.partition_index) not in faults
-        ]
-    request.topic_states = [topic for topic in request.topic_states if topic.partition_states]
-    request.ungrouped_partition_states = [
-        state
-        for state in request.ungrouped_partition_states
-        if (state.topic_name, state.partition_index) not in faults
-    ]
-    return ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
-def _orders(request: leader_and_isr.Request) -> Iterable[Order]:
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
-            yield Order(topic_partition, topic.topic_id, state)
-    for state in request.ungrouped_partition_states:
-        yield Order(TopicPartition(state.topic_name, state.partition_index), ZERO_ID, state)
-
-
-def _stops(request: stop_replica.Request) -> Iterable[Stop]:
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
-            yield Stop(topic_partition, state.leader_epoch, state.delete_partition)
-    for old in request.topics:
-        for index in old.partition_indexes:
-            yield Stop(TopicPartition(old.name, index), NO_EPOCH, request.delete_partitions)
-    for oldest in request.ungrouped_partitions:
-        topic_partition = TopicPartition(oldest.topic_name, oldest.partition_index)
-        yield Stop(topic_partition, NO_EPOCH, request.delete_partitions)

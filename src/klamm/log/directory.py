@@ -27,7 +27,7 @@ from klamm.log.filesystem import FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.moving import take_place
-from klamm.log.opening import Remembered, claim, is_log, look_into, remove_log
+from klamm.log.opening import Remembered, claim, look_into, remove_log
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.log.settling import settle_all, sync_births
@@ -243,12 +243,11 @@ class LogDirectory:
                 partition, path, settings, self.pool, topic_id=topic_id, health=self.health
             )
         except FileExistsError:
-            if not is_log(path):
+            if not os.path.isdir(path):
                 raise LogRefused(
-                    f"no log can be made for {partition}: {path} is there and is no log of a "
-                    "broker; move it out of the log directory"
+                    f"{path} is no directory: move it out of the log directory"
                 ) from None
-            # Somebody has put it there since we started: take it for what it is.
+            # Somebody has put it there since we started: take it for what it is, or not at all.
             log = load_log(partition, path, settings, self.pool, Known(), health=self.health)
             log.durability.names_synced = log.durability.home_synced = False
             return log
@@ -505,12 +504,11 @@ class LogDirectory:
         # What was to be deleted when we stopped still is.
         self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
         for count, (partition, path, is_future) in enumerate(found, 1):
-            tighten_below(path)
-            settings = self._settings_for(partition.topic)
-            known = (remembered.of_future if is_future else remembered.of)(partition)
-            log = load_log(partition, path, settings, self.pool, known, health=self.health)
-            log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
-            log.durability.rewrite = self.checkpoint
+            try:
+                log = self._load_one(partition, path, remembered, is_future=is_future)
+            except LogRefused:
+                self.foreign.append(path)
+                continue
             (self.futures if is_future else self._logs)[partition] = log
             if log.damage is not None and log.damage.at_rest and not is_future:
                 self.missing[partition] = log.damage.log_end + log.damage.missing
@@ -520,3 +518,14 @@ class LogDirectory:
         self._missing_written = dict(remembered.missing)
         # Before anything else is: a start that crashes must not be the last that knew.
         self._write_missing()
+
+    def _load_one(
+        self, partition: TopicPartition, path: str, remembered: Remembered, *, is_future: bool
+    ) -> PartitionLog:
+        settings = self._settings_for(partition.topic)
+        known = (remembered.of_future if is_future else remembered.of)(partition)
+        log = load_log(partition, path, settings, self.pool, known, health=self.health)
+        tighten_below(path)
+        log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
+        log.durability.rewrite = self.checkpoint
+        return log

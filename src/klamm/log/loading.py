@@ -21,7 +21,7 @@ from klamm.log import names
 from klamm.log.batches import is_intact, whole_batches
 from klamm.log.checkpoints import CheckpointCorrupt, Extent, read_epochs, read_topic_id
 from klamm.log.epochs import EpochCache
-from klamm.log.failure import Damage, Health
+from klamm.log.failure import Damage, Health, LogRefused
 from klamm.log.files import FilePool, remove_files, sync_directory
 from klamm.log.partition import PartitionLog
 from klamm.log.producers import ProducerStates, follow
@@ -63,7 +63,7 @@ def load_log(
     *,
     health: Health | None = None,
 ) -> PartitionLog:
-    """The log in a directory, fit for use."""
+    """The log in a directory, fit for use; LogRefused where it is no log's."""
     files = _tidy(directory, pool)
     log = PartitionLog(
         topic_partition,
@@ -252,28 +252,34 @@ def _bound(log: PartitionLog, known: Known) -> None:
 
 
 def _tidy(directory: str, pool: FilePool) -> _Files:
-    """Sort the files of a directory, and remove what an earlier life has left."""
+    """Sort the files of a directory, and remove what an earlier life has left.
+
+    Raises LogRefused, and touches nothing, where it is no log's.
+    """
     files = _Files()
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            parsed = names.parse_offset_name(entry.name)
-            if parsed is None:
-                if entry.name.endswith(".tmp"):
-                    os.unlink(entry.path)
-                continue
-            offset, kind, suffix = parsed
-            if suffix.endswith((names.DELETED, ".tmp")):
+    with os.scandir(directory) as scanned:
+        entries = list(scanned)
+    if not names.is_log([entry.name for entry in entries]):
+        raise LogRefused(f"{directory} is no log of a broker: move it out of the log directory")
+    for entry in entries:
+        parsed = names.parse_offset_name(entry.name)
+        if parsed is None:
+            if entry.name.endswith(".tmp"):
                 os.unlink(entry.path)
-            elif suffix in (names.CLEANED, names.SWAP):
-                files.has_swaps = True
-            elif suffix:
-                continue  # somebody else's, or behind a hole: never read
-            elif kind == names.LOG:
-                files.sizes[offset] = entry.stat().st_size
-            elif kind == names.SNAPSHOT:
-                files.snapshots.append(offset)
-            else:
-                files.indexes.setdefault(offset, []).append(entry.path)
+            continue
+        offset, kind, suffix = parsed
+        if suffix.endswith((names.DELETED, ".tmp")):
+            os.unlink(entry.path)
+        elif suffix in (names.CLEANED, names.SWAP):
+            files.has_swaps = True
+        elif suffix:
+            continue  # somebody else's, or behind a hole: never read
+        elif kind == names.LOG:
+            files.sizes[offset] = entry.stat().st_size
+        elif kind == names.SNAPSHOT:
+            files.snapshots.append(offset)
+        else:
+            files.indexes.setdefault(offset, []).append(entry.path)
     if files.has_swaps:
         finish_swaps(directory, pool)
         return _tidy(directory, pool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Collection
 from typing import Final
 
 from klamm.model.names import DIRECTORY_NAME_LENGTH_MAX, TopicPartition, partition_fault
@@ -84,6 +85,14 @@ def parse_aside(name: str) -> str | None:
 def is_doomed(name: str) -> bool:
     """Whether a directory of this name is to be deleted."""
     return name.endswith(DOOMED) and parse_aside(name) is not None
+
+
+def is_log(files: Collection[str]) -> bool:
+    """Whether a directory of these files is a log: it says whose it is, or has nothing else in it.
+
+    One with nothing at all is a log whose making a crash has interrupted.
+    """
+    return PARTITION_METADATA in files or all(map(is_of_a_log, files))
 
 
 def is_of_a_log(name: str) -> bool:

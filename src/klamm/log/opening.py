@@ -31,12 +31,12 @@ class Content(NamedTuple):
 
     logs: list[Found]
     doomed: list[str]  # what was to be deleted
-    foreign: list[str]  # directories that somebody else has put there
+    foreign: list[str]  # what looks as if it was to be deleted, and is no log
     put_aside: set[str]  # what was once called by these names
 
 
 def look_into(path: str) -> Content:
-    """The logs in a directory in their order, what was to be deleted, and what is not ours."""
+    """What has names of logs, in their order, what was to be deleted, and what was not ours to."""
     logs: list[Found] = []
     doomed: list[str] = []
     foreign: list[str] = []
@@ -50,26 +50,12 @@ def look_into(path: str) -> Content:
             is_doomed = partition is None and names.is_doomed(entry.name)
             if not (partition or is_doomed) or not entry.is_dir():
                 continue
-            if not is_log(entry.path):
-                foreign.append(entry.path)
-            elif partition is not None:
+            if partition is not None:
                 logs.append(Found(partition, entry.path, is_future=future is not None))
             else:
-                doomed.append(entry.path)
-    return Content(sorted(logs), doomed, sorted(foreign), put_aside)
-
-
-def is_log(path: str) -> bool:
-    """Whether a directory is a log: it says whose it is, or holds nothing but a log's files.
-
-    One with nothing in it is a log whose making a crash has interrupted.
-    """
-    try:
-        with os.scandir(path) as entries:
-            found = [entry.name for entry in entries]
-    except NotADirectoryError:
-        return False
-    return names.PARTITION_METADATA in found or all(map(names.is_of_a_log, found))
+                is_log = names.is_log(os.listdir(entry.path))
+                (doomed if is_log else foreign).append(entry.path)
+    return Content(sorted(logs), doomed, foreign, put_aside)
 
 
 def remove_log(path: str) -> bool:

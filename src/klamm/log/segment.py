@@ -42,6 +42,7 @@ class Segment:
         "_bytes_since_entry",
         "_first_timestamp",
         "_indexes_ready",
+        "_is_ready",
         "_largest",
         "_pool",
         "_recent_lasts",
@@ -85,6 +86,7 @@ class Segment:
         self.times = TimeIndex(stem + names.TIME_INDEX + suffix, base_offset, pool)
         self.aborted = TransactionIndex(stem + names.TRANSACTION_INDEX + suffix, pool)
         self._indexes_ready = not size
+        self._is_ready = False  # whether all is known that an append needs
         self._bytes_since_entry = 0
         self._first_timestamp: int | None = None if size else NO_TIMESTAMP
         self._largest: TimeEntry | None = None if size else TimeEntry(NO_TIMESTAMP, base_offset)
@@ -143,7 +145,7 @@ class Segment:
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Put bytes at the end; where they are. Readers see all of them or none."""
         position = self.size
-        if self._largest is None or not self.aborted.is_known:
+        if not self._is_ready:
             self._find_out()
         handle = self._pool.get(self.path, create=True)
         if not position and self._reserved:
@@ -156,6 +158,7 @@ class Segment:
         self.aborted.entries()
         if self._largest is None:
             self._largest = self._find_largest()
+        self._is_ready = True
 
     def note(
         self,
@@ -227,6 +230,7 @@ class Segment:
     def truncate(self, cut: Cut) -> None:
         """Cut off a batch and all after it."""
         position, header, handle = cut
+        self._is_ready = False
         os.ftruncate(handle.fileno(), position)
         self.size = position
         self.offsets.truncate(header.base_offset)

@@ -45,11 +45,6 @@ class TransactionIndex:
         return self._entries
 
     @property
-    def is_known(self) -> bool:
-        """Whether the file has been read."""
-        return self._entries is not None
-
-    @property
     def is_on_disk(self) -> bool:
         """Whether there is a file, as far as anybody asked."""
         return bool(self._entries)

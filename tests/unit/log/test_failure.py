@@ -213,6 +213,13 @@ def test_what_somebody_else_put_there_stays(directory: LogDirectory, name: str) 
     assert (foreign / "letters.txt").read_text() == "dear"
 
 
+def test_a_file_in_the_place_of_a_log_is_not_the_disks_fault(directory: LogDirectory) -> None:
+    Path(directory.path, "orders-0").write_text("a note")
+    with pytest.raises(LogRefused, match="is no directory"):
+        filled(directory)
+    assert directory.is_online
+
+
 def test_what_lies_in_a_deleted_log_and_is_not_its_own_stays(directory: LogDirectory) -> None:
     log = filled(directory)
     (Path(log.directory) / "letters.txt").write_text("dear")
