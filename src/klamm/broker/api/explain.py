@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from klamm.broker import asked
 from klamm.controller.events import ExplanationAsked
 from klamm.model.errors import ErrorCode
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    topic = str(request.get("topic", ""))
+    topic = asked.text(request, "topic")
     found = await broker.controller.submit(ExplanationAsked(topic))
     if found is None:
         return {
