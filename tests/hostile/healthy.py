@@ -25,9 +25,9 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import Record, decode_records, encode_batch, iter_batches
 from klamm.protocol.messages import fetch, produce
 
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 PAUSE_S = 0.01
-ATTEMPT_S = 60.0  # longer than any stall that is measured, so that one stall is one number
+ATTEMPT_S = 450.0  # longer than any stall that is measured, so that one stall is one number
 
 
 class Refused(Exception):

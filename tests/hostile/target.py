@@ -20,8 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from hostile import bombs
 from hostile.healthy import User
-from hostile.raw import Address, controller_of, create, describe
+from hostile.raw import Address, ask, controller_of, create, describe, leader_of
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages import list_offsets, produce
 
 TOPIC: Final = "healthy"
 PARTITIONS: Final = 6
@@ -113,6 +116,7 @@ class Target:
         (self.precious / "letter").write_text("precious")
         self._launch()
         if user:
+            self.warm_up()
             self.start_user()
 
     def _launch(self) -> None:
@@ -146,6 +150,24 @@ class Target:
         self._reader = threading.Thread(target=self._read_user, args=(self._user,), daemon=True)
         self._reader.start()
         self.wait(lambda: len(self.samples) > 2 * PARTITIONS, "the healthy user starts", 60)
+
+    def warm_up(self) -> None:
+        """Have the cluster load what it loads once, so that no attack is charged for it."""
+        address = self.address()
+        create(address, "warm", configs={"cleanup.policy": "compact"})
+        at = leader_of(address, "warm")
+        batch = bombs.counted_records(5000, keyed=True)
+        data = produce.TopicProduceData("warm", [produce.PartitionProduceData(0, batch)])
+        asked = list_offsets.ListOffsetsPartition(0, timestamp=bombs.BASE_TIME + 500)
+        for _ in range(5):
+            request = produce.Request(acks=1, timeout_ms=5000, topic_data=[data])
+            ask(at, ApiKey.PRODUCE, 9, request)
+            topics = [list_offsets.ListOffsetsTopic("warm", [asked])]
+            ask(at, ApiKey.LIST_OFFSETS, 4, list_offsets.Request(-1, 0, topics))
+        deadline, last = time.monotonic() + 20, 0.0
+        while time.monotonic() < deadline and abs(self.memory_mb() - last) > 1:
+            last = self.memory_mb()
+            time.sleep(0.4)
 
     def stop_user(self) -> None:
         if self._user is not None:

@@ -1,8 +1,8 @@
 """Nobody with a socket may hurt the cluster: every attack by name, and fuzzed requests.
 
 What runs by default is a smoke of a minute: the attacks at a smaller size, limits for a machine
-that is busy with other things. With KLAMM_HOSTILE=1 (`make hostile`) they have their full size and the
-limits are the goal: a healthy user's p99 under 250 ms, less than 100 MB more memory.
+that is busy with other things. With KLAMM_HOSTILE=1 (`make hostile`) they have their full size and
+the limits are the goal: a healthy user's p99 under 250 ms, less than 100 MB more memory.
 """
 
 from __future__ import annotations
