@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,20 +22,25 @@ from klamm.broker.server import Broker
 from klamm.client.admin import Admin
 from klamm.client.cluster import Client, code_of
 from klamm.datadir import DataDirectory
-from klamm.model.errors import RequestRefused, UsageError
+from klamm.model.errors import RequestRefused, StoreUnavailable, UsageError
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.messages import create_topics
+from klamm.store.backups import Policy
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Store
 from klamm.view import BrokerView, ClusterView, Predicate
 
 if TYPE_CHECKING:
     from klamm.metrics.server import MetricsServer
+    from klamm.store.zookeeper import ZooKeeperStore
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 PORT_MAX = 65535
 ACQUAINTED_WITHIN_S = 60.0
+_SILENT_S = 1.0  # somebody who waits for longer is told for what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,11 +333,59 @@ class ClusterApp:
             from klamm.store.zookeeper import ZooKeeperStore
 
             timeout_ms = self.settings.int("zookeeper.session.timeout.ms")
-            return ZooKeeperStore(self._connect, session_timeout_ms=timeout_ms)
+            patience_ms = self.settings.int_or("zookeeper.connection.timeout.ms", timeout_ms)
+            store = ZooKeeperStore(
+                self._connect, session_timeout_ms=timeout_ms, connection_timeout_ms=patience_ms
+            )
+            await self._reach(store, patience_ms)
+            return store
         if self.plan.data is None:
             return EmbeddedStore.open(None)
-        fsync = self.settings.bool("klamm.store.fsync")
-        return EmbeddedStore.open(self._directory.store, fsync=fsync)
+        return await self._open_embedded(self._directory)
+
+    async def _reach(self, store: ZooKeeperStore, patience_ms: int) -> None:
+        """Wait for ZooKeeper, and say so when it takes longer than a moment."""
+        waiting = asyncio.get_running_loop().call_later(
+            _SILENT_S,
+            log.warning,
+            "no ZooKeeper answers yet at %s: trying for %g s (zookeeper.connection.timeout.ms)",
+            store.hosts,
+            patience_ms / 1000,
+        )
+        try:
+            await store.reach()
+        except StoreUnavailable as fault:
+            await store.close()
+            raise UsageError(
+                f"no ZooKeeper could be reached within {patience_ms / 1000:g} s ({fault}): start "
+                "it, or correct --zookeeper (zookeeper.connect)"
+            ) from fault
+        finally:
+            waiting.cancel()
+
+    async def _open_embedded(self, directory: DataDirectory) -> EmbeddedStore:
+        """The store of the data directory; UsageError where it was lost and logs would be too."""
+        elsewhere = [Path(name.strip()) for name in self._log_dirs if name.strip().startswith("/")]
+        directory.refuse_loss(elsewhere)
+        store = EmbeddedStore.open(
+            directory.store,
+            fsync=self.settings.bool("klamm.store.fsync"),
+            policy=Policy(
+                keep=self.settings.int("klamm.store.backups"),
+                interval_s=self.settings.int("klamm.store.backup.interval.ms") / 1000,
+            ),
+        )
+        try:
+            directory.refuse_loss(elsewhere, is_empty=store.is_empty)
+        except UsageError:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def _log_dirs(self) -> list[str]:
+        static = self.settings.static
+        return (static.get("log.dirs") or static.get("log.dir") or "").split(",")
 
     @property
     def _connect(self) -> str:

@@ -10,12 +10,15 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from klamm.log.files import make_directory
+from klamm.log.names import META_PROPERTIES, parse_partition
 from klamm.model.errors import UsageError
+from klamm.store.backups import LOST_MARK
 
 LOCK_NAME = "klamm.lock"
 STORE_NAME = "store.db"
@@ -55,6 +58,38 @@ class DataDirectory:
         """The log directory of one broker."""
         return self.path / f"broker-{broker_id}"
 
+    @property
+    def brokers(self) -> list[Path]:
+        """The directories of all brokers that ever ran here."""
+        found = (path for path in self.path.glob("broker-*") if path.is_dir())
+        return sorted(found, key=lambda path: (len(path.name), path.name))
+
+    def refuse_loss(self, more: Iterable[Path] = (), *, is_empty: bool = False) -> None:
+        """Raise UsageError where the store was lost, and starting anew would orphan logs.
+
+        `more` are log directories elsewhere; `is_empty` says that the store holds nothing.
+        """
+        mark = self.path / LOST_MARK
+        repair = (
+            f"rebuild it from a back-up and the logs with `klamm store repair --data {self.path}`, "
+            f"or put a back-up in its place with `klamm store restore --data {self.path}`"
+        )
+        if mark.exists():
+            raise UsageError(f"the store {self.store} was lost while the cluster ran: {repair}")
+        try:
+            size = self.store.stat().st_size
+        except FileNotFoundError:
+            size = -1
+        if size > 0 and not is_empty:
+            return
+        count = count_logs([*self.brokers, *more])
+        if count:
+            what = "is missing" if size < 0 else "is empty"
+            raise UsageError(
+                f"the store {self.store} {what}, but there are {count} logs of partitions beside "
+                f"it: {repair}"
+            )
+
     def release(self) -> None:
         """Let others use the directory; a temporary one is removed."""
         if self._lock is None:
@@ -74,6 +109,23 @@ class DataDirectory:
         at: TracebackType | None,
     ) -> None:
         self.release()
+
+
+def log_directories(broker: Path) -> list[Path]:
+    """Where a broker keeps logs: in its directory, or in those of `log.dirs` below it."""
+    below = (path.parent for path in broker.glob(f"*/{META_PROPERTIES}"))
+    return [broker, *sorted(below)]
+
+
+def count_logs(directories: Iterable[Path]) -> int:
+    """How many logs of partitions there are."""
+    places = (place for directory in directories for place in log_directories(directory))
+    return sum(
+        parse_partition(entry.name) is not None and entry.is_dir()
+        for place in places
+        if place.is_dir()
+        for entry in place.iterdir()
+    )
 
 
 def _lock(directory: Path) -> int:

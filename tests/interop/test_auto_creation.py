@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -120,3 +121,20 @@ def test_a_deleted_topic_does_not_come_back_at_once() -> None:
             assert E(answer.error_code) is E.UNKNOWN_TOPIC_OR_PARTITION
         # Whoever creates it on purpose may.
         cluster.create_topic("t")
+
+
+@pytest.mark.parametrize("at_controller", [True, False])
+def test_a_name_that_is_being_deleted_keeps_nobody_waiting(wire: Wire, at_controller: bool) -> None:
+    name = f"leaving-{at_controller}"
+    ask(wire, name)
+    away = next(at for at in (0, 1, 2) if at not in (wire.cluster.controller_id, wire.other))
+    wire.cluster.stop_broker(away)
+    try:
+        assert codes(wire.delete(name)) == [E.NONE]
+        begun = time.monotonic()
+        (answer,) = ask(wire, name, broker=None if at_controller else wire.other)
+        assert E(answer.error_code) is E.LEADER_NOT_AVAILABLE
+        # It used to wait a whole second in the hope of a topic that could not come.
+        assert time.monotonic() - begun < 0.9
+    finally:
+        wire.cluster.start_broker(away)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -433,6 +434,33 @@ def test_kafka_configs_shows_and_deletes_only_what_was_set_for_a_broker(kafka: K
     assert kafka(*default, "--delete-config", setting) == Said(0, done, "")
 
 
+def test_kafka_configs_of_all_brokers_shows_each_one_what_is_its_own(kafka: Klamm) -> None:
+    own, default = ("log.cleaner.threads", "2"), ("log.cleaner.io.buffer.size", "600000")
+    brokers = ("--entity-type", "brokers")
+    alter = ("kafka-configs", "--alter", *brokers)
+    try:
+        for where, (name, value) in (
+            (("--entity-name", "1"), own),
+            (("--entity-default",), default),
+        ):
+            assert kafka(*alter, *where, "--add-config", f"{name}={value}").code == 0
+        shown = kafka("kafka-configs", "--describe", *brokers).out
+        parts = re.split(r"^(\S.*) are:$", shown, flags=re.MULTILINE)[1:]
+        found = {
+            title: [line.split("=")[0].strip() for line in body.splitlines() if line.strip()]
+            for title, body in zip(parts[::2], parts[1::2], strict=True)
+        }
+        assert found == {
+            "Dynamic configs for broker 0": [],
+            "Dynamic configs for broker 1": [own[0]],
+            "Dynamic configs for broker 2": [],
+            "Default configs for brokers in the cluster": [default[0]],
+        }
+    finally:
+        kafka(*alter, "--entity-name", "1", "--delete-config", own[0])
+        kafka(*alter, "--entity-default", "--delete-config", default[0])
+
+
 def test_kafka_configs_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -> None:
     cluster.create_topic("configured", partitions=1, replication_factor=1)
     about = ("--entity-type", "topics", "--entity-name", "configured")
@@ -506,3 +534,30 @@ def test_command_config_is_read_by_both_tools(kafka: Klamm, tmp_path: Path) -> N
     ):
         assert refused.code == 1
         assert "security.protocol=SSL: klamm's listeners are PLAINTEXT" in refused.err
+
+
+def test_text_from_strangers_steers_no_terminal(klamm: Klamm, cluster: Cluster) -> None:
+    evil = "\x1b]0;owned\x07[bold]g\nFAKE\u202e"
+    klamm("topics", "create", "strange", "-p", "1")
+    line = json.dumps({"key": evil, "value": evil})
+    assert klamm("produce", "strange", "-f", "json", stdin=f"{line}\n").code == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": evil})
+    try:
+        consumer.commit(offsets=[TopicPartition("strange", 0, 1)], asynchronous=False)
+    finally:
+        consumer.close()
+    shown = r"\x1b]0;owned\x07[bold]g\nFAKE\u202e"
+    for words in (
+        ("groups", "list"),
+        ("groups", "describe", evil),
+        ("consume", "strange", "--key-separator", "="),
+        ("groups", "delete", evil),
+        ("groups", "describe", evil),
+    ):
+        said = klamm(*words)
+        assert not set(said.out + said.err) & set("\x1b\x07\u202e"), words
+        assert shown in said.out + said.err, words
+    assert klamm("consume", "strange", "--raw").out == f"{evil}\n"
+    (record,) = [json.loads(klamm("consume", "strange", "-o", "json").out)]
+    assert record["value"] == evil
+    assert klamm("consume", "strange", "--raw", "-o", "json").code == 2

@@ -155,3 +155,22 @@ def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
         return [message.value() for message in messages]
     finally:
         consumer.close()
+
+
+def test_a_missing_zookeeper_is_told_soon_and_given_up_in_time(tmp_path: Path) -> None:
+    pytest.importorskip("kazoo")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, "-m", "klamm.cli", "up", *data_args(tmp_path)]
+        command += ["--zookeeper", address, "-X", "zookeeper.connection.timeout.ms=2000"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            first = process.stderr.readline()
+            assert process.poll() is None, "it is told while it is being tried"
+            (last,) = process.stderr.read().splitlines()
+    assert address in first
+    assert "trying for 2 s" in first
+    assert last.startswith(f"klamm: no ZooKeeper could be reached within 2 s ({address}: ")
+    assert "--zookeeper" in last
+    assert process.returncode == 2

@@ -15,3 +15,6 @@ CLUSTER_OPERATIONS: Final = 0x1FA0
 
 # Only a client that calls itself so may write to an internal topic, as in Kafka.
 INTERNAL_WRITER: Final = "__admin_client"
+
+# Kafka's words for a cluster that keeps no access control lists.
+NO_AUTHORIZER: Final = "No Authorizer is configured."

@@ -27,6 +27,7 @@ from klamm.model.names import CONSUMER_OFFSETS, KLAMM_LEDGER, TRANSACTION_STATE,
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import create_topics
+from klamm.store import layout
 
 log = logging.getLogger(__name__)
 
@@ -158,11 +159,17 @@ class AutoCreation:
             refused = outcome if isinstance(outcome, Refused) else None
         else:
             refused = await self._send_on(ask, client)
-        if refused is None or refused.code in _BEING_CREATED:
+        if await self._may_come(topic, refused):
             await self._host.metadata.wait_for(
                 lambda snapshot: is_led(snapshot, topic, 1), _VISIBLE_MS
             )
         return refused
+
+    async def _may_come(self, topic: str, refused: Refused | None) -> bool:
+        """Whether the topic is on its way. A name that is being deleted is not worth a wait."""
+        if refused is None or refused.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return refused is None or refused.code in _BEING_CREATED
+        return await self._host.session.get(layout.delete_topic_path(topic)) is None
 
     async def _send_on(self, ask: NewTopic, client: Client) -> Refused | None:
         snapshot = self._host.metadata.snapshot

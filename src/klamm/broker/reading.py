@@ -16,6 +16,7 @@ from klamm.broker.leaders import current_leader
 from klamm.broker.partition import Partition, Role
 from klamm.broker.replicas import epoch_fault
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.reading import Slice
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
 from klamm.protocol.fetch import (
@@ -61,6 +62,11 @@ def is_urgent(data: PartitionData) -> bool:
     return bool(
         data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0
     )
+
+
+def goes_on(data: PartitionData) -> bool:
+    """Whether more lies behind these records: an answer ends with a segment, and need not wait."""
+    return isinstance(data.records, Slice) and data.records.goes_on
 
 
 def read(

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple, Protocol, cast
 
+from klamm.cli.output import say, say_text
+
 
 class Command(NamedTuple):
     """One word after `klamm`, the module that answers it, and its line in the help."""
@@ -44,6 +46,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
         "elect": Command("elect", "elect leaders: the preferred ones, or any that live"),
         "reassign": Command("reassign", "plan, apply, watch and cancel moves of replicas"),
         "groups": Command("groups", "consumer groups, where they stand, set them elsewhere"),
+        "store": Command("store", "back-ups of the embedded store, and its repair"),
     },
     "Records in bulk, on Spark": {
         "archive": Command("archive", "keep a topic as Parquet files, with proof"),
@@ -69,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         debug = True
         del args[0]
     if not args or args[0] in ("-h", "--help", "help"):
-        print(_help())
+        say_text(_help())
         return 0 if args else 2
     if args[0] in ("-V", "--version"):
         args[0] = "version"
@@ -135,8 +138,8 @@ def _complain(sentence: str, code: int, *, debug: bool = False) -> int:
     if debug:
         import traceback
 
-        traceback.print_exc()
-    print(f"klamm: {sentence}", file=sys.stderr)
+        say_text(traceback.format_exc().rstrip("\n"), to=sys.stderr)
+    say(f"klamm: {sentence}", to=sys.stderr)
     return code
 
 

@@ -18,10 +18,11 @@ from klamm.cli.options import (
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
     ConfigOption,
+    GroupBytesOption,
     PatienceOption,
     connection,
     job,
@@ -82,14 +83,14 @@ def archive(
         return
     kept = done.manifest
     rate = kept.records / max(done.seconds, 0.001)
-    print(
+    say(
         f"archived {kept.records:,} records of {topic} in {len(kept.files)} files, "
         f"{size_text(kept.bytes)}, {done.seconds:.1f} s ({rate:,.0f} records/s)"
         + (f"; {done.reused} files were there already" if done.reused else "")
     )
     if verify:
-        print("verified: every file and every window of records is as it was read")
-    print(done.manifest_path)
+        say("verified: every file and every window of records is as it was read")
+    say(done.manifest_path)
 
 
 def refuse(faults: Sequence[str]) -> None:
@@ -117,7 +118,7 @@ def list_(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> N
         rows = [
             (m.topic, when(m.created_ms), m.records, size_text(m.bytes), m.topic_id) for m in found
         ]
-        print(table(("topic", "archived (utc)", "records", "size", "topic id"), rows))
+        say_text(table(("topic", "archived (utc)", "records", "size", "topic id"), rows))
     if faults:
         raise KlammError("; ".join(faults))
 
@@ -133,19 +134,20 @@ def show(
     if output is Output.JSON:
         print_json(plain(asdict(found)))
         return
-    print(f"{found.topic} ({found.topic_id}) of cluster {found.cluster}")
-    print(f"archived {when(found.created_ms)} UTC by {found.writer}: {found.path}")
+    say(f"{found.topic} ({found.topic_id}) of cluster {found.cluster}")
+    say(f"archived {when(found.created_ms)} UTC by {found.writer}: {found.path}")
     rows = [
         (p, e.log_start, e.end, e.records, e.gap_offsets, e.digest)
         for p, e in found.partitions.items()
     ]
-    print(table(("partition", "first", "end", "records", "gaps", "digest"), rows))
+    say_text(table(("partition", "first", "end", "records", "gaps", "digest"), rows))
 
 
 @_care.command()
 def verify(
     directory: DirectoryArgument,
     topic: TopicOption = None,
+    group_bytes: GroupBytesOption = None,
     master: MasterOption = DEFAULT_MASTER,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -155,13 +157,19 @@ def verify(
     found = find_archive(directory, topic)
     with job(master, f"verify {found.topic}") as spark:
         from klamm.pipelines import archive as pipeline
+        from klamm.pipelines.archive_files import GROUP_BYTES_MAX
 
-        faults = pipeline.verify(spark, found, progress=watcher(output))
+        faults = pipeline.verify(
+            spark,
+            found,
+            progress=watcher(output),
+            group_bytes=group_bytes or GROUP_BYTES_MAX,
+        )
     if output is Output.JSON:
         print_json({"path": str(found.path), "faults": faults})
     refuse(faults)
     if output is Output.TEXT:
-        print(f"all {found.records:,} records of {found.topic} are as they were")
+        say(f"all {found.records:,} records of {found.topic} are as they were")
 
 
 @_care.command()
@@ -173,7 +181,7 @@ def vacuum(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> 
     if output is Output.JSON:
         print_json({"files": count, "bytes": size})
     else:
-        print(f"removed {count} files, {size_text(size)}")
+        say(f"removed {count} files, {size_text(size)}")
 
 
 _CARE: Final = frozenset({"list", "show", "verify", "vacuum"})

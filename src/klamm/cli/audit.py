@@ -23,7 +23,7 @@ from klamm.cli.options import (
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json
+from klamm.cli.output import print_json, say
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
     PatienceOption,
@@ -111,8 +111,8 @@ def audit(
             )
         )
     else:
-        print("\n".join(_summary(found, evidence.source)))
-        print(page)
+        say(*_summary(found, evidence.source))
+        say(page)
     if not found.is_clean:
         raise typer.Exit(1)
 

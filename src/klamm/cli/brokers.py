@@ -20,7 +20,7 @@ from klamm.cli.options import (
     new_app,
     parse_partition,
 )
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.cli.reassign import request_directories, request_moves
 from klamm.client.admin import Admin, ResourceType
 from klamm.client.cluster import code_of
@@ -42,7 +42,7 @@ def list_(
         print_json(rows)
     else:
         headers = ("id", "address", "rack", "controller", "leads", "replicas")
-        print(table(headers, [[_cell(row[h]) for h in headers] for row in rows]))
+        say_text(table(headers, [[_cell(row[h]) for h in headers] for row in rows]))
 
 
 @app.command()
@@ -58,11 +58,11 @@ def describe(
         return
     for name, value in found.items():
         if name != "settings":
-            print(f"{name}: {_cell(value)}")
+            say(f"{name}: {_cell(value)}")
     settings = found["settings"]
     assert isinstance(settings, dict), "a mapping was made below"
     for name, value in settings.items():
-        print(f"{name} = {value}")
+        say(f"{name} = {value}")
 
 
 @app.command()
@@ -84,9 +84,9 @@ def drain(
 
     plan = run(bootstrap_server, work)
     if dry_run:
-        print(moves.to_json(plan))
+        say_text(moves.to_json(plan))
     else:
-        print(f"started {len(plan)} moves; klamm reassign status says how they fare")
+        say(f"started {len(plan)} moves; klamm reassign status says how they fare")
 
 
 @app.command()
@@ -101,7 +101,7 @@ def dirs(
         print_json(rows)
         return
     headers = ("broker", "directory", "state", "logs", "bytes", "free", "arriving")
-    print(table(headers, [[_dir_cell(row[h]) for h in headers] for row in rows]))
+    say_text(table(headers, [[_dir_cell(row[h]) for h in headers] for row in rows]))
 
 
 @app.command("move-logs")
@@ -116,7 +116,7 @@ def move_logs(
     """Move logs to another directory of their broker; `dirs` says how they fare."""
     wanted = {TopicPartition(*parse_partition(text)): directory for text in partitions}
     run(bootstrap_server, lambda admin: request_directories(admin, {broker: wanted}))
-    print(f"{len(wanted)} logs of broker {broker} will be in {directory}")
+    say(f"{len(wanted)} logs of broker {broker} will be in {directory}")
 
 
 def _dir_cell(value: object) -> object:

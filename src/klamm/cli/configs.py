@@ -17,7 +17,7 @@ from klamm.cli.options import (
     new_app,
     parse_pairs,
 )
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.cli.topic_changes import alter_settings
 from klamm.client.admin import Resource, ResourceType
 from klamm.model.errors import UsageError
@@ -56,7 +56,7 @@ def get(
         print_json({e.name: {"value": e.value, "source": source[e.config_source]} for e in found})
     elif found:
         rows = [(e.name, e.value or "", SOURCES[e.config_source].lower()) for e in found]
-        print(table(("setting", "value", "source"), rows))
+        say_text(table(("setting", "value", "source"), rows))
 
 
 @app.command("set")
@@ -72,7 +72,7 @@ def set_(
     subject = _subject(topic, broker, brokers)
     wanted = parse_pairs(pairs, option="configs set")
     run(bootstrap_server, lambda admin: alter_settings(admin, subject, wanted, (), dry_run))
-    print(f"{'would set' if dry_run else 'set'} {', '.join(wanted)}")
+    say(f"{'would set' if dry_run else 'set'} {', '.join(wanted)}")
 
 
 @app.command()
@@ -87,7 +87,7 @@ def unset(
     """Let settings fall back to their defaults."""
     subject = _subject(topic, broker, brokers)
     run(bootstrap_server, lambda admin: alter_settings(admin, subject, {}, names, dry_run))
-    print(f"{'would unset' if dry_run else 'unset'} {', '.join(names)}")
+    say(f"{'would unset' if dry_run else 'unset'} {', '.join(names)}")
 
 
 def _subject(topic: str | None, broker: int | None, brokers: bool) -> Resource:

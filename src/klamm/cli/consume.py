@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from klamm.cli.asking import run
 from klamm.cli.group_offsets import offsets_at
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, new_app
 from klamm.client.admin import EARLIEST, LATEST, Admin
-from klamm.client.consumer import Consumed, Consumer
+from klamm.client.consumer import Consumer
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.protocol.fetch import READ_COMMITTED, READ_UNCOMMITTED
@@ -44,6 +43,9 @@ def consume(
     keys: Annotated[
         str | None, typer.Option("--key-separator", metavar="TEXT", help="print keys too")
     ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="the bytes as they are, whatever they do to a terminal")
+    ] = False,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="json: one object a line")
     ] = Output.TEXT,
@@ -51,7 +53,9 @@ def consume(
 ) -> None:
     """Print the records of a topic: up to its end, or with --follow until Ctrl-C."""
     place = _place(start)
-    separator = keys.encode() if keys is not None else None
+    if raw and output is Output.JSON:
+        raise UsageError("--raw and --output json exclude each other")
+    show = records.to_line if output is Output.JSON else records.to_raw if raw else records.to_text
 
     async def work(admin: Admin) -> None:
         wanted = await _partitions(admin, topic, partition)
@@ -66,7 +70,7 @@ def consume(
                     return
                 batch = await consumer.poll(timeout_s=1, records_max=left or 10_000)
                 for record in batch:
-                    _show(record, output, separator)
+                    sys.stdout.buffer.write(show(record, keys))
                 sys.stdout.buffer.flush()
                 left = None if left is None else left - len(batch)
 
@@ -90,13 +94,3 @@ async def _partitions(admin: Admin, topic: str, chosen: list[int] | None) -> lis
         if index not in known:
             raise UsageError(f"topic {topic!r} has {len(known)} partitions and no {index}")
     return [TopicPartition(topic, index) for index in chosen or known]
-
-
-def _show(record: Consumed, output: Output, separator: bytes | None) -> None:
-    out = sys.stdout.buffer
-    if output is Output.JSON:
-        out.write(json.dumps(records.to_json(record), ensure_ascii=False).encode() + b"\n")
-        return
-    if separator is not None:
-        out.write((record.key or b"") + separator)
-    out.write((record.value or b"") + b"\n")

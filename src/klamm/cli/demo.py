@@ -33,6 +33,7 @@ from klamm.cli.spark_jobs import (
     watcher,
 )
 from klamm.model.errors import KlammError
+from klamm.model.text import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,7 +114,7 @@ class _Tour:
         self._console.print(f"\n[bold]{self._step}. {text}[/bold]  [dim]({seconds:.0f} s)[/dim]")
 
     def note(self, text: str) -> None:
-        self._console.print(f"   {text}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(f"   {printable(text)}", markup=False, highlight=False, soft_wrap=True)
 
     def fill(self, cluster: Cluster) -> None:
         self.say("Topics are created and filled")

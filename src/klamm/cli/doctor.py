@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 
 from klamm.cli.options import Output, OutputOption, new_app
-from klamm.cli.output import print_json
+from klamm.cli.output import print_json, say
 from klamm.datadir import default_data
 from klamm.pipelines.java import NoJava, find_java
 
@@ -64,9 +64,9 @@ def doctor(
         print_json([asdict(finding) for finding in findings])
     else:
         for finding in findings:
-            print(f"{finding.level:8} {finding.subject:11} {finding.fact}")
+            say(f"{finding.level:8} {finding.subject:11} {finding.fact}")
             if finding.advice:
-                print(f"{'':20} -> {finding.advice}")
+                say(f"{'':20} -> {finding.advice}")
     if any(finding.level is Level.PROBLEM for finding in findings):
         raise typer.Exit(1)
 

@@ -19,7 +19,7 @@ from klamm.cli.options import (
     new_app,
     parse_partition,
 )
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.client.admin import PREFERRED_ELECTION, UNCLEAN_ELECTION, Admin
 from klamm.client.cluster import code_of
 from klamm.model.errors import ErrorCode, UsageError
@@ -61,7 +61,7 @@ def elect(
         print_json(results)
     elif results:
         rows = [(r["topic"], r["partition"], r["result"]) for r in results]
-        print(table(("topic", "partition", "result"), rows))
+        say_text(table(("topic", "partition", "result"), rows))
     if any(r["error"] not in (0, ErrorCode.ELECTION_NOT_NEEDED) for r in results):
         raise typer.Exit(1)
 
@@ -73,7 +73,7 @@ def _plan(kind: Kind, partitions: Sequence[str], output: Output, bootstrap: str)
     if output is Output.JSON:
         print_json(plan)
     else:
-        print("\n".join(plans.tell(plan)))
+        say(*plans.tell(plan))
     refused = plan["refused"] if plan else []
     if any(entry["error_code"] != ErrorCode.ELECTION_NOT_NEEDED for entry in refused):
         raise typer.Exit(1)

@@ -19,7 +19,7 @@ from klamm.cli.options import (
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.client.admin import EARLIEST, LATEST, Admin
 from klamm.client.groups import Groups
 from klamm.model.errors import UsageError
@@ -41,7 +41,7 @@ def list_(
         )
     elif found:
         rows = [(g.group_id, g.group_type, g.group_state) for g in found]
-        print(table(("group", "type", "state"), rows))
+        say_text(table(("group", "type", "state"), rows))
 
 
 @app.command()
@@ -60,15 +60,15 @@ def describe(
     if output is Output.JSON:
         print_json({**found.json, "offsets": [standing._asdict() for standing in standings]})
         return
-    print(found.line)
+    say(found.line)
     for member in found.members:
-        print(member.line)
+        say(member.line)
     if standings:
         rows = [
             (s.topic, s.partition, s.offset, s.end, "-" if s.lag is None else s.lag)
             for s in standings
         ]
-        print(table(("topic", "partition", "offset", "end", "lag"), rows))
+        say_text(table(("topic", "partition", "offset", "end", "lag"), rows))
 
 
 @app.command()
@@ -104,7 +104,7 @@ def reset(
     if output is Output.JSON:
         print_json([{"topic": t, "partition": p, "offset": o} for t, p, o in rows])
     else:
-        print(table(("topic", "partition", "offset"), rows))
+        say_text(table(("topic", "partition", "offset"), rows))
 
 
 @app.command()
@@ -120,7 +120,7 @@ def delete(
 
     run(bootstrap_server, work)
     for group in groups:
-        print(f"deleted group {group}")
+        say(f"deleted group {group}")
 
 
 async def _list(admin: Admin) -> list[ListedGroup]:

@@ -26,6 +26,7 @@ from klamm.cli.facts import (
     live_brokers,
 )
 from klamm.cli.kafka_options import Option, Options
+from klamm.cli.output import say
 from klamm.cli.topic_changes import alter_settings
 from klamm.client.admin import Admin, Resource, ResourceType
 from klamm.model.errors import KlammError
@@ -102,7 +103,7 @@ def parse(args: Sequence[str]) -> tuple[Options, list[Entity]]:
     if "help" in options:
         options.usage("This tool helps to manipulate and describe settings.")
     if "version" in options:
-        print(f"3.9.0 (klamm {__version__})")
+        say(f"3.9.0 (klamm {__version__})")
         raise SystemExit(0)
     _check_actions(options)
     entities = _entities(options)
@@ -261,7 +262,7 @@ async def _do(admin: Admin, options: Options, entities: Sequence[Entity]) -> Non
         _tell_done(entities[0])
     elif is_quota:
         for line in await kafka_quotas.describe(admin.client, entities):
-            print(line)
+            say(line, keep="\t")
     else:
         await _describe(admin, options, entities[0])
 
@@ -270,7 +271,7 @@ async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
     additions, removals = parse_additions(options), parse_removals(options)
     kind, name = _KINDS[entity.type], entity.name or ""
     entries = (await describe_settings(admin, kind, [name]))[name]
-    known = {entry.name for entry in entries if _is_own(entity, entry)}
+    known = {entry.name for entry in entries if _is_own(entity, name, entry)}
     if entity.type == "broker-loggers":
         strange = [logger for logger in (*additions, *removals) if logger not in known]
         if strange:
@@ -283,9 +284,9 @@ async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
 
 def _tell_done(entity: Entity) -> None:
     if entity.name:
-        print(f"Completed updating config for {entity.type.removesuffix('s')} {entity.name}.")
+        say(f"Completed updating config for {entity.type.removesuffix('s')} {entity.name}.")
     else:
-        print(f"Completed updating default config for {entity.type} in the cluster.")
+        say(f"Completed updating default config for {entity.type} in the cluster.")
 
 
 async def _describe(admin: Admin, options: Options, entity: Entity) -> None:
@@ -293,13 +294,13 @@ async def _describe(admin: Admin, options: Options, entity: Entity) -> None:
     for name in await _names(admin, entity):
         found = await describe_settings(admin, _KINDS[entity.type], [name], synonyms=True)
         if not name:
-            print(f"Default configs for {entity.type} in the cluster are:")
+            say(f"Default configs for {entity.type} in the cluster are:")
         else:
             extent = "All" if everything else "Dynamic"
-            print(f"{extent} configs for {entity.type.removesuffix('s')} {name} are:")
+            say(f"{extent} configs for {entity.type.removesuffix('s')} {name} are:")
         for entry in found[name]:
-            if everything or _is_own(entity, entry):
-                print(_line(entry))
+            if everything or _is_own(entity, name, entry):
+                say(_line(entry))
 
 
 async def _names(admin: Admin, entity: Entity) -> list[str]:
@@ -310,13 +311,13 @@ async def _names(admin: Admin, entity: Entity) -> list[str]:
     return [*map(str, sorted(await live_brokers(admin))), ""]
 
 
-def _is_own(entity: Entity, entry: Setting) -> bool:
-    """What was set for this entity, and not for one that it inherits from."""
+def _is_own(entity: Entity, name: str, entry: Setting) -> bool:
+    """Whether this was set for what has the name, and not for what it inherits from."""
     if entity.type == "broker-loggers":
         return True
     if entity.type == "topics":
         return entry.config_source == TOPIC_OVERRIDE
-    return entry.config_source == (BROKER_OVERRIDE if entity.name else CLUSTER_OVERRIDE)
+    return entry.config_source == (BROKER_OVERRIDE if name else CLUSTER_OVERRIDE)
 
 
 def _line(entry: Setting) -> str:

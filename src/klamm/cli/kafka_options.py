@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
+from klamm.cli.output import say, say_text
 from klamm.model.settings.definition import INT_MAX
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z")
@@ -49,7 +50,7 @@ class Options:
             else:
                 stray.append(word)
         if stray:
-            print(f"ignored, for it belongs to no option: {' '.join(stray)}", file=sys.stderr)
+            say(f"ignored, for it belongs to no option: {' '.join(stray)}", to=sys.stderr)
 
     def _take(self, word: str, rest: list[str]) -> None:
         name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
@@ -110,13 +111,13 @@ class Options:
 
     def usage(self, message: str) -> NoReturn:
         """A mistake in how the options go together: say it, list them, exit 1."""
-        print(message, file=sys.stderr)
-        print(self.help(), file=sys.stderr)
+        say(message, to=sys.stderr)
+        say_text(self.help(), to=sys.stderr)
         raise SystemExit(1)
 
     def fail(self, message: str) -> NoReturn:
         """A mistake in one option: Kafka shows a stack trace here, we show the message of it."""
-        print(message, file=sys.stderr)
+        say(message, to=sys.stderr)
         raise SystemExit(1)
 
     def help(self) -> str:

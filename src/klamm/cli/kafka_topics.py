@@ -16,6 +16,7 @@ from klamm.cli import command_config, kafka_reports, topic_changes
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import TopicFacts, describe_topics, list_topics, live_brokers
 from klamm.cli.kafka_options import Option, Options
+from klamm.cli.output import say
 from klamm.client.admin import Admin
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.model.names import ZERO_ID, id_text
@@ -81,7 +82,7 @@ def parse(args: Sequence[str]) -> Options:
     if "help" in options:
         options.usage("This tool helps to create, delete, describe, or change a topic.")
     if "version" in options:
-        print(f"3.9.0 (klamm {__version__})")
+        say(f"3.9.0 (klamm {__version__})")
         raise SystemExit(0)
     _check(options)
     return options
@@ -101,7 +102,7 @@ def _check(options: Options) -> None:
         if "topic" not in options and "topic-id" not in options:
             options.usage("--topic or --topic-id is required with --describe --if-exists")
         if "topic" in options and "topic-id" in options:
-            print("Only topic id will be used when both --topic and --topic-id are specified.")
+            say("Only topic id will be used when both --topic and --topic-id are specified.")
     if action in ("create", "alter", "delete"):
         options.require("topic")
     if action == "alter":
@@ -134,7 +135,7 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
 async def _create(admin: Admin, options: Options) -> None:
     name = options.one("topic") or ""
     if "." in name or "_" in name:
-        print(
+        say(
             "WARNING: in metric names '.' and '_' are the same, so topics whose names have them "
             "could collide. Best use one of the two, not both."
         )
@@ -152,7 +153,7 @@ async def _create(admin: Admin, options: Options) -> None:
         assignment,
     )
     if "message.format.version" in new.configs:
-        print(
+        say(
             "WARNING: message.format.version is deprecated and will be removed in Kafka 4.0; "
             "brokers of 3.0 and later ignore it."
         )
@@ -162,11 +163,11 @@ async def _create(admin: Admin, options: Options) -> None:
         if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in options:
             return
         raise
-    print(f"Created topic {name}.")
+    say(f"Created topic {name}.")
 
 
 async def _list(admin: Admin, options: Options) -> None:
-    print("\n".join(topic.name for topic in await _chosen(admin, options)))
+    say(*[topic.name for topic in await _chosen(admin, options)] or [""])
 
 
 async def _alter(admin: Admin, options: Options) -> None:
@@ -188,7 +189,7 @@ async def _describe(admin: Admin, options: Options) -> None:
     live = await live_brokers(admin)
     for topic in await describe_topics(admin, [topic.name for topic in chosen]):
         for line in kafka_reports.lines(topic, live, frozenset(options.given(OPTION_NAMES))):
-            print(line)
+            say(line, keep="\t")
 
 
 async def _delete(admin: Admin, options: Options) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from enum import StrEnum
+from types import TracebackType
 from typing import Final
 
+from klamm.model.text import json_text, printable
+
 _ORDINARY: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+_TAB: Final = "\t"
+_ExceptionInfo = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
 
 
 class LogFormat(StrEnum):
@@ -40,7 +48,16 @@ class _Text(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
-        return super().formatMessage(record) + fields
+        return printable(super().formatMessage(record) + fields)
+
+    def formatException(self, ei: _ExceptionInfo) -> str:
+        """Indented, so that nothing in it can be taken for a line of the log."""
+        lines = super().formatException(ei).split("\n")
+        return "\n".join(f"  {printable(line, keep=_TAB)}" for line in lines)
+
+    def formatStack(self, stack_info: str) -> str:
+        lines = super().formatStack(stack_info).split("\n")
+        return "\n".join(f"  {printable(line, keep=_TAB)}" for line in lines)
 
 
 class _Json(logging.Formatter):
@@ -56,4 +73,4 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str, ensure_ascii=False)
+        return json_text(entry)

@@ -1,15 +1,35 @@
-"""Printing: aligned columns for people, JSON for programs."""
+"""Printing: aligned columns for people, JSON for programs.
+
+All that a command prints goes through here, because much of it is text from strangers: what could
+steer a terminal or forge a line is shown by its code.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from klamm.model.text import json_text, printable
+
+
+def say(*lines: object, to: TextIO | None = None, keep: str = "") -> None:
+    """Print these lines; each stays one line whatever is in it.
+
+    `keep` names control characters that are wanted, such as tabs between columns.
+    """
+    for line in lines:
+        print(printable(str(line), keep), file=to or sys.stdout)
+
+
+def say_text(text: str, to: TextIO | None = None) -> None:
+    """Print text of several lines, whose parts were made printable one by one."""
+    say(*text.split("\n"), to=to)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns under their headers; numbers to the right, words to the left."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     numeric = [
         bool(cells) and all(_is_number(row[at]) for row in cells) for at in range(len(headers))
@@ -28,7 +48,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def print_json(value: object) -> None:
     """One value, readable on a terminal, one line in a pipe."""
     indent = 2 if sys.stdout.isatty() else None
-    print(json.dumps(value, indent=indent, ensure_ascii=False))
+    print(json_text(value, indent))
 
 
 def _is_number(text: str) -> bool:

@@ -13,6 +13,7 @@ import typer
 from klamm.cli import records
 from klamm.cli.asking import run
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Compression, new_app, parse_pairs
+from klamm.cli.output import say
 from klamm.client.admin import Admin
 from klamm.client.producer import Producer
 from klamm.model.errors import UsageError
@@ -80,7 +81,7 @@ def produce(
         return count
 
     count = run(bootstrap_server, work)
-    print(f"wrote {count} records to {topic}", file=sys.stderr)
+    say(f"wrote {count} records to {topic}", to=sys.stderr)
 
 
 async def _lines() -> AsyncIterator[bytes]:

@@ -22,7 +22,7 @@ from klamm.cli.options import (
     parse_ids,
     parse_partition,
 )
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.client.admin import Admin
 from klamm.client.cluster import code_of
 from klamm.model.errors import ErrorCode, KlammError, UsageError
@@ -48,7 +48,7 @@ def plan(
     if missing:
         raise UsageError(f"there is no topic {min(missing)!r}")
     chosen = [t for t in known if (t.name in topics if topics else not t.is_internal)]
-    print(moves.to_json(moves.spread(chosen, parse_ids(brokers), copies)))
+    say_text(moves.to_json(moves.spread(chosen, parse_ids(brokers), copies)))
 
 
 @app.command()
@@ -78,7 +78,7 @@ def apply(
     if output is Output.JSON:
         print_json({"started": len(wanted)})
         return
-    print(f"started {len(wanted)} moves")
+    say(f"started {len(wanted)} moves")
 
 
 @app.command()
@@ -92,7 +92,7 @@ def status(
         print_json(under_way)
     elif under_way:
         rows = [(m["topic"], m["partition"], m["adding"], m["removing"]) for m in under_way]
-        print(table(("topic", "partition", "adding", "removing"), rows))
+        say_text(table(("topic", "partition", "adding", "removing"), rows))
 
 
 @app.command()
@@ -115,7 +115,7 @@ def cancel(
         await request_moves(admin, dict.fromkeys(chosen))
         return len(chosen)
 
-    print(f"cancelled {run(bootstrap_server, work)} moves")
+    say(f"cancelled {run(bootstrap_server, work)} moves")
 
 
 def _tell_plan(wanted: Targets, output: Output, bootstrap: str) -> None:
@@ -124,7 +124,7 @@ def _tell_plan(wanted: Targets, output: Output, bootstrap: str) -> None:
     if output is Output.JSON:
         print_json(plan)
     else:
-        print("\n".join([f"would start {len(wanted)} moves", *plans.tell(plan)]))
+        say(*[f"would start {len(wanted)} moves", *plans.tell(plan)])
 
 
 async def request_moves(admin: Admin, targets: Targets) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from klamm.client.consumer import Consumed
 from klamm.model.errors import UsageError
+from klamm.model.text import json_text, printable
 
 Header = tuple[str, bytes | None]
 
@@ -65,6 +66,27 @@ def to_json(record: Consumed) -> dict[str, object]:
         **_entry("value", record.value),
         "headers": [{"name": name, **_entry("value", data)} for name, data in record.headers],
     }
+
+
+def to_line(record: Consumed, _separator: str | None = None) -> bytes:
+    """All of a record, as a line of JSON."""
+    return json_text(to_json(record)).encode() + b"\n"
+
+
+def to_raw(record: Consumed, separator: str | None) -> bytes:
+    """A record's value, and before a separator its key, byte by byte."""
+    head = b"" if separator is None else (record.key or b"") + separator.encode()
+    return head + (record.value or b"") + b"\n"
+
+
+def to_text(record: Consumed, separator: str | None) -> bytes:
+    """The same as one line to look at: what is not text, or steers a terminal, by its code."""
+    head = "" if separator is None else _visible(record.key) + separator
+    return f"{head}{_visible(record.value)}\n".encode()
+
+
+def _visible(data: bytes | None) -> str:
+    return printable((data or b"").decode(errors="backslashreplace"), keep="\t")
 
 
 def _entry(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -17,10 +17,11 @@ from klamm.cli.options import (
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json
+from klamm.cli.output import print_json, say
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
     ConfigOption,
+    GroupBytesOption,
     PatienceOption,
     connection,
     job,
@@ -49,6 +50,7 @@ def restore(
         ),
     ] = None,
     check: Annotated[bool, typer.Option(help="read the archive through first")] = True,
+    group_bytes: GroupBytesOption = None,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
@@ -68,6 +70,7 @@ def restore(
     reach = connection(bootstrap_server, command_config, patience_s=patience)
     look_first(reach)
     from klamm.pipelines import restore as pipeline
+    from klamm.pipelines.archive_files import GROUP_BYTES_MAX
     from klamm.pipelines.cluster import Lookup
     from klamm.pipelines.restore_topic import Limit, check_target
 
@@ -82,22 +85,23 @@ def restore(
             as_of_ms=as_of_ms,
             before=before,
             check=check,
+            group_bytes=group_bytes or GROUP_BYTES_MAX,
             progress=watcher(output),
         )
     if output is Output.JSON:
         print_json(plain(pipeline.summary(done)))
         return
-    print(
+    say(
         f"restored {done.records:,} records to {done.topic} in {done.seconds:.1f} s; read back, "
         "every window of records is as it was archived"
     )
     if done.resumed:
-        print(f"{done.resumed:,} of them were there from a run that was broken off")
+        say(f"{done.resumed:,} of them were there from a run that was broken off")
     for group, count in done.groups.items():
-        print(f"group {group} goes on where it stopped ({count} partitions)")
+        say(f"group {group} goes on where it stopped ({count} partitions)")
     for note in done.notes:
-        print(note)
-    print(f"offset map: {done.offset_map}")
+        say(note)
+    say(f"offset map: {done.offset_map}")
 
 
 def parse_limit(text: str | None) -> tuple[int | None, dict[int, int] | None]:

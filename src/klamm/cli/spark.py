@@ -20,7 +20,7 @@ from klamm.cli.options import (
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json
+from klamm.cli.output import print_json, say
 from klamm.model.errors import UsageError
 from klamm.pipelines.java import find_java
 from klamm.pipelines.session import is_too_old
@@ -69,7 +69,7 @@ def doctor(output: OutputOption = Output.TEXT) -> None:
         print_json(findings)
     else:
         for subject, fact in findings.items():
-            print(f"{subject:10} {fact}")
+            say(f"{subject:10} {fact}")
     if any(fact.startswith("missing") for fact in findings.values()):
         raise typer.Exit(1)
 
@@ -117,7 +117,7 @@ def offsets_from_checkpoint(
 
     Also for a checkpoint of Spark's own Kafka connector.
     """
-    print(json.dumps(last_committed(checkpoint), sort_keys=True))
+    say(json.dumps(last_committed(checkpoint), sort_keys=True))
 
 
 def last_committed(checkpoint: Path) -> dict[str, object]:

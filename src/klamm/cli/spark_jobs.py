@@ -28,6 +28,7 @@ from rich.table import Column
 from klamm.cli import properties
 from klamm.cli.options import Output
 from klamm.model.errors import UsageError
+from klamm.model.text import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,15 @@ PatienceOption = Annotated[
         help="how long to wait in the middle of the work for a broker that does not answer",
     ),
 ]
+GroupBytesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--group-bytes",
+        metavar="BYTES",
+        min=1 << 20,
+        help="the memory that one row group of a data file may take [1 GiB]",
+    ),
+]
 DEFAULT_PATIENCE: Final = 120.0
 
 _NAME_MIN: Final = 12
@@ -69,10 +79,11 @@ class Bar:
 
     def begin(self, what: str, total: int) -> None:
         """A step starts, with a bar of its own."""
+        what = printable(what)
         room = bar_room(self._console.width, what, total)
         name = Column(width=room.name, no_wrap=True, overflow="ellipsis")
         self._bar = Progress(
-            TextColumn("   {task.description}", table_column=name),
+            TextColumn("   {task.description}", markup=False, table_column=name),
             *([BarColumn(bar_width=room.bar)] if room.bar else []),
             TextColumn("{task.completed:,}" + ("/{task.total:,}" if room.of_all else "")),
             TextColumn("{task.fields[rate]}"),

@@ -16,7 +16,7 @@ import typer
 
 from klamm.cli.asking import refuse, run
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
-from klamm.cli.output import print_json
+from klamm.cli.output import print_json, say
 from klamm.client.admin import Admin
 from klamm.protocol.private import PrivateKey
 
@@ -64,9 +64,9 @@ def story(
     if output is Output.JSON:
         print_json(records)
     elif records:
-        print("\n".join(tell(records)))
+        say(*tell(records))
     else:
-        print(f"nothing is written down about topic {topic!r}")
+        say(f"nothing is written down about topic {topic!r}")
 
 
 async def _gather(admin: Admin, topic: str) -> list[Record]:

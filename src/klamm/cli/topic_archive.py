@@ -18,6 +18,7 @@ from klamm.cli import freezing
 from klamm.cli.archive import refuse
 from klamm.cli.asking import run
 from klamm.cli.options import Output
+from klamm.cli.output import say
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
     connection,
@@ -78,8 +79,8 @@ def archived(
         raise
     if output is Output.TEXT:
         for manifest in manifests:
-            print(f"archived and verified {manifest.records:,} records of {manifest.topic}")
-            print(manifest.path / MANIFEST)
+            say(f"archived and verified {manifest.records:,} records of {manifest.topic}")
+            say(manifest.path / MANIFEST)
     try:
         yield archives
     except KlammError as fault:

@@ -26,10 +26,11 @@ from klamm.cli.options import (
     parse_assignment,
     parse_pairs,
 )
-from klamm.cli.output import print_json, table
+from klamm.cli.output import print_json, say, say_text, table
 from klamm.client.admin import Admin
 from klamm.model.errors import UsageError
 from klamm.model.names import id_from_text, id_text
+from klamm.model.text import printable
 
 app = new_app("Create, list, describe, alter and delete topics.")
 
@@ -73,7 +74,7 @@ def create(
         print_json({**made, **planned})
     else:
         verb = "would create" if dry_run else "created"
-        print(
+        say(
             f"{verb} topic {name}: {made['partitions']} partitions, "
             f"replication factor {made['replication_factor']}"
         )
@@ -93,7 +94,7 @@ def list_(
         print_json([_summary(topic) for topic in shown])
     elif shown:
         rows = [(t.name, len(t.partitions), t.replication_factor) for t in shown]
-        print(table(("topic", "partitions", "replicas"), rows))
+        say_text(table(("topic", "partitions", "replicas"), rows))
 
 
 @app.command()
@@ -109,7 +110,7 @@ def describe(
     if output is Output.JSON:
         print_json([_details(topic) for topic in found])
     else:
-        print("\n\n".join(_picture(topic) for topic in found))
+        say_text("\n\n".join(_picture(topic) for topic in found))
 
 
 @app.command()
@@ -144,7 +145,7 @@ def alter(
     if output is Output.JSON:
         print_json({"name": name, "dry_run": dry_run, **planned})
     else:
-        print(f"{'would alter' if dry_run else 'altered'} topic {name}")
+        say(f"{'would alter' if dry_run else 'altered'} topic {name}")
         _tell(planned)
 
 
@@ -205,8 +206,8 @@ def delete(
         return
     for name in gone:
         for broker in forgotten:
-            print(f"broker {broker} will drop its copy of {name} when it is back")
-        print(f"{'deleting' if forgotten and patience_s is None else 'deleted'} topic {name}")
+            say(f"broker {broker} will drop its copy of {name} when it is back")
+        say(f"{'deleting' if forgotten and patience_s is None else 'deleted'} topic {name}")
 
 
 def _plan_deletion(names: list[str], if_exists: bool, output: Output, bootstrap: str) -> None:
@@ -216,7 +217,7 @@ def _plan_deletion(names: list[str], if_exists: bool, output: Output, bootstrap:
         print_json({"topics": doomed, **planned})
         return
     for name in doomed:
-        print(f"would delete topic {name}")
+        say(f"would delete topic {name}")
     _tell(planned)
 
 
@@ -231,7 +232,7 @@ def _planned(wanted: bool, body: dict[str, object], bootstrap: str) -> dict[str,
 
 def _tell(planned: dict[str, Any]) -> None:
     if planned:
-        print("\n".join(plans.tell(planned["plan"])))
+        say(*plans.tell(planned["plan"]))
 
 
 @app.command()
@@ -269,9 +270,7 @@ def copy(
     if output is Output.JSON:
         print_json({"name": target, **asdict(made)})
     else:
-        print(
-            f"copied {made.records} records of {source} to {target}: {made.partitions} partitions"
-        )
+        say(f"copied {made.records} records of {source} to {target}: {made.partitions} partitions")
 
 
 @app.command("cancel-delete")
@@ -281,7 +280,7 @@ def cancel_delete(
 ) -> None:
     """Call a deletion off before any log was removed (klamm.delete.topic.cancel.enable)."""
     run(bootstrap_server, lambda admin: waiting.cancel_deletion(admin, name))
-    print(f"topic {name} stays")
+    say(f"topic {name} stays")
 
 
 @app.command()
@@ -295,7 +294,7 @@ def explain(
     if output is Output.JSON:
         print_json(found)
     else:
-        print("\n".join(waiting.tell(found, time.time_ns() // 1_000_000)))
+        say(*waiting.tell(found, time.time_ns() // 1_000_000))
 
 
 @app.command()
@@ -324,7 +323,7 @@ def _tell_frozen(names: list[str], frozen: bool, output: Output) -> None:
     if output is Output.JSON:
         print_json([{"name": name, "frozen": frozen} for name in names])
     else:
-        print(f"{'froze' if frozen else 'unfroze'} {', '.join(names)}")
+        say(f"{'froze' if frozen else 'unfroze'} {', '.join(names)}")
 
 
 def _summary(topic: TopicFacts) -> dict[str, object]:
@@ -355,10 +354,10 @@ def _details(topic: TopicFacts) -> dict[str, object]:
 
 def _picture(topic: TopicFacts) -> str:
     lines = [
-        f"{topic.name}  (id {id_text(topic.id)})",
+        f"{printable(topic.name)}  (id {id_text(topic.id)})",
         f"{len(topic.partitions)} partitions, replication factor {topic.replication_factor}",
     ]
-    lines += [f"{name} = {value}" for name, value in topic.overrides.items()]
+    lines += [printable(f"{name} = {value}") for name, value in topic.overrides.items()]
     rows = [
         (
             p.index,

@@ -6,7 +6,7 @@ import platform
 
 from klamm import __version__
 from klamm.cli.options import Output, OutputOption, new_app
-from klamm.cli.output import print_json
+from klamm.cli.output import print_json, say
 
 app = new_app("The version of klamm, Python and the wire.")
 
@@ -24,4 +24,4 @@ def version(output: OutputOption = Output.TEXT) -> None:
         }
         print_json(facts)
     else:
-        print(f"klamm {__version__} (Kafka {KAFKA_BEHAVIOUR}; Python {platform.python_version()})")
+        say(f"klamm {__version__} (Kafka {KAFKA_BEHAVIOUR}; Python {platform.python_version()})")

@@ -21,6 +21,7 @@ class Slice(NamedTuple):
     position: int
     size: int
     first_offset: int  # the offset asked for; the first batch may begin below it
+    goes_on: bool = False  # a later segment holds more that the reader may see
 
     def read(self) -> bytes:
         """The bytes themselves, for those who do not send them on."""
@@ -46,7 +47,8 @@ def find_slice(
         position = segment.position_of(offset)
         if position is None:
             continue  # compaction has left nothing from here to the segment's end
-        whole = segments.end_of(place, log_end) <= bound
+        segment_end = segments.end_of(place, log_end)
+        whole = segment_end <= bound
         end = segment.size if whole else segment.end_before(bound)
         if end <= position:
             break
@@ -55,7 +57,7 @@ def find_slice(
             size = max_bytes
             if at_least_one:
                 size = max(size, next(segment.headers(position, end))[1].size)
-        return Slice(segment.handle(), position, size, offset)
+        return Slice(segment.handle(), position, size, offset, segment_end < bound)
     return no_bytes(offset)
 
 

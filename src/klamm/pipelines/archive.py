@@ -22,12 +22,13 @@ import pyarrow.parquet as pq
 import klamm
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive_files import SCHEMA, Job, archive_window, file_faults
+from klamm.pipelines.archive_files import GROUP_BYTES_MAX, SCHEMA, Job, archive_window, file_faults
 from klamm.pipelines.archive_layout import (
     File,
     Manifest,
     Part,
     Window,
+    below,
     digest_of,
     directory_of,
     entry_of,
@@ -105,6 +106,7 @@ def archive(
         checked={f.path: f for f in after.files} if after else {},
     )
     _make_directory(directory)
+    below(Path(root).absolute(), str(directory.relative_to(Path(root).absolute())))
     with being_written(directory):
         with while_there(lookup, topic, job.topic_id, "archived"):
             files, reused = _run(spark, job, progress or Silent())
@@ -262,9 +264,13 @@ def _manifest(
 
 
 def verify(
-    spark: SparkSession, manifest: Manifest, *, progress: Progress | None = None
+    spark: SparkSession,
+    manifest: Manifest,
+    *,
+    progress: Progress | None = None,
+    group_bytes: int = GROUP_BYTES_MAX,
 ) -> list[str]:
-    """Reads every file back.
+    """Reads every file back, but none with a row group that takes more memory than that.
 
     What differs from what the topic was, in words; nothing, if all is well.
     """
@@ -275,7 +281,7 @@ def verify(
     with watched(spark, progress or Silent(), f"verifying {manifest.topic}", total) as report:
 
         def work(number: int) -> Iterable[Any]:
-            faults = file_faults(Path(directory), files[number])
+            faults = file_faults(Path(directory), files[number], group_bytes)
             report(files[number].rows, files[number].bytes)
             return faults
 

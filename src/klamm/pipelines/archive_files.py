@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from klamm.model.errors import KlammError
@@ -22,6 +23,7 @@ from klamm.pipelines.ahead import ahead
 from klamm.pipelines.archive_layout import (
     File,
     Window,
+    below,
     data_name,
     footer_of,
     sha256,
@@ -32,6 +34,7 @@ from klamm.pipelines.digests import Digests, window_offsets
 from klamm.pipelines.fetcher import RangeReader
 from klamm.pipelines.frames import Decoder
 from klamm.pipelines.options import ConnectionOptions, Position, ReadOptions
+from klamm.pipelines.parquet_pages import PageFault, group_costs
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.writing import disk_fault
 
@@ -70,6 +73,11 @@ _WITH_STATISTICS: Final = ["offset", "timestamp_ms"]
 _GROUP_ROWS: Final = 262_144
 
 _GROUP_BYTES: Final = 128 << 20
+
+# What is read may have groups of so many bytes: a full one, its last frame, and one huge record.
+GROUP_BYTES_MAX: Final = 1 << 30
+
+_GROUPS_BYTES_MAX: Final = 256 << 20  # of texts in the file with committed offsets
 
 _FIRST_SHARE: Final = 1 / 8  # how much of a full group the first one holds
 
@@ -250,12 +258,13 @@ class Unreadable(KlammError):
     """A data file that is not what was written."""
 
 
-def file_faults(directory: Path, file: File) -> list[str]:
+def file_faults(directory: Path, file: File, group_bytes: int = GROUP_BYTES_MAX) -> list[str]:
     """What is wrong with one file."""
     path = directory / file.path
     if path.exists() and not path.is_file():
         return [f"{file.path} is no file"]
     try:
+        below(directory, file.path)
         faults = [] if sha256(path) == file.sha256 else [f"{file.path} is not as it was written"]
     except FileNotFoundError:
         return [f"{file.path} is missing"]
@@ -263,7 +272,7 @@ def file_faults(directory: Path, file: File) -> list[str]:
         return [f"{file.path} cannot be read: {fault.strerror}"]
     digests = Digests()
     try:
-        for frame in read_file(path):
+        for frame in read_file(path, rows=file.rows, group_bytes=group_bytes):
             digests.add(frame)
     except Unreadable as fault:
         return [f"{fault} (after {_last(digests)})"]
@@ -284,17 +293,73 @@ def _last(digests: Digests) -> str:
     return window_offsets(max(digests.windows)) if digests.windows else "its beginning"
 
 
-def read_file(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
-    """The frames of a data file, page checksums checked, each read while the last one is used."""
-    return ahead(_read_file(path, columns))
+def read_file(
+    path: Path,
+    columns: Sequence[str] | None = None,
+    *,
+    rows: int | None = None,
+    group_bytes: int = GROUP_BYTES_MAX,
+) -> Iterator[Any]:
+    """The frames of a data file, page checksums checked, each read while the last one is used.
+
+    One with other than so many rows, or with a row group that could take more memory than that, is
+    refused before any of it is opened.
+    """
+    return ahead(_read_file(path, columns, rows, group_bytes))
 
 
-def _read_file(path: Path, columns: Sequence[str] | None) -> Generator[Any, None, None]:
+def _read_file(
+    path: Path, columns: Sequence[str] | None, rows: int | None, group_bytes: int
+) -> Generator[Any, None, None]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            refuse_bomb(path, file.metadata, rows, group_bytes)
             yield from file.iter_batches(1 << 16, columns=columns, use_threads=False)
     except FileNotFoundError:
         raise Unreadable(f"{path} is missing") from None
     except (OSError, pa.ArrowException) as fault:
         why = str(fault).splitlines()[0]
         raise Unreadable(f"{path} cannot be read: {why}") from None
+
+
+def refuse_bomb(path: Path, metadata: Any, rows: int | None, group_bytes: int) -> None:
+    """Raises Unreadable for a file that is not worth the memory it would take."""
+    if rows is not None and metadata.num_rows != rows:
+        raise Unreadable(f"{path} has {metadata.num_rows} rows, not {rows} as the manifest says")
+    try:
+        most = max(group_costs(path, metadata), default=0)
+    except PageFault as fault:
+        raise Unreadable(f"{path} cannot be read: {fault}") from None
+    if most > group_bytes:
+        raise Unreadable(
+            f"{path} has a row group of up to {most:,} bytes when it is unpacked, more than the "
+            f"{group_bytes:,} that are allowed: is it what was archived? --group-bytes allows more"
+        )
+
+
+def read_groups(path: Path) -> list[dict[str, Any]]:
+    """The rows of the file with committed offsets, if they are as small as such rows are."""
+    texts = ["group", "metadata"]
+    try:
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            costs = group_costs(path, file.metadata, expanding=False)
+            if sum(costs) > _GROUPS_BYTES_MAX:
+                raise Unreadable(f"{path} has up to {sum(costs):,} bytes of committed offsets")
+            # Texts stay in their dictionary: what a value is meant for a million times costs once.
+            table = file.read()
+            size = sum(_text_bytes(table.column(name)) for name in texts)
+            if size > _GROUPS_BYTES_MAX:
+                raise Unreadable(f"{path} has {size:,} bytes of text in committed offsets")
+            rows: list[dict[str, Any]] = table.to_pylist()
+            return rows
+    except (OSError, KeyError, PageFault, pa.ArrowException) as fault:
+        raise Unreadable(f"{path} cannot be read: {str(fault).splitlines()[0]}") from None
+
+
+def _text_bytes(column: Any) -> int:
+    """How long the texts of a column are when each is written out."""
+    total = 0
+    for chunk in column.chunks:
+        lengths = pc.binary_length(chunk.dictionary)
+        total += pc.sum(pc.take(lengths, chunk.indices)).as_py() or 0
+    return total

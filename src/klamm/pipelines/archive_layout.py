@@ -39,6 +39,12 @@ WINDOW_OFFSETS: Final = 1 << 20  # one file holds so many offsets, at most
 _WINDOW_OFFSETS_MIN: Final = 1 << 10
 _FILE_BYTES: Final = 512 << 20  # and about so many bytes
 _GAPS_MAX: Final = 1000
+_NAME_MAX: Final = 249
+_NAME: Final = re.compile(rf"[A-Za-z0-9._~+=-]{{1,{_NAME_MAX}}}")
+_PATH_MAX: Final = 1024
+_MANIFEST_BYTES_MAX: Final = 256 << 20
+_PART_BYTES_MAX: Final = 64 << 20
+_TIME_END_MS: Final = 253_402_300_800_000  # the year 10000, which no clock of ours can show
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")  # a path with `//` in it has lost one of them
 
 
@@ -146,13 +152,16 @@ def read_part(manifest: Manifest, part: Part) -> bytes:
     """The content of a file beside the data, if it is what was written."""
     if fault := part_fault(manifest, part):
         raise KlammError(f"the archive is damaged: {fault}")
-    return (manifest.path / part.path).read_bytes()
+    return below(manifest.path, part.path).read_bytes()
 
 
 def part_fault(manifest: Manifest, part: Part) -> str | None:
     """What is wrong with a file beside the data."""
     path = manifest.path / part.path
     try:
+        below(manifest.path, part.path)
+        if (size := path.stat().st_size) > _PART_BYTES_MAX:
+            return f"{path} has {size:,} bytes, and {_PART_BYTES_MAX:,} would be many"
         return None if sha256(path) == part.sha256 else f"{path} is not as it was written"
     except FileNotFoundError:
         return f"{path} is missing"
@@ -189,7 +198,25 @@ def refuse_address(place: str | Path) -> None:
 def directory_of(root: str | Path, cluster: str, topic: str, topic_id: str) -> Path:
     """Where an archive of this topic lies."""
     refuse_address(root)
-    return Path(root).absolute() / cluster / topic / topic_id
+    place = Path(root).absolute()
+    for what, name in (("cluster id", cluster), ("topic name", topic), ("topic id", topic_id)):
+        place /= path_name(what, name)
+    return place
+
+
+def path_name(what: str, name: str) -> str:
+    """A name that somebody else has chosen, if it can be one of a directory; '' makes none."""
+    if name and (not _NAME.fullmatch(name) or not name.strip(".")):
+        raise KlammError(f"the {what} {name[:_NAME_MAX]!r} of the cluster cannot name a directory")
+    return name
+
+
+def below(directory: Path, name: str) -> Path:
+    """The file of this name in an archive; KlammError where a link leads out of it."""
+    path = directory / name
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise KlammError(f"the archive is damaged: {path} leads out of it")
+    return path
 
 
 def plan_windows(
@@ -216,6 +243,8 @@ def read_manifest(directory: Path) -> Manifest:
     """The manifest of one archive; what is not whole is not an archive."""
     path = directory / MANIFEST
     try:
+        if (size := path.stat().st_size) > _MANIFEST_BYTES_MAX:
+            raise KlammError(f"{path} has {size:,} bytes, which is no manifest of an archive")
         text = path.read_text()
     except FileNotFoundError:
         raise UsageError(f"{directory} holds no archive: there is no {MANIFEST} in it") from None
@@ -248,7 +277,9 @@ def _manifest_of(found: Any, path: Path) -> Manifest:
     if manifest.mode != ROWS:
         raise UsageError(f"{path} holds {manifest.mode!r}, and this klamm reads archives of rows")
     paths = [f.path for f in manifest.files] + [manifest.settings.path, manifest.groups.path]
-    if not all(map(str.isdecimal, manifest.partitions)) or not all(map(_is_below, paths)):
+    if not all(map(_is_number, manifest.partitions)) or not all(map(_is_below, paths)):
+        raise ValueError
+    if not 0 <= manifest.created_ms < _TIME_END_MS:
         raise ValueError
     return manifest
 
@@ -277,7 +308,12 @@ def _value(kind: type[T], found: Mapping[str, Any]) -> T:
 def _is_below(path: str) -> bool:
     """Whether a path leads to nowhere but into the archive."""
     found = PurePosixPath(path)
-    return bool(found.parts) and not found.is_absolute() and ".." not in found.parts
+    is_plain = len(path) <= _PATH_MAX and path.isprintable() and "\\" not in path
+    return is_plain and bool(found.parts) and not found.is_absolute() and ".." not in found.parts
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10
 
 
 def manifest_faults(manifest: Manifest) -> list[str]:

@@ -21,7 +21,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from klamm.pipelines.archive_files import Job, window_frames
+from klamm.pipelines.archive_files import (
+    GROUP_BYTES_MAX,
+    Job,
+    Unreadable,
+    refuse_bomb,
+    window_frames,
+)
 from klamm.pipelines.archive_layout import FOOTER, File, Window, attempt_of, sha256
 from klamm.pipelines.digests import Digests
 from klamm.pipelines.ranges import Range
@@ -48,13 +54,17 @@ def _candidates(directory: Path, wanted: Range) -> Iterator[Path]:
 def _described(path: Path, name: str, job: Job) -> File | None:
     """What a file says of itself, if it is whole."""
     try:
-        found = json.loads((pq.read_metadata(path).metadata or {})[FOOTER])
+        metadata = pq.read_metadata(path)
+        found = json.loads((metadata.metadata or {})[FOOTER])
         total = sha256(path)
         is_whole = total.startswith(job.named.get(name) or attempt_of(name))
         if not is_whole or found.pop("topic_id") != job.topic_id:
             return None
+        refuse_bomb(path, metadata, found["rows"], GROUP_BYTES_MAX)
         return File(path=name, bytes=path.stat().st_size, sha256=total, **found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    except (Unreadable, pa.ArrowException):
         return None  # whatever it is, it is none of ours
 
 

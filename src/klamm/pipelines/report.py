@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.model.names import INTERNAL_TOPICS
+from klamm.model.text import printable
 from klamm.pipelines.report_style import STYLE, colour, kind
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def render(audit: Audit, *, title: str) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"<title>{_words(title)}</title><style>{STYLE}</style></head><body>"
         f"{_header(audit, title)}<main>{''.join(sections)}</main></body></html>\n"
     )
 
@@ -131,19 +132,19 @@ def _header(audit: Audit, title: str) -> str:
     ]
     cards.append(_card("Controllers", audit.counts["epochs"], ""))
     return (
-        f"<header><h1>{html.escape(title)}</h1>{span}"
+        f"<header><h1>{_words(title)}</h1>{span}"
         f'<p class="verdict {word}">{verdict}</p><div class=cards>{"".join(cards)}</div></header>'
     )
 
 
 def _card(label: str, number: int, word: str) -> str:
-    return f'<div class="card {word}"><b>{number:,}</b>{html.escape(label)}</div>'
+    return f'<div class="card {word}"><b>{number:,}</b>{_words(label)}</div>'
 
 
 def _section(label: str, about: str, body: str, *, bad: bool = False) -> str:
     return (
-        f"<section{' class=bad' if bad else ''}><h2>{html.escape(label)}</h2>"
-        f"<p class=about>{html.escape(about)}</p>{body}</section>"
+        f"<section{' class=bad' if bad else ''}><h2>{_words(label)}</h2>"
+        f"<p class=about>{_words(about)}</p>{body}</section>"
     )
 
 
@@ -234,8 +235,8 @@ def _matrix(rows: Sequence[Row]) -> str:
     lines = []
     for before in states:
         cells = "".join(_matrix_cell(made.get((before, after))) for after in states)
-        lines.append(f"<tr><th>{html.escape(before)}</th>{cells}</tr>")
-    heads = "".join(f"<th class=n>{html.escape(state)}</th>" for state in states)
+        lines.append(f"<tr><th>{_words(before)}</th>{cells}</tr>")
+    heads = "".join(f"<th class=n>{_words(state)}</th>" for state in states)
     return (
         "<div class=scroll><table class=matrix>"
         f"<tr><th>from \\ to</th>{heads}</tr>{''.join(lines)}</table></div>"
@@ -311,7 +312,7 @@ def reigns(rows: Sequence[Row], end_ms: int) -> str:
 def _rect(left: float, top: float, wide: float, tall: float, name: str, words: str) -> str:
     return (
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
-        f'class="{kind(name)}"><title>{html.escape(words)}</title></rect>'
+        f'class="{kind(name)}"><title>{_words(words)}</title></rect>'
     )
 
 
@@ -321,9 +322,9 @@ def _drawing(shapes: str, height: int, word: str) -> str:
 
 
 def _lane(label: str, body: str, note: str = "") -> str:
-    told = f"<span class=note>{html.escape(note)}</span>" if note else ""
+    told = f"<span class=note>{_words(note)}</span>" if note else ""
     # Of a name that is too long the style shows the end, which is the partition's number.
-    whole = html.escape(label)
+    whole = _words(label)
     name = f'<span class=label title="{whole}"><bdi>{whole}</bdi></span>'
     return f"<div class=lane>{name}{body}{told}</div>"
 
@@ -335,7 +336,7 @@ def _axis(first_ms: int, last_ms: int) -> str:
 
 
 def _legend(names: Iterable[str]) -> str:
-    told = ((colour(name), html.escape(_HEADS.get(name, name))) for name in names)
+    told = ((colour(name), _words(_HEADS.get(name, name))) for name in names)
     pieces = (f"<span><i style='background:{fill}'></i>{words}</span>" for fill, words in told)
     return f"<p class=legend>{''.join(pieces)}</p>"
 
@@ -365,7 +366,7 @@ def _column_order(name: str) -> int:
 
 def _head(name: str, value: Any) -> str:
     is_number = isinstance(value, int) and name not in _TIMES
-    words = html.escape(_HEADS.get(name, name.replace("_", " ")))
+    words = _words(_HEADS.get(name, name.replace("_", " ")))
     return f"<th class=n>{words}</th>" if is_number else f"<th>{words}</th>"
 
 
@@ -379,10 +380,15 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"<td class=n>{value:,}</td>"
     if name == "subject":
-        return f"<td class=t>{html.escape(value)}</td>"
+        return f"<td class=t>{_words(value)}</td>"
     if name == "why":
-        return f"<td class=w>{html.escape(value)}</td>"
-    return f"<td>{html.escape(str(value))}</td>"
+        return f"<td class=w>{_words(value)}</td>"
+    return f"<td>{_words(str(value))}</td>"
+
+
+def _words(text: str) -> str:
+    """Text from strangers as HTML shows it: no tag, no quote, nothing that turns the line."""
+    return html.escape(printable(text))
 
 
 def _took(span_ms: int) -> str:

@@ -12,20 +12,17 @@ is put aside while it is being filled, `restore_partition` what a task does.
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive import range_of, run_tasks, verify
-from klamm.pipelines.archive_files import window_frames
-from klamm.pipelines.archive_layout import Manifest, plan_windows, read_part
+from klamm.pipelines.archive_files import GROUP_BYTES_MAX, read_groups, window_frames
+from klamm.pipelines.archive_layout import Manifest, below, plan_windows, read_part
 from klamm.pipelines.archive_shelf import being_written
 from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.digests import window_offsets
@@ -64,11 +61,13 @@ def restore(
     as_of_ms: int | None = None,
     before: Mapping[int, int] | None = None,
     check: bool = True,
+    group_bytes: int = GROUP_BYTES_MAX,
     progress: Progress | None = None,
 ) -> Restored:
     """Fills a topic of its own with the archived records and proves that they are all there.
 
     Only those up to a time, or before an offset of each partition that is named, where it is asked.
+    A file with a row group that takes more than `group_bytes` of memory is refused.
     """
     refuse_speculation(spark)
     began, bar = time.monotonic(), progress or Silent()
@@ -76,7 +75,7 @@ def restore(
     lookup = Lookup(connection)
     journal = check_target(lookup, manifest, name, Limit(time_ms=as_of_ms, offsets=before))
     with journal.alone(), being_written(manifest.path):
-        if check and (faults := verify(spark, manifest, progress=bar)):
+        if check and (faults := verify(spark, manifest, progress=bar, group_bytes=group_bytes)):
             raise KlammError(f"the archive is damaged: {'; '.join(faults[:5])}")
         kept = settings_of(manifest)
         topic_id, notes = open_topic(lookup, name, kept, journal)
@@ -90,6 +89,7 @@ def restore(
             before=before or {},
             batch_bytes=kept.batch_bytes,
             is_checked=check,
+            group_bytes=group_bytes,
             commits={
                 int(p): sorted({c.offset for _, q, c in commits if q == int(p)})
                 for p in manifest.partitions
@@ -112,7 +112,8 @@ def restore(
 
 def _commits(manifest: Manifest) -> list[tuple[str, int, Committed]]:
     """What groups had committed: who, in which partition, and what."""
-    rows = pq.read_table(io.BytesIO(read_part(manifest, manifest.groups))).to_pylist()
+    read_part(manifest, manifest.groups)
+    rows = read_groups(below(manifest.path, manifest.groups.path))
     return [
         (r["group"], r["partition"], Committed(r["offset"], metadata=r["metadata"] or ""))
         for r in rows

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive_files import Unreadable, read_file
-from klamm.pipelines.archive_layout import File
+from klamm.pipelines.archive_files import GROUP_BYTES_MAX, Unreadable, read_file
+from klamm.pipelines.archive_layout import File, below
 from klamm.pipelines.batches import OpenBatch, Records, headers_of, pieces_of
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.digests import WINDOW, Digests, content_sum
@@ -60,6 +60,7 @@ class Job:
     map_directory: str
     before: Mapping[int, int] = field(default_factory=dict)  # the first offsets to leave out
     batch_bytes: int | None = None  # what the topic takes at most, where it was told
+    group_bytes: int = GROUP_BYTES_MAX  # the memory that a row group may take
     is_checked: bool = True  # somebody has compared the files with the manifest before
 
 
@@ -162,8 +163,8 @@ class Walk:
 
     def _read(self, file: File) -> Iterator[Any]:
         """The frames of a file, which the manifest must know unless that was seen to before."""
-        path, digests = Path(self.job.directory) / file.path, Digests()
-        for frame in read_file(path):
+        path, digests = below(Path(self.job.directory), file.path), Digests()
+        for frame in read_file(path, rows=file.rows, group_bytes=self.job.group_bytes):
             if not self.job.is_checked:
                 digests.add(frame)
             yield frame

@@ -21,7 +21,7 @@ from typing import Any, Final
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import name_fault
 from klamm.model.settings.topic import FROZEN
-from klamm.pipelines.archive_layout import Manifest, read_part
+from klamm.pipelines.archive_layout import Manifest, path_name, read_part
 from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.writing import disk_fault, write_whole
 
@@ -69,7 +69,8 @@ def check_target(lookup: Lookup, manifest: Manifest, name: str, limit: Limit) ->
     if fault := name_fault(name):
         raise UsageError(fault)
     _check_limit(manifest, limit)
-    place = manifest.path / "restores" / lookup.view([]).cluster_id / name
+    cluster = path_name("cluster id", lookup.view([]).cluster_id)
+    place = manifest.path / "restores" / cluster / name
     journal = Journal(place / "journal.json", limit)
     _own_topic(lookup, name, journal)
     return journal

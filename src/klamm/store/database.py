@@ -11,14 +11,16 @@ Use from one thread only.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
+from urllib.parse import quote
 
 from klamm import collector
 from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.store.port import Stat
+from klamm.store.presence import Presence, StoreLost
 from klamm.store.tree import Changes, Entry, Tree
 
 _APPLICATION_ID: Final = int.from_bytes(b"klam", "big")
@@ -40,6 +42,13 @@ PRAGMA application_id = {application_id};
 PRAGMA user_version = {version};
 COMMIT;
 """
+# What SQLite says of a file that is not what it was.
+_DAMAGE: Final = (
+    "SQLITE_CORRUPT",
+    "SQLITE_NOTADB",
+    "SQLITE_READONLY_DBMOVED",
+    "SQLITE_IOERR_SHORT_READ",
+)
 # Long enough for a predecessor that is just going away.
 _LOCK_TIMEOUT_S: Final = 0.5
 
@@ -72,6 +81,7 @@ class Database:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
+        self._presence = Presence(path)
 
     @classmethod
     def open(cls, path: Path, *, fsync: bool) -> Self:
@@ -83,31 +93,19 @@ class Database:
         try:
             with _refusing(path):
                 _prepare(connection, path, fsync=fsync)
+            return cls(path, connection)
         except BaseException:
             connection.close()
             raise
-        return cls(path, connection)
 
     def load(self) -> Tree:
         """All nodes."""
-        with collector.paused(), _refusing(self._path):
-            (zxid,) = self._connection.execute("SELECT zxid FROM counter").fetchone()
-            entries = {
-                path: Entry(data, Stat(version, czxid, mzxid, ctime_ms), children_made)
-                for path, data, version, czxid, mzxid, ctime_ms, children_made in (
-                    self._connection.execute("SELECT * FROM node")
-                )
-            }
-            try:
-                return Tree(entries, zxid)
-            except KeyError as missing:
-                raise UsageError(
-                    f"the store {self._path} is damaged: {missing} has children, but is not there"
-                ) from missing
+        return _load(self._connection, self._path)
 
     def commit(self, rows: Rows) -> None:
-        """Write one transaction; StoreUnavailable where the disk refuses."""
+        """Write one transaction; StoreUnavailable where the disk refuses, StoreLost for good."""
         run = self._connection
+        self.look()
         try:
             run.execute("BEGIN IMMEDIATE")
             run.executemany("DELETE FROM node WHERE path = ?", rows.gone)
@@ -117,10 +115,92 @@ class Database:
         except sqlite3.Error as error:
             if run.in_transaction:
                 run.execute("ROLLBACK")
-            raise StoreUnavailable(f"the store {self._path} cannot be written: {error}") from error
+            raise self._refusal(error, "written") from error
+        self.look()
+
+    @property
+    def zxid(self) -> int:
+        """The last transaction that was written."""
+        try:
+            (zxid,) = self._connection.execute("SELECT zxid FROM counter").fetchone()
+        except sqlite3.Error as error:
+            raise self._refusal(error, "read") from error
+        return int(zxid)
+
+    def look(self) -> None:
+        """Raise StoreLost when the file is no longer the one that was opened."""
+        self._presence.look()
+
+    def copy_to(self, target: Path) -> None:
+        """Write all nodes into an empty file, which is a store then."""
+        self.look()
+        try:
+            self._connection.execute("VACUUM INTO ?", (str(target),))
+        except sqlite3.Error as error:
+            raise self._refusal(error, "copied") from error
+
+    def _refusal(self, error: sqlite3.Error, verb: str) -> StoreUnavailable:
+        if getattr(error, "sqlite_errorname", "").startswith(_DAMAGE):
+            return StoreLost(f"the store {self._path} is lost: its file is damaged ({error})")
+        return StoreUnavailable(f"the store {self._path} cannot be {verb}: {error}")
 
     def close(self) -> None:
         self._connection.close()
+
+
+def read_copy(path: Path) -> Tree:
+    """All nodes of a store that nobody has open, without changing its file.
+
+    UsageError says what is wrong with it.
+    """
+    with _refusing(path):
+        address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            if application_id != _APPLICATION_ID:
+                raise UsageError(f"{path} is not a klamm store")
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise UsageError(f"the store {path} is damaged: {verdict}")
+            return _load(connection, path)
+
+
+def write_copy(path: Path, entries: Mapping[str, Entry], zxid: int) -> None:
+    """Write nodes into an empty file, which is a store then; ephemeral ones are left out."""
+    rows = [
+        (name, data, stat.version, stat.czxid, stat.mzxid, stat.ctime_ms, children_made)
+        for name, (data, stat, children_made, _) in entries.items()
+        if not stat.ephemeral_owner
+    ]
+    with _refusing(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")  # the file counts when it is whole
+        connection.execute("PRAGMA synchronous = OFF")  # and the caller brings it to the disk
+        connection.executescript(_schema())
+        connection.execute("BEGIN")
+        connection.executemany("REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.execute("UPDATE counter SET zxid = ?", (zxid,))
+        connection.execute("COMMIT")
+
+
+def _schema() -> str:
+    return _SCHEMA.format(application_id=_APPLICATION_ID, version=_SCHEMA_VERSION)
+
+
+def _load(connection: sqlite3.Connection, path: Path) -> Tree:
+    with collector.paused(), _refusing(path):
+        (zxid,) = connection.execute("SELECT zxid FROM counter").fetchone()
+        entries = {
+            name: Entry(data, Stat(version, czxid, mzxid, ctime_ms), children_made)
+            for name, data, version, czxid, mzxid, ctime_ms, children_made in (
+                connection.execute("SELECT * FROM node")
+            )
+        }
+        try:
+            return Tree(entries, zxid)
+        except KeyError as missing:
+            raise UsageError(
+                f"the store {path} is damaged: {missing} has children, but is not there"
+            ) from missing
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, fsync: bool) -> None:
@@ -132,9 +212,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, fsync: bool) -> None
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables == 0:
-        connection.executescript(
-            _SCHEMA.format(application_id=_APPLICATION_ID, version=_SCHEMA_VERSION)
-        )
+        connection.executescript(_schema())
     elif application_id != _APPLICATION_ID:
         raise UsageError(f"{path} is a SQLite database, but not a klamm store")
     elif version > _SCHEMA_VERSION:

@@ -6,12 +6,17 @@ atomic for itself. Only when the transaction is on the disk does the tree show i
 their results and watchers their hints. So a thousand callers share a handful of fsyncs, and nobody
 ever acts on a write that a power cut could take back.
 
+When the file is lost under the running store, no write is taken any more: what is in memory, all
+that was ever acknowledged, goes into a rescue beside the back-ups, and every session lapses, as it
+would with a ZooKeeper out of reach. That is for good; `klamm store repair` and a start end it.
+
 All state belongs to one event loop; the only other thread is the one that SQLite runs on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -22,13 +27,19 @@ from pathlib import Path
 from typing import Final, Self
 
 from klamm.model.errors import StoreUnavailable
-from klamm.store.database import Database, Rows, rows_of
+from klamm.store import backups
+from klamm.store.database import Database, Rows, rows_of, write_copy
 from klamm.store.port import Hint, Node, Op, Result, SessionState, TreeHint, Unwatch
-from klamm.store.tree import Draft, Tree, check_path
+from klamm.store.presence import StoreLost
+from klamm.store.tree import Draft, Entry, Tree, check_path
 from klamm.store.watches import Watches
 
 # One commit takes no more operations than this, so that a flood does not make its own head wait.
 _COMMIT_OPS_MAX: Final = 20_000
+# While nobody writes, the file is looked at so often.
+_LOOK_EVERY_S: Final = 1.0
+
+log = logging.getLogger(__name__)
 
 
 def _wall_clock_ms() -> int:
@@ -54,9 +65,17 @@ class EmbeddedStore:
         database: Database | None,
         worker: ThreadPoolExecutor,
         now_ms: Callable[[], int],
+        path: Path | None = None,
+        policy: backups.Policy | None = None,
     ) -> None:
         self._tree = tree
         self._database = database  # None: nothing outlives the process
+        self._path = path
+        self._policy = policy  # None: no back-ups
+        self._backed_up_zxid = _newest_zxid(path) if policy is not None and path else -1
+        self._next_backup_at = 0.0  # by the loop's clock
+        self._next_look: asyncio.TimerHandle | None = None
+        self._lost: StoreLost | None = None  # why no write is taken any more
         self._worker = worker
         self._now_ms = now_ms
         self._watches = Watches()
@@ -74,8 +93,11 @@ class EmbeddedStore:
         *,
         fsync: bool = True,
         now_ms: Callable[[], int] = _wall_clock_ms,
+        policy: backups.Policy | None = None,
     ) -> Self:
         """The store in this file, made if there is none; with None it lives in memory only.
+
+        With a policy, back-ups of it are kept beside it.
 
         Waits until all nodes are read. Raises UsageError when the file is locked, damaged or cannot
         be written.
@@ -88,12 +110,21 @@ class EmbeddedStore:
         except BaseException:
             worker.shutdown()
             raise
-        return cls(tree, database, worker, now_ms)
+        return cls(tree, database, worker, now_ms, Path(path), policy)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written."""
+        return len(self._tree.entries) <= 1
 
     async def connect(self) -> EmbeddedSession:
         """A new session."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
+        if self._lost is not None:
+            raise self._lost
+        if self._database is not None and self._next_look is None:
+            self._next_look = asyncio.get_running_loop().call_later(0, self._look)
         session = EmbeddedSession(self, next(self._session_ids))
         self._sessions[session.id] = session
         return session
@@ -103,6 +134,8 @@ class EmbeddedStore:
         if self._closed:
             return
         self._closed = True
+        if self._next_look is not None:
+            self._next_look.cancel()
         await asyncio.gather(*(session.expire() for session in tuple(self._sessions.values())))
         if self._database is not None:
             loop = asyncio.get_running_loop()
@@ -148,6 +181,9 @@ class EmbeddedStore:
             draft.end_session(session.id)
         elif write.done.cancelled():
             return False
+        elif self._lost is not None:
+            write.done.set_exception(self._lost)
+            return False
         elif session.ended:
             write.done.set_exception(StoreUnavailable("the session has expired"))
             return False
@@ -164,6 +200,8 @@ class EmbeddedStore:
     ) -> None:
         """The transaction is on the disk, or will never be: show it and tell everybody."""
         if failure is not None:
+            if isinstance(failure, StoreLost):
+                self._lose(loop, failure)
             draft = self._only_ends(group)
         touched = self._tree.publish(draft.changes)
         self._watches.tell_trees(touched.nodes)
@@ -180,6 +218,84 @@ class EmbeddedStore:
             loop.call_soon(self._pump, loop)
         else:
             self._pumping = False
+
+    def _look(self) -> None:
+        """See whether the file is there, and take a back-up when it is time for one."""
+        assert self._database is not None, "a store in memory has no file to look at"
+        loop = asyncio.get_running_loop()
+        looked = loop.run_in_executor(self._worker, self._keep_safe, loop.time())
+        looked.add_done_callback(lambda done: self._looked(loop, done))
+
+    def _looked(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
+        if done.cancelled() or self._closed:
+            return
+        fault = done.exception()
+        if isinstance(fault, StoreLost):
+            self._lose(loop, fault)
+            return
+        if fault is not None:
+            log.warning("no back-up of the store was taken", extra={"why": str(fault)})
+        self._next_look = loop.call_later(_LOOK_EVERY_S, self._look)
+
+    def _keep_safe(self, now_s: float) -> None:
+        """Look at the file, and copy it when it changed and the time has come. In the worker."""
+        database, path, policy = self._database, self._path, self._policy
+        assert database is not None, "a store in memory is not kept safe"
+        assert path is not None, "a database has a path"
+        database.look()
+        if policy is None or policy.keep == 0 or now_s < self._next_backup_at:
+            return
+        zxid = database.zxid
+        if zxid in (0, self._backed_up_zxid):
+            return
+        self._next_backup_at = now_s + policy.interval_s  # also when it fails
+        backups.save(
+            database.copy_to,
+            backups.directory_of(path),
+            zxid=zxid,
+            now_ms=self._now_ms(),
+            keep=policy.keep,
+        )
+        self._backed_up_zxid = zxid
+
+    def _lose(self, loop: asyncio.AbstractEventLoop, fault: StoreLost) -> None:
+        """Take no writes any more; keep what was acknowledged, and tell everybody."""
+        if self._lost is not None:
+            return
+        self._lost = fault
+        entries, zxid = dict(self._tree.entries), self._tree.zxid
+        rescued = loop.run_in_executor(self._worker, self._rescue, entries, zxid)
+        rescued.add_done_callback(lambda done: self._tell_lost(fault, done))
+        for session in tuple(self._sessions.values()):
+            session.tell(SessionState.LAPSED)
+
+    def _rescue(self, entries: dict[str, Entry], zxid: int) -> Path:
+        """Write what is in memory to a back-up, and mark the store as lost. In the worker."""
+        assert self._path is not None, "only a file can be lost"
+        mark = self._path.parent / backups.LOST_MARK
+        backups.put_in_place(lambda draft: _write(draft, f"{self._lost}\n"), mark)
+        return backups.save(
+            lambda draft: write_copy(draft, entries, zxid),
+            backups.directory_of(self._path),
+            zxid=zxid,
+            now_ms=self._now_ms(),
+            keep=self._policy.keep if self._policy else 1,
+            is_rescue=True,
+        )
+
+    def _tell_lost(self, fault: StoreLost, rescued: asyncio.Future[Path]) -> None:
+        assert self._path is not None, "only a file can be lost"
+        failure = rescued.exception()
+        log.critical(
+            "the store is lost: no change of topics, settings or leaders is taken any more, while "
+            "records go on; stop the cluster, run `klamm store repair --execute` with its --data, "
+            "and start it again",
+            extra={
+                "why": str(fault),
+                "data": str(self._path.parent),
+                "rescue": str(failure or rescued.result()),
+            },
+        )
 
     def _only_ends(self, group: Sequence[_Write]) -> Draft:
         """A session ends even while the disk refuses: its nodes were never there."""
@@ -282,6 +398,14 @@ def _open(path: Path, fsync: bool) -> tuple[Tree, Database]:
     except BaseException:
         database.close()
         raise
+
+
+def _newest_zxid(path: Path) -> int:
+    return max((found.zxid for found in backups.find(backups.directory_of(path))), default=-1)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 def _commit(database: Database, rows: Rows) -> None:

@@ -13,6 +13,8 @@ session's writes.
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -27,7 +29,11 @@ from klamm.store.zookeeper_tickets import TICKETS, TicketOffice
 from klamm.store.zookeeper_wire import AddWatch, RemoveWatch
 
 SESSION_TIMEOUT_MS: Final = 18_000  # Kafka's default
+_PORT: Final = 2181
 _PORT_MAX: Final = 65_535
+_PROBE_S: Final = 1.0
+_SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:[0-9]+)?")
+_SPACE: Final = re.compile(r"\s")
 
 
 class ZooKeeperStore:
@@ -44,7 +50,8 @@ class ZooKeeperStore:
         if not hosts.strip(", "):
             raise UsageError(f"{connect_string!r} names no ZooKeeper server")
         for server in hosts.split(","):
-            _check_port(server.strip())
+            _check_server(server.strip(), connect_string)
+        _check_chroot(chroot, connect_string)
         self.hosts: Final = hosts
         self.chroot: Final = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
         self.session_timeout_ms: Final = session_timeout_ms
@@ -52,6 +59,20 @@ class ZooKeeperStore:
         self.pool: Final = ThreadPoolExecutor(thread_name_prefix="klamm-zookeeper")
         self.sessions: Final[set[ZooKeeperSession]] = set()
         self._closed = False
+
+    async def reach(self) -> None:
+        """Have one session for a moment; StoreUnavailable says why there is none to be had."""
+        try:
+            session = await self.connect()
+        except StoreUnavailable as fault:
+            found = await asyncio.gather(*map(_refusal, self.addresses))
+            raise StoreUnavailable("; ".join(dict.fromkeys(found))) from fault
+        await session.close()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each server."""
+        return [_address(server.strip()) for server in self.hosts.split(",")]
 
     async def connect(self) -> ZooKeeperSession:
         """A new session; StoreUnavailable when no server answers in time."""
@@ -69,10 +90,52 @@ class ZooKeeperStore:
             self.pool.shutdown()
 
 
-def _check_port(server: str) -> None:
+def _check_server(server: str, connect_string: str) -> None:
     _, colon, port = server.rpartition("]")[2].rpartition(":")
-    if colon and not (port.isdecimal() and 0 < int(port) <= _PORT_MAX):
-        raise UsageError(f"{server!r} is not the address of a ZooKeeper, such as zk1:2181")
+    is_port = port.isascii() and port.isdecimal() and 0 < int(port) <= _PORT_MAX
+    if not _SERVER.fullmatch(server) or (colon and not is_port):
+        where = "" if server == connect_string else f" in {connect_string!r}"
+        raise UsageError(f"{server!r}{where} is not the address of a ZooKeeper, such as zk1:2181")
+
+
+def _check_chroot(chroot: str, connect_string: str) -> None:
+    """Refuse what is no path, before a ZooKeeper is asked to make it."""
+    if "," in chroot:
+        raise UsageError(
+            f"{connect_string!r} names servers behind a path: the path comes once, behind the last "
+            "server, as in zk1:2181,zk2:2181/kafka"
+        )
+    names = chroot.rstrip("/").split("/")
+    if chroot.strip("/") and not all(
+        name.isprintable() and name.strip(".") and not _SPACE.search(name) for name in names
+    ):
+        raise UsageError(
+            f"/{chroot} in {connect_string!r} is no path of a ZooKeeper, such as /kafka"
+        )
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, colon, port = server.rpartition(":")
+    if not colon or server.endswith("]"):
+        host, port = server, str(_PORT)
+    return host.strip("[]"), int(port)
+
+
+async def _refusal(address: tuple[str, int]) -> str:
+    """Why there is no session with a server."""
+    host, port = address
+    try:
+        async with asyncio.timeout(_PROBE_S):
+            _, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        return f"{host}:{port} does not answer"
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno:  # asyncio words a refusal with the address in it
+            why = os.strerror(error.errno) if error.errno > 0 else why
+        return f"{host}:{port}: {why}"
+    writer.close()
+    return f"{host}:{port} takes connections, but no session: is it a ZooKeeper?"
 
 
 class ZooKeeperSession:

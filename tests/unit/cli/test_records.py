@@ -39,3 +39,18 @@ def test_text_is_the_value_or_key_and_value() -> None:
 def test_what_is_no_record_is_refused(line: bytes) -> None:
     with pytest.raises(UsageError, match="not a record in JSON"):
         records.from_json(line)
+
+
+EVIL = Consumed("t", 0, 0, 0, b"k\x1b[2J", b"a\tb\nc\xff\xe2\x80\xae", ())
+
+
+def test_a_record_as_text_is_one_line_that_steers_nothing() -> None:
+    assert records.to_text(EVIL, None) == b"a\tb\\nc\\xff\\u202e\n"
+    assert records.to_text(EVIL, "=") == b"k\\x1b[2J=a\tb\\nc\\xff\\u202e\n"
+    line = records.to_line(EVIL)
+    assert b"\x1b" not in line
+    assert json.loads(line)["key"] == "k\x1b[2J"
+
+
+def test_raw_is_byte_by_byte() -> None:
+    assert records.to_raw(EVIL, "=") == b"k\x1b[2J=a\tb\nc\xff\xe2\x80\xae\n"

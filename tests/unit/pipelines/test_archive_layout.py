@@ -19,6 +19,7 @@ from klamm.pipelines.archive_layout import (
     File,
     Manifest,
     Part,
+    below,
     directory_of,
     entry_of,
     fitting_window,
@@ -171,6 +172,10 @@ def _sealed(manifest: Manifest, change: Callable[[dict[str, Any]], object]) -> P
         lambda m: m["files"][0].update(gaps=[[0]]),
         lambda m: m["files"][0].update(gaps=[["0", 1]]),
         lambda m: m["files"][0].update(path="../../../etc/passwd"),
+        lambda m: m["files"][0].update(path="data\\..\\x.parquet"),
+        lambda m: m["files"][0].update(path="data/\0.parquet"),
+        lambda m: m["files"][0].update(path="d/" * 1000),
+        lambda m: m.update(created_ms=10**18),
         lambda m: m["files"][0].update(path="data/../../x.parquet"),
         lambda m: m["files"][0].update(path="/etc/passwd"),
         lambda m: m["groups"].update(path=".."),
@@ -209,3 +214,27 @@ def test_a_nest_of_brackets_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[" * 100_000)
     with pytest.raises(KlammError, match=r"manifest\.json is damaged, or no manifest"):
         read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "cluster", ["../../etc", "/etc", "..", ".", "a/b", "a\\b", "a\0b", "a\nb", "x" * 300, "a b"]
+)
+def test_a_cluster_id_that_is_a_path_makes_no_directory(tmp_path: Path, cluster: str) -> None:
+    with pytest.raises(KlammError, match=r"the cluster id .* cannot name a directory"):
+        directory_of(tmp_path, cluster, "t", "id")
+
+
+@pytest.mark.parametrize("cluster", ["MkU3OEVBNTcwNTJENDM2Qk", "lkc-x1", "redpanda.6a2f", ""])
+def test_cluster_ids_of_all_kinds_of_brokers_do(tmp_path: Path, cluster: str) -> None:
+    assert directory_of(tmp_path, cluster, "t", "id").is_relative_to(tmp_path)
+
+
+def test_a_link_out_of_an_archive_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    inside = tmp_path / "archive"
+    inside.mkdir()
+    (inside / "link").symlink_to(tmp_path / "secret")
+    (inside / "plain").write_text("y")
+    assert below(inside, "plain").read_text() == "y"
+    with pytest.raises(KlammError, match="leads out of it"):
+        below(inside, "link")

@@ -80,3 +80,19 @@ def test_the_summary_names_what_is_wrong_and_where_it_was_read() -> None:
     assert "       0  illegal moves" in lines
     assert "       1  stuck deletions" in lines
     assert lines[-1].strip() == "topic 0: queued for deletion, waits for <broker> 1"
+
+
+def test_a_strangers_text_is_neither_markup_nor_turns_a_line() -> None:
+    evil = "<script>x</script>\u202e\"' onload=y"
+    page = render(
+        _audit(
+            3,
+            timeline=[_lane(0, subject=evil, state=evil)],
+            illegal=[{"subject": evil, "from_state": evil, "to_state": evil, "why": evil}],
+        ),
+        title=evil,
+    )
+    assert "<script" not in page
+    assert "\u202e" not in page
+    assert "&lt;script&gt;" in page
+    assert "\"' onload" not in page

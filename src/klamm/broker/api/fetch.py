@@ -127,7 +127,7 @@ class _Fetch:
                 size = size_of(data)
                 left = max(left - size, 0)
                 answer.size += size
-                answer.is_urgent = answer.is_urgent or reading.is_urgent(data)
+                answer.is_urgent |= reading.is_urgent(data) or reading.goes_on(data)
                 found.append(data)
             answer.response.topics.append(TopicData(topic.name, topic.topic_id, found))
         return answer

@@ -110,6 +110,14 @@ CONTROLLER: Final[tuple[Definition, ...]] = (
         "How long a broker may be silent before the store counts it as gone.",
     ),
     setting(
+        "zookeeper.connection.timeout.ms",
+        Kind.INT,
+        None,
+        "How long a start tries to reach the ZooKeeper before it gives up; as long as a session "
+        "lives where it is not set.",
+        AtLeast(1),
+    ),
+    setting(
         "zookeeper.connect",
         Kind.STRING,
         None,

@@ -94,7 +94,6 @@ _IDLE: Final[Mapping[str, str]] = {
         client.quota.callback.class class -
     """,
     "klamm reaches ZooKeeper with its own client": """
-        zookeeper.connection.timeout.ms int -
         zookeeper.max.in.flight.requests int 10
         zookeeper.set.acl bool false
         zookeeper.clientCnxnSocket str -

@@ -29,6 +29,22 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "can lose the last changes; the death of the process cannot.",
     ),
     setting(
+        "klamm.store.backups",
+        Kind.INT,
+        "5",
+        "How many back-ups of the embedded store are kept in `store-backups` of the data "
+        "directory; 0 takes none, but for the rescue of a store whose file was lost.",
+        Between(0, 1000),
+    ),
+    setting(
+        "klamm.store.backup.interval.ms",
+        Kind.LONG,
+        "600000",
+        "How often a back-up of the embedded store is taken while it changes; one is taken at each "
+        "start as well.",
+        AtLeast(1000),
+    ),
+    setting(
         "klamm.controller.standby.enable",
         Kind.BOOLEAN,
         "true",
