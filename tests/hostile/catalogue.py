@@ -77,7 +77,7 @@ _ENTRIES: Final = (
         run=attacks.connection_flood,
         full={"connections": 3000, "hold_s": 10},
         smoke={"connections": 400, "hold_s": 3},
-        target={"descriptors": 300},
+        target={"descriptors": 300, "every_line": False},
         alone=True,
     ),
     Entry(run=attacks.store_unlinked, alone=True, may_complain=True, may_stop=True),

@@ -29,8 +29,19 @@ from klamm.protocol.messages import list_offsets, produce
 TOPIC: Final = "healthy"
 PARTITIONS: Final = 6
 SETTLE_S: Final = 90.0
-READY_S: Final = 30.0
+READY_S: Final = 60.0
 _MB: Final = 1 << 20
+# Lines that repeat are counted and not written; who looks for faults wants to see every one.
+_EVERY_LINE: Final = """
+import sys
+try:
+    from klamm.repeats import Repeats
+    Repeats.filter = lambda self, record: True
+except ImportError:
+    pass
+from klamm.cli.__main__ import main
+sys.exit(main())
+"""
 
 
 @dataclass
@@ -92,6 +103,7 @@ class Target:
         brokers: int = 3,
         settings: Mapping[str, str] | None = None,
         descriptors: int | None = None,
+        every_line: bool = True,
     ) -> None:
         self.directory = directory
         self.data = directory / "data"
@@ -102,6 +114,7 @@ class Target:
         self.is_dirty = False  # an attack came through: nobody should attack this one again
         self._settings = dict(settings or {})
         self._descriptors = descriptors
+        self._every_line = every_line
         self._user: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._log_at = 0
@@ -120,7 +133,8 @@ class Target:
             self.start_user()
 
     def _launch(self) -> None:
-        command = [sys.executable, "-m", "klamm.cli", "up", "--port", "0"]
+        program = ["-c", _EVERY_LINE] if self._every_line else ["-m", "klamm.cli"]
+        command = [sys.executable, *program, "up", "--port", "0"]
         command += ["--brokers", str(self.brokers), "--data", str(self.data)]
         command += ["--log-format", "json"]
         for name, value in self._settings.items():
