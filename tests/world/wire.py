@@ -13,6 +13,9 @@ from typing import Any
 
 from klamm.broker.control_messages import error_code
 from klamm.broker.controlling import ControllerShell
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.peers import Peers
+from klamm.broker.proof import Secret
 from klamm.broker.roll_call import to_json
 from klamm.controller.roll_call import Holdings
 from klamm.model.brokers import Broker, Endpoint
@@ -45,6 +48,10 @@ class WireBroker:
         self._session: Session | None = None
         self._server: asyncio.Server | None = None
         self._peers: set[asyncio.StreamWriter] = set()
+        self.cluster_id = ""
+        self.secret = Secret(bytes(32))
+        self.metadata = MetadataCache()
+        self.peers = Peers(self)
         self.shell = ControllerShell(self)
 
     @property

@@ -13,7 +13,7 @@ TOPIC_OPERATIONS: Final = 0xDF8
 GROUP_OPERATIONS: Final = 0x148
 CLUSTER_OPERATIONS: Final = 0x1FA0
 
-# Only a client that calls itself so may write to an internal topic, as in Kafka.
+# Only who calls itself so may write to an internal topic, as in Kafka; and here, only a broker.
 INTERNAL_WRITER: Final = "__admin_client"
 
 # Kafka's words for a cluster that keeps no access control lists.

@@ -17,19 +17,20 @@ from typing import Final, Protocol
 
 from klamm.broker import admin
 from klamm.broker.clock import Clock
+from klamm.broker.peers import Peers
 from klamm.broker.quotas import Client, Quotas
 from klamm.broker.waiting import is_led
-from klamm.client.connection import Connection
 from klamm.controller.admission import NewTopic
-from klamm.model.brokers import Endpoint
+from klamm.model.brokers import Broker
 from klamm.model.errors import ErrorCode, KlammError, Refused
 from klamm.model.names import CONSUMER_OFFSETS, KLAMM_LEDGER, TRANSACTION_STATE, name_fault
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import create_topics
+from klamm.repeats import limited
 from klamm.store import layout
 
-log = logging.getLogger(__name__)
+log = limited(logging.getLogger(__name__))
 
 # The last version before strict quotas (KIP-599), and the first in which counts may be left open.
 _VERSION: Final = 4
@@ -52,12 +53,18 @@ class Host(admin.Host, Protocol):
     @property
     def clock(self) -> Clock: ...
 
+    @property
+    def peers(self) -> Peers: ...
+
 
 async def to_controller(
-    endpoint: Endpoint, client_id: str, request: create_topics.Request
+    peers: Peers, controller: Broker, client_id: str, request: create_topics.Request
 ) -> create_topics.Response:
     """Ask another broker, over a connection of its own: such wishes are rare."""
-    connection = await Connection.open(endpoint.host, endpoint.port, client_id)
+    endpoint = controller.endpoint()
+    if endpoint is None:
+        raise KlammError(f"broker {controller.id} cannot be reached from here")
+    connection = await peers.connect(controller.id, endpoint, client_id)
     try:
         response = await connection.request(ApiKey.CREATE_TOPICS, _VERSION, request)
         assert isinstance(response, create_topics.Response), response
@@ -66,7 +73,7 @@ async def to_controller(
         await connection.close()
 
 
-Forward = Callable[[Endpoint, str, create_topics.Request], Awaitable[create_topics.Response]]
+Forward = Callable[[Peers, Broker, str, create_topics.Request], Awaitable[create_topics.Response]]
 
 
 class AutoCreation:
@@ -173,15 +180,16 @@ class AutoCreation:
 
     async def _send_on(self, ask: NewTopic, client: Client) -> Refused | None:
         snapshot = self._host.metadata.snapshot
-        broker = snapshot.brokers.get(snapshot.controller_id)
-        endpoint = None if broker is None else broker.endpoint()
-        if endpoint is None:
+        controller = snapshot.brokers.get(snapshot.controller_id)
+        if controller is None:
             return Refused("there is no controller now", ErrorCode.LEADER_NOT_AVAILABLE)
         timeout_ms = self._host.settings.int("request.timeout.ms")
         request = create_topics.Request([_message(ask)], timeout_ms=_VISIBLE_MS)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                response = await self._forward(endpoint, client.client_id, request)
+                response = await self._forward(
+                    self._host.peers, controller, client.client_id, request
+                )
         except (OSError, KlammError, TimeoutError) as fault:
             return Refused(f"the controller: {fault}", ErrorCode.LEADER_NOT_AVAILABLE)
         (result,) = response.topics

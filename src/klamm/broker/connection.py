@@ -11,6 +11,9 @@ followers fetch many batches at once instead of one. Their replies wait for each
 
 All whole frames that a read has brought are served in one turn of the loop, and what can be said to
 them at once is sent at once.
+
+A connection that is held, because there are too many, is heard in one matter: whether it is a
+broker's (`proof.py`). Whoever proves that is let in at once.
 """
 
 from __future__ import annotations
@@ -23,18 +26,24 @@ from typing import Final, Protocol, cast
 
 from klamm.broker.framing import FrameBuffer
 from klamm.broker.promises import Alarm, Promise, Receipt
+from klamm.broker.proof import REQUEST_SIZE_MAX, Challenge
 from klamm.broker.replies import Reply, Sender
 from klamm.model.errors import ProtocolError
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.beginnings import Beginnings
+from klamm.protocol.private import PrivateKey
+from klamm.repeats import limited
 
-log = logging.getLogger(__name__)
+log = limited(logging.getLogger(__name__))
 
 _FOREVER_MS: Final = 10**12
 # So many requests are served in one turn of the loop; then others have theirs.
 _SERVED_AT_ONCE_MAX: Final = 64
 # How many replies may be owed before a client has to wait.
 _OWED_MAX: Final = 100
+# What a broker needs at most to say who it is, before it is taken for one too many.
+GRACE_S: Final = 0.5
+_HEADER_SIZE_MAX: Final = 256
 
 
 class Peer(Protocol):
@@ -43,10 +52,16 @@ class Peer(Protocol):
     client_host: str
     listener: str
     software: str  # what the client called itself in ApiVersions
+    is_broker: bool  # of this cluster: it has proven that, or is taken for one
+    challenge: Challenge | None  # the proof that is under way
     alarm: Alarm  # for requests that are served: until when they wait
     beginnings: Beginnings  # of the Produces it has sent so far
     # Called when another request arrives while one is served: some that only wait end early then.
     on_more: Callable[[], None] | None
+
+    def proven(self) -> None:
+        """It has shown that it is a broker of this cluster."""
+        ...
 
 
 # What is said to a request: bytes where there is nothing else to a reply, a reply, or one later.
@@ -60,6 +75,8 @@ class Owner(Protocol):
     def joined(self, connection: Connection) -> None: ...
 
     def left(self, connection: Connection) -> None: ...
+
+    def proven(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -76,6 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = "?"
         self.listener = listener
         self.software = ""
+        self.is_broker = False
+        self.challenge: Challenge | None = None
         self.active_at = 0.0
         self.on_more: Callable[[], None] | None = None
         self._route = route
@@ -89,6 +108,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owed: list[Receipt | Reply] = []
         self._is_settling = False
         self._unmute: asyncio.TimerHandle | None = None
+        self._is_held = False  # not let in yet; `_unmute` then is the end of that, if it has one
+        self._may_speak = True  # False where whoever is no broker had better leave at once
         self._choked = False  # the client does not read its answers
         self._has_had_its_turn = False  # and has asked for more than was served in it
         self._paused = False
@@ -114,6 +135,9 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.received(nbytes)
         self.active_at = self._loop.time()
+        if self._is_held:
+            self._hear_held()
+            return
         if self._serving is None:
             self._serve()
             return
@@ -151,22 +175,54 @@ class Connection(asyncio.BufferedProtocol):
             self._unmute.cancel()
         self._unmute = self._loop.call_later(wait_ms / 1000, self._unmuted)
 
-    def hold(self) -> None:
-        """Serve nothing until it is released."""
-        self.mute(_FOREVER_MS)
+    def hold(self, wait_ms: int = _FOREVER_MS) -> None:
+        """Serve nobody but a broker until it is released, or for so long."""
+        self._hold(wait_ms / 1000, self.release)
 
     def release(self) -> None:
         """Serve what has come meanwhile, and what comes."""
+        self._is_held, self._may_speak = False, True
         if self._unmute is not None:
             self._unmute.cancel()
             self._unmuted()
 
     def turn_away(self, delay_ms: int) -> None:
-        """Serve nothing, and close after a while."""
+        """Serve nobody but a broker, and close after a while."""
+        self._may_speak = delay_ms / 1000 >= GRACE_S
+        self._hold(max(delay_ms / 1000, GRACE_S), self._transport.close)
+
+    def proven(self) -> None:
+        """It has shown that it is a broker of this cluster."""
+        if not self.is_broker:
+            self.is_broker = True
+            self._owner.proven(self)
+
+    def _hold(self, wait_s: float, then: Callable[[], None]) -> None:
         if self._unmute is not None:
             self._unmute.cancel()
-        self._transport.pause_reading()
-        self._unmute = self._loop.call_later(delay_ms / 1000, self._transport.close)
+        self._is_held = True
+        self._unmute = self._loop.call_later(wait_s, then)
+
+    def _hear_held(self) -> None:
+        """Whoever is held may prove to be a broker; all else waits in the buffer."""
+        frames = self._frames
+        key, size = frames.next_key, frames.waiting_size
+        if key == PrivateKey.PROVE and size <= REQUEST_SIZE_MAX + _HEADER_SIZE_MAX:
+            if self._serving is None and (frame := frames.next_frame()) is not None:
+                self._serve_one(frame)
+        elif key is not None and not self._may_speak:
+            self._transport.close()
+        self._make_room()
+
+    def _serve_one(self, frame: memoryview) -> None:
+        try:
+            answer = self._route(self, frame)
+        except ProtocolError as fault:
+            self._refuse(str(fault))
+            return
+        assert not isinstance(answer, bytes | Reply | Promise), "a proof is answered by a coroutine"
+        self._serving = asyncio.ensure_future(answer)
+        self._serving.add_done_callback(self._done)
 
     def close(self) -> None:
         """Let what was written go out, then close."""

@@ -22,12 +22,12 @@ from klamm.broker.inbox import Inbox
 from klamm.broker.ledger import Ledger
 from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.outbox import Link, Outbox
+from klamm.broker.peers import Peers
 from klamm.broker.standby import Standby
 from klamm.broker.term import Term
-from klamm.client.connection import Connection
 from klamm.controller import events, gauges
 from klamm.controller.core import Core
-from klamm.model.brokers import Endpoint
+from klamm.model.brokers import Broker
 from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, StoreUnavailable
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
@@ -56,6 +56,9 @@ class Host(Protocol):
 
     @property
     def data_dir(self) -> Path: ...
+
+    @property
+    def peers(self) -> Peers: ...
 
     def now_ms(self) -> int: ...
 
@@ -341,6 +344,5 @@ class ControllerShell:
             standby=standby,
         )
 
-    async def _open(self, endpoint: Endpoint) -> Link:
-        name = f"controller-{self._host.id}"
-        return await Connection.open(endpoint.host, endpoint.port, name)
+    async def _open(self, broker: Broker) -> Link:
+        return await self._host.peers.connect_to(broker, f"controller-{self._host.id}")

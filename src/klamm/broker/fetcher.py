@@ -153,6 +153,7 @@ class Fetcher:
         link = LeaderLink(self._answered)
         try:
             await link.open(endpoint.host, endpoint.port)
+            await self._broker.peers.introduce(self.leader, link.ask)
             self._link = link
             self._in_flight.clear()
             self._new_session()
@@ -349,8 +350,8 @@ class Fetcher:
         """The leader has not got the offsets we ask for: find out what it has."""
         endpoint = await self._endpoint()
         try:
-            connection = await Connection.open(endpoint.host, endpoint.port, self._client_id)
-        except ConnectionLost as fault:
+            connection = await self._broker.peers.connect(self.leader, endpoint, self._client_id)
+        except KlammError as fault:
             for following in lost:
                 self._pause(following, str(fault))
             return

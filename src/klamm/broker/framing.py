@@ -30,8 +30,20 @@ _SIZE_KEPT: Final = 2 * 1024 * 1024
 # while the frame is served, and resumed after.
 _SLACK: Final = 4096
 
+_TLS_HELLO: Final = 0x1603  # a handshake record of TLS, whichever version
+_HTTP_WORDS: Final = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"CONN"})
+
 _read_size: Final = struct.Struct(">I").unpack_from
 _read_key: Final = struct.Struct(">h").unpack_from
+
+
+def _strange_size(size: int) -> str:
+    """What to say of a size that cannot be: often it is another protocol's first word."""
+    if size >> 16 == _TLS_HELLO:
+        return "it speaks TLS, and this port does not; the client needs security.protocol=PLAINTEXT"
+    if size.to_bytes(4, "big") in _HTTP_WORDS:
+        return "it speaks HTTP, and this is a port for Kafka clients"
+    return f"a frame cannot have {size} bytes"
 
 
 class FrameBuffer:
@@ -65,7 +77,7 @@ class FrameBuffer:
             return None
         (size,) = _read_size(self._buffer, self._start)
         if not 0 < size <= self._frame_size_max:
-            raise ProtocolError(f"a frame cannot have {size} bytes")
+            raise ProtocolError(_strange_size(size))
         end = start + size
         if end > self._end:
             return None
@@ -87,6 +99,11 @@ class FrameBuffer:
         """The number that the next frame begins with, which says what is asked."""
         at = self._start + SIZE_PREFIX
         return int(_read_key(self._buffer, at)[0]) if at + 2 <= self._end else None
+
+    @property
+    def waiting_size(self) -> int:
+        """The size that the next frame claims; 0 while even that has not arrived."""
+        return (self._frame_size() or SIZE_PREFIX) - SIZE_PREFIX
 
     @property
     def waiting(self) -> int:

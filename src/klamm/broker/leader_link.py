@@ -8,11 +8,13 @@ waits but the owner, for the end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
 from klamm.broker.framing import FrameBuffer
 from klamm.client.errors import ConnectionLost
+from klamm.protocol import private
+from klamm.protocol.frames import encode_request_frame, parse_response_header
 
 _FRAME_SIZE_MAX: Final = 1 << 30
 _CONNECT_S: Final = 10.0
@@ -36,6 +38,23 @@ class LeaderLink(asyncio.BufferedProtocol):
                 await self._loop.create_connection(lambda: self, host, port)
         except (OSError, TimeoutError) as fault:
             raise ConnectionLost(f"{host}:{port}: {fault}") from fault
+
+    async def ask(self, key: int, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one private request, before the conversation begins."""
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        take, self._take = self._take, lambda frame: answer.set_result(bytes(frame))
+        try:
+            name = private.SOFTWARE_NAME
+            self.send(encode_request_frame(key, private.VERSION, 0, name, private.encode(body)))
+            either: set[asyncio.Future[Any]] = {answer, self.lost}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                await self.lost
+        finally:
+            self._take = take
+        frame = answer.result()
+        _, at = parse_response_header(key, private.VERSION, frame)
+        return private.decode(frame[at:])
 
     def send(self, frame: bytes) -> None:
         assert self._transport is not None, "opened"

@@ -33,6 +33,7 @@ from typing import Any, Final, Protocol, TypeVar
 from klamm.broker.authorization import INTERNAL_WRITER
 from klamm.broker.ledger import Ledger, Line, Place
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.peers import Peers
 from klamm.broker.waiting import is_led
 from klamm.client.admin import LATEST, Admin
 from klamm.client.cluster import Client, code_of
@@ -72,6 +73,9 @@ class _Host(Protocol):
 
     @property
     def metadata(self) -> MetadataCache: ...
+
+    @property
+    def peers(self) -> Peers: ...
 
     @property
     def endpoint(self) -> Endpoint: ...
@@ -169,7 +173,11 @@ class LedgerTopic:
         if not lines or not await self._is_there(lines):
             return
         here = self._host.endpoint
-        async with Client([(here.host, here.port)], client_id=INTERNAL_WRITER) as client:
+        async with Client(
+            [(here.host, here.port)],
+            client_id=INTERNAL_WRITER,
+            introduce=self._host.peers.introduce_at,
+        ) as client:
             before = self._cursor
             await self._find_out(client)
             if self._cursor is not before:

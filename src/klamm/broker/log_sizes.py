@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from klamm.broker.peers import Peers
 from klamm.client.admin import by_topic
-from klamm.client.connection import Connection
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import KlammError
 from klamm.model.names import BrokerId, Replica, TopicPartition
@@ -19,7 +19,10 @@ _PATIENCE_S: Final = 5.0
 
 
 async def log_sizes(
-    endpoints: Mapping[BrokerId, Endpoint], replicas: Iterable[Replica], client_id: str
+    peers: Peers,
+    endpoints: Mapping[BrokerId, Endpoint],
+    replicas: Iterable[Replica],
+    client_id: str,
 ) -> dict[Replica, int]:
     """The bytes of these logs; those of brokers that do not answer are left out."""
     wanted: dict[BrokerId, list[TopicPartition]] = {}
@@ -27,7 +30,7 @@ async def log_sizes(
         wanted.setdefault(replica.broker, []).append(replica.partition)
     answers = await asyncio.gather(
         *(
-            _sizes_on(broker, endpoints[broker], partitions, client_id)
+            _sizes_on(peers, broker, endpoints[broker], partitions, client_id)
             for broker, partitions in wanted.items()
             if broker in endpoints
         )
@@ -36,12 +39,16 @@ async def log_sizes(
 
 
 async def _sizes_on(
-    broker: BrokerId, endpoint: Endpoint, partitions: Iterable[TopicPartition], client_id: str
+    peers: Peers,
+    broker: BrokerId,
+    endpoint: Endpoint,
+    partitions: Iterable[TopicPartition],
+    client_id: str,
 ) -> dict[Replica, int]:
     topics = [DescribableLogDirTopic(*topic) for topic in by_topic(partitions).items()]
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            connection = await Connection.open(endpoint.host, endpoint.port, client_id)
+            connection = await peers.connect(broker, endpoint, client_id)
             try:
                 response: Response = await connection.request(
                     ApiKey.DESCRIBE_LOG_DIRS, _VERSION, Request(topics)

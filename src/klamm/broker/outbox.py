@@ -26,7 +26,7 @@ from klamm.broker.roll_call import from_json
 from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr, Request
 from klamm.controller.roll_call import Holdings, left_to_say
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Broker
 from klamm.model.errors import KlammError
 from klamm.model.names import BrokerId
 from klamm.protocol.apis import ApiKey
@@ -63,7 +63,7 @@ class Link(Protocol):
     async def close(self) -> None: ...
 
 
-Open = Callable[[Endpoint], Awaitable[Link]]
+Open = Callable[[Broker], Awaitable[Link]]
 
 
 class _Channel:
@@ -144,7 +144,7 @@ class _Channel:
         }
         try:
             async with asyncio.timeout(min(patience_s, _ROLL_CALL_S)):
-                self._link = await self._outbox.open(self.broker.endpoints[0])
+                self._link = await self._outbox.open(self.broker)
                 answer = await self._link.ask(PrivateKey.ROLL_CALL, body)
             if not answer.get("error_code"):
                 return from_json(answer)
@@ -220,7 +220,7 @@ class _Channel:
             try:
                 async with asyncio.timeout(self._outbox.timeout_s):
                     if self._link is None:
-                        self._link = await self._outbox.open(self.broker.endpoints[0])
+                        self._link = await self._outbox.open(self.broker)
                     return await self._link.request(*message)
             except (OSError, TimeoutError, KlammError, EOFError) as fault:
                 log.info(

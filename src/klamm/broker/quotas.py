@@ -306,7 +306,7 @@ class Quotas:
 
 def charge(broker: Broker, context: RequestContext, key: str, amount: int) -> int:
     """Count bytes of a client; how many milliseconds it is to be left alone for."""
-    if not broker.quotas.is_active:
+    if not broker.quotas.is_active or context.peer.is_broker:
         return 0
     client = Client.of(context.principal, context.client_id)
     return broker.quotas.use(key, client, amount, broker.settings)
@@ -314,7 +314,7 @@ def charge(broker: Broker, context: RequestContext, key: str, amount: int) -> in
 
 def charge_time(broker: Broker, context: RequestContext) -> int:
     """Count the time a request took so far; how long its client is to be left alone for."""
-    if not broker.quotas.is_timing or context.stopwatch is None:
+    if not broker.quotas.is_timing or context.stopwatch is None or context.peer.is_broker:
         return 0
     client = Client.of(context.principal, context.client_id)
     return broker.quotas.use_time(client, context.stopwatch.busy_s, broker.settings)

@@ -1,8 +1,9 @@
 """The partitions this broker hosts, and what the controller orders done with them.
 
 LeaderAndIsr, StopReplica, UpdateMetadata and RollCall share one lock and one remembered controller
-epoch: what an old controller says is refused, whichever of them it says it with. Within one order
-each partition stands alone; one that cannot be obeyed gets its own error and spoils no other.
+epoch: what an old controller says is refused, whichever of them it says it with, and so is what one
+says whose epoch the store does not know. Within one order each partition stands alone; one that
+cannot be obeyed gets its own error and spoils no other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from klamm.broker.roll_call import holdings
 from klamm.controller.roll_call import Holdings
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
-from klamm.model.errors import ErrorCode, StoreUnavailable
+from klamm.model.errors import ErrorCode, ProtocolError, StoreUnavailable
 from klamm.model.leadership import Recovery
 from klamm.model.names import (
     EPOCH_DURING_DELETE,
@@ -35,7 +36,7 @@ from klamm.model.names import (
 from klamm.model.settings import TopicSettings
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
 from klamm.store import layout
-from klamm.store.port import ANY_VERSION, Check
+from klamm.store.port import ANY_VERSION, Check, Session
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
@@ -126,7 +127,7 @@ class ReplicaManager:
         """Lead and follow as ordered."""
         orders = list(_orders(request))
         async with self._lock:
-            refusal = self._refusal(request.broker_epoch, request.controller_epoch)
+            refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.STALE_BROKER_EPOCH:
                 return refusal, []
             if refusal is not ErrorCode.NONE:
@@ -161,14 +162,42 @@ class ReplicaManager:
         partition = self.partitions.get(order.topic_partition)
         return partition is not None and partition.role is Role.OFFLINE
 
-    def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
+    async def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         # An epoch above our own is one we have registered but not been told of yet.
         if broker_epoch != NO_EPOCH and broker_epoch < self._broker.epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        self.controller_epoch = controller_epoch
+        if controller_epoch > self.controller_epoch:
+            if not await self._is_elected(controller_epoch):
+                log.error(
+                    "a controller that nobody elected is not obeyed",
+                    extra={"claimed": controller_epoch, "known": self.controller_epoch},
+                )
+                return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            self.controller_epoch = controller_epoch
         return ErrorCode.NONE
+
+    async def _is_elected(self, epoch: int) -> bool:
+        """Whether the store knows of this epoch: one that was made up would fence the real ones."""
+        session = self._broker.session
+        try:
+            async with asyncio.timeout(_COMPARE_WITHIN_S):
+                if await self._epoch_stored(session) >= epoch:
+                    return True
+                # The store may have answered from the past; not after a write of our own.
+                await session.multi([Check(layout.CONTROLLER_EPOCH, ANY_VERSION)])
+                return await self._epoch_stored(session) >= epoch
+        except (StoreUnavailable, TimeoutError):
+            # Without an answer the controller asks again, and the store may be back by then.
+            raise ProtocolError(
+                "the store is away, and nobody else knows who was elected"
+            ) from None
+
+    async def _epoch_stored(self, session: Session) -> int:
+        node = await session.get(layout.CONTROLLER_EPOCH)
+        epoch = layout.decode_controller_epoch(node.data) if node is not None else None
+        return -1 if epoch is None else epoch
 
     async def _settings_for(self, orders: Sequence[Order]) -> Mapping[str, TopicSettings]:
         return await self._broker.topic_settings({order.topic_partition.topic for order in orders})
@@ -285,7 +314,7 @@ class ReplicaManager:
     ) -> tuple[ErrorCode, list[tuple[Stop, ErrorCode]]]:
         """Stop, and where told delete, replicas."""
         async with self._lock:
-            refusal = self._refusal(request.broker_epoch, request.controller_epoch)
+            refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is not ErrorCode.NONE:
                 return refusal, []
             results = [(stop, self._may_stop(stop)) for stop in _stops(request)]
@@ -348,7 +377,7 @@ class ReplicaManager:
     ) -> Holdings | ErrorCode:
         """What is held here, once everything that was ordered is done and on the disk."""
         async with self._lock:
-            refusal = self._refusal(broker_epoch, controller_epoch)
+            refusal = await self._refusal(broker_epoch, controller_epoch)
             if refusal is not ErrorCode.NONE:
                 return refusal
             await self._look_for_ended(controller_epoch)
@@ -364,7 +393,7 @@ class ReplicaManager:
     async def learn(self, request: update_metadata.Request) -> ErrorCode:
         """Take over what the controller says of the cluster."""
         async with self._lock:
-            refusal = self._refusal(request.broker_epoch, request.controller_epoch)
+            refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
                 self._forget_ended()
                 known = self._broker.metadata.snapshot.brokers.keys()

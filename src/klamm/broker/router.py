@@ -21,6 +21,7 @@ from klamm.broker import produce_again
 from klamm.broker.connection import Answer, Peer
 from klamm.broker.context import RequestContext
 from klamm.broker.promises import Promise, Receipt
+from klamm.broker.proof import REQUEST_SIZE_MAX
 from klamm.broker.quotas import EXEMPT, charge_time
 from klamm.broker.replies import Reply
 from klamm.broker.stopwatch import Stopwatch, Timed
@@ -36,11 +37,13 @@ from klamm.protocol.frames import (
     parse_request_header,
 )
 from klamm.protocol.messages import api_versions
+from klamm.protocol.private import PrivateKey
+from klamm.repeats import limited
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
-log = logging.getLogger(__name__)
+log = limited(logging.getLogger(__name__))
 
 
 class Router:
@@ -117,6 +120,8 @@ class Router:
         body = frame[body_offset:]
         if not is_served(key, version):
             return _unsupported(header)
+        if handler.brokers_only and not context.peer.is_broker:
+            return _refuse_stranger(handler, context, body)
         if handler.serve is not None:
             try:
                 return handler.serve(self._broker, context, body)
@@ -125,6 +130,8 @@ class Router:
             except Exception as fault:
                 raise _failed_to_serve(header, fault) from fault
         if is_private(key):
+            if key == PrivateKey.PROVE and len(body) > REQUEST_SIZE_MAX:
+                raise ProtocolError(f"nobody proves anything in {len(body)} bytes")
             return self._answer_private(handler, context, body)
         return self._answer(handler, context, body)
 
@@ -145,7 +152,7 @@ class Router:
                 "a request failed", extra={"api": APIS[header.api_key].title, "header": header}
             )
             response = _failed(handler, header, request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        if self._broker.quotas.is_timing and header.api_key not in EXEMPT:
+        if self._broker.quotas.is_timing and not _is_exempt(context):
             return self._throttled(context, response)
         return encoded(header, response)
 
@@ -173,6 +180,30 @@ class Router:
             log.exception("a private request failed", extra={"header": context.header})
             response = {"error_code": -1, "error_message": "the broker failed; see its log"}
         return Reply((encode_response_frame(context.header, private.encode(response)),))
+
+
+def _is_exempt(context: RequestContext) -> bool:
+    """Whether nobody counts the time that this takes: brokers have no quotas."""
+    return context.peer.is_broker or context.header.api_key in EXEMPT
+
+
+def _refuse_stranger(handler: registry.Handler, context: RequestContext, body: memoryview) -> Reply:
+    """What a peer hears that asks for what only brokers may, and has not proven to be one."""
+    header, code = context.header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    key = header.api_key
+    title = PrivateKey(key).name if is_private(key) else APIS[key].title
+    log.warning(
+        "a request that only brokers may make is refused",
+        extra={"api": title, "client": context.client_host, "client_id": context.client_id},
+    )
+    if is_private(key):
+        told = {"error_code": int(code), "error_message": f"{title} is for brokers only"}
+        return Reply((encode_response_frame(header, private.encode(told)),))
+    # Only an answer that has no room for one code for all needs to know what was asked.
+    request = (
+        codec.decode_request(key, header.api_version, body) if handler.failure is not None else None
+    )
+    return encoded(header, _failed(handler, header, request, code, None))
 
 
 def _failed_to_serve(header: RequestHeader, fault: Exception) -> ProtocolError:

@@ -29,6 +29,7 @@ from klamm.broker.controlling import ControllerShell
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.replicated import Coordinators
 from klamm.broker.coordinators.transactions import TransactionCoordinator
+from klamm.broker.door import Door
 from klamm.broker.dynamic_config import DynamicConfig
 from klamm.broker.fetch_sessions import FetchSessions
 from klamm.broker.fetcher import Fetchers
@@ -39,8 +40,10 @@ from klamm.broker.log_moves import LogMoves
 from klamm.broker.logs import Logs
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.metrics import BrokerMetrics
+from klamm.broker.peers import Peers
 from klamm.broker.policies import Policies
 from klamm.broker.producer_ids import ProducerIds
+from klamm.broker.proof import Secret
 from klamm.broker.proposals import Proposals
 from klamm.broker.quotas import Client, Quotas
 from klamm.broker.replicas import ReplicaManager
@@ -103,13 +106,15 @@ class Broker:
         settings = settings.with_static({k: text for k, text in own.items() if text is not None})
         self.clock: Clock = clock or SystemClock()
         self.cluster_id = ""
+        self.secret: Secret
         self.epoch = -1  # of the registration; -1 before the first
         self.session: Session
         self.endpoint: Endpoint
         self.logs: Logs
         self.metadata = MetadataCache()
         self.metrics = BrokerMetrics(is_timing=settings.int("klamm.metrics.port") >= 0)
-        self.channel = ControllerChannel(self.metadata, lambda: f"broker-{self.id}")
+        self.peers = Peers(self)
+        self.channel = ControllerChannel(self.metadata, self.peers, lambda: f"broker-{self.id}")
         self.proposals = Proposals(self, self.channel)
         self.producer_ids = ProducerIds(self.channel, id, lambda: self.epoch)
         self.fetchers: Fetchers
@@ -142,6 +147,7 @@ class Broker:
             frame_size_max=settings.int("socket.request.max.bytes"),
             idle_ms_max=settings.int("connections.max.idle.ms"),
             limits=ConnectionLimits(self.quotas, lambda: self.settings),
+            is_admitted=Door(settings).admits,
         )
         self._own_sessions: frozenset[int] = frozenset()
         self._unwatch_session: Unwatch | None = None
@@ -219,6 +225,7 @@ class Broker:
     async def _come_up(self, gate: Callable[[], Awaitable[object]] | None) -> None:
         self.session = await self._store.connect()
         self.cluster_id = await registration.prepare(self.session)
+        self.secret = await registration.cluster_secret(self.session)
         await self.dynamic_config.load()
         self.logs = await self._open_logs()
         await self._set_strays_aside()
@@ -289,7 +296,9 @@ class Broker:
         return lambda topic: by_name.get(topic, default)
 
     async def _register(self) -> None:
-        me = brokers.Broker(id=self.id, epoch=-1, endpoints=(self.endpoint,), rack=self.rack)
+        me = brokers.Broker(
+            id=self.id, epoch=-1, endpoints=(self.endpoint,), rack=self.rack, can_prove=True
+        )
         self.epoch = await registration.register(
             self.session,
             me,

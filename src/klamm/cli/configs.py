@@ -1,11 +1,17 @@
-"""`klamm configs`: read and change the settings of topics and brokers."""
+"""`klamm configs`: read and change the settings of topics and brokers.
+
+With `--offline` it works on the store of a cluster that does not run (`offline.py`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from klamm.cli import offline as stores
 from klamm.cli.asking import run
 from klamm.cli.facts import BUILT_IN, SOURCES, settings_of
 from klamm.cli.options import (
@@ -27,6 +33,15 @@ app = new_app("Read and change the settings of topics and brokers.")
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="of this topic")]
 BrokerOption = Annotated[int | None, typer.Option("--broker", help="of this broker")]
 BrokersOption = Annotated[bool, typer.Option("--brokers", help="the default of all brokers")]
+OfflineOption = Annotated[
+    bool, typer.Option("--offline", help="in the store of a cluster that does not run")
+]
+DataOption = Annotated[
+    Path | None, typer.Option(help="with --offline: its directory [$XDG_STATE_HOME/klamm]")
+]
+ZooKeeperOption = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,...", help="with --offline: its ZooKeeper")
+]
 
 
 @app.command()
@@ -40,9 +55,18 @@ def get(
     everything: Annotated[bool, typer.Option("--all", help="built-in defaults too")] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    offline: OfflineOption = False,
+    data: DataOption = None,
+    zookeeper: ZooKeeperOption = None,
 ) -> None:
     """Show settings, and where each value comes from."""
     subject = _subject(topic, broker, brokers)
+    place = _place(offline, data, zookeeper)
+    if place is not None:
+        if everything:
+            raise UsageError("--offline knows what was set, and no defaults: leave --all out")
+        _show_stored(stores.stored(place, subject), names or (), output)
+        return
     found = run(bootstrap_server, lambda admin: settings_of(admin, subject))
     if names:
         unknown = set(names) - {entry.name for entry in found}
@@ -67,11 +91,18 @@ def set_(
     brokers: BrokersOption = False,
     dry_run: DryRunOption = False,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    offline: OfflineOption = False,
+    data: DataOption = None,
+    zookeeper: ZooKeeperOption = None,
 ) -> None:
-    """Change settings while the cluster runs."""
+    """Change settings, while the cluster runs or with --offline while it does not."""
     subject = _subject(topic, broker, brokers)
     wanted = parse_pairs(pairs, option="configs set")
-    run(bootstrap_server, lambda admin: alter_settings(admin, subject, wanted, (), dry_run))
+    place = _place(offline, data, zookeeper)
+    if place is not None:
+        stores.change(place, subject, wanted, (), dry_run=dry_run)
+    else:
+        run(bootstrap_server, lambda admin: alter_settings(admin, subject, wanted, (), dry_run))
     say(f"{'would set' if dry_run else 'set'} {', '.join(wanted)}")
 
 
@@ -83,10 +114,17 @@ def unset(
     brokers: BrokersOption = False,
     dry_run: DryRunOption = False,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    offline: OfflineOption = False,
+    data: DataOption = None,
+    zookeeper: ZooKeeperOption = None,
 ) -> None:
     """Let settings fall back to their defaults."""
     subject = _subject(topic, broker, brokers)
-    run(bootstrap_server, lambda admin: alter_settings(admin, subject, {}, names, dry_run))
+    place = _place(offline, data, zookeeper)
+    if place is not None:
+        stores.change(place, subject, {}, names, dry_run=dry_run)
+    else:
+        run(bootstrap_server, lambda admin: alter_settings(admin, subject, {}, names, dry_run))
     say(f"{'would unset' if dry_run else 'unset'} {', '.join(names)}")
 
 
@@ -97,3 +135,24 @@ def _subject(topic: str | None, broker: int | None, brokers: bool) -> Resource:
     if topic is not None:
         return Resource(ResourceType.TOPIC, topic)
     return Resource(ResourceType.BROKER, "" if broker is None else str(broker))
+
+
+def _place(offline: bool, data: Path | None, zookeeper: str | None) -> stores.Place | None:
+    """Where to look instead of asking brokers, if so."""
+    if data is not None and zookeeper is not None:
+        raise UsageError("--data and --zookeeper exclude each other")
+    if offline:
+        return stores.Place(data, zookeeper)
+    if data is not None or zookeeper is not None:
+        raise UsageError("--data and --zookeeper go with --offline; a running cluster is asked")
+    return None
+
+
+def _show_stored(found: Mapping[str, str], names: Sequence[str], output: Output) -> None:
+    shown = {name: text for name, text in found.items() if not names or name in names}
+    if output is Output.JSON:
+        print_json({name: {"value": text, "source": "STORED"} for name, text in shown.items()})
+    elif shown:
+        say_text(
+            table(("setting", "value", "source"), [(n, t, "stored") for n, t in shown.items()])
+        )

@@ -3,6 +3,9 @@
 The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it; it ends
 with `metrics=...` where metrics are served. Progress and warnings go to stderr. The first SIGINT or
 SIGTERM asks for a controlled shutdown, a second one no longer waits for it.
+
+Exit codes: 0 stopped as asked, 1 failed, 2 cannot start like this, 3 every broker has stopped by
+itself (failed disks), 130 a second signal cut the shutdown short.
 """
 
 from __future__ import annotations
@@ -23,10 +26,11 @@ from klamm.cli.options import new_app, parse_pairs
 from klamm.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from klamm.app import Plan
+    from klamm.app import ClusterApp, Plan
 
 app = new_app("Run a cluster until Ctrl-C.")
 
+NO_BROKER_LEFT: Final = 3  # the exit code
 # Somebody looks after this cluster, and may want to ask what became of it. A cluster inside a test
 # has the topics that the test made and no others.
 _OPERATED: Final = {"klamm.ledger.topic.enable": "true"}
@@ -96,10 +100,17 @@ async def _serve(plan: Plan) -> int:
         progress.clear()
         metrics = f" metrics={cluster.metrics_url}" if cluster.metrics_url else ""
         print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}", flush=True)
-        await signals.heard()
-        return 0 if await signals.unless_heard(cluster.stop()) else 130
+        if not await signals.unless_heard(_until_failed(cluster)):
+            return 0 if await signals.unless_heard(cluster.stop()) else 130
+        await cluster.stop()
+        return NO_BROKER_LEFT
     finally:
         progress.clear()
+
+
+async def _until_failed(cluster: ClusterApp) -> None:
+    sentence = await cluster.failed()
+    print(f"klamm: {sentence}", file=sys.stderr, flush=True)
 
 
 def _collect_seldom() -> None:

@@ -78,6 +78,9 @@ A = TypeVar("A")
 R = TypeVar("R", bound=Coded)
 
 
+Introduce = Callable[[Connection], Awaitable[None]]
+
+
 class Client:
     """Connections to a cluster, opened when needed and kept; `async with` closes them."""
 
@@ -88,12 +91,17 @@ class Client:
         client_id: str | None = SOFTWARE_NAME,
         timeout_s: float = TIMEOUT_S,
         request_timeout_s: float = math.inf,
+        introduce: Introduce | None = None,
     ) -> None:
-        """A call has `timeout_s` in all, each request it takes no more than the other."""
+        """A call has `timeout_s` in all, each request it takes no more than the other.
+
+        `introduce` is called with each connection before anything else uses it.
+        """
         self.bootstrap = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else bootstrap
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.request_timeout_s = request_timeout_s
+        self._introduce = introduce
         self.picture = Picture()
         self._connections: dict[tuple[str, int], Connection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
@@ -126,6 +134,8 @@ class Client:
             patience_s = min(CONNECT_TIMEOUT_S, deadline.left_s())
             made = await Connection.open(host, port, self.client_id, timeout_s=patience_s)
             try:
+                if self._introduce is not None:
+                    await self._introduce(made)
                 await made.negotiate(timeout_s=patience_s)
             except BaseException:
                 await made.close()

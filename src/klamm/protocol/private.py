@@ -33,6 +33,7 @@ class PrivateKey(IntEnum):
     ROLL_CALL = 1006  # a new controller asks what a broker holds
     AT_REST = 1007  # whether a broker takes no more records of topics
     ARCHIVED = 1008  # have written down where the archive of a topic lies
+    PROVE = 1009  # show that one is a broker of this cluster, and have the other show it
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

@@ -13,7 +13,9 @@ from contextlib import asynccontextmanager
 
 from klamm.broker.admin import Admin
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.peers import Peers
 from klamm.broker.policies import Policies
+from klamm.broker.proof import Secret
 from klamm.broker.quotas import Quotas
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.names import LEADER_DURING_DELETE, NO_LEADER, ZERO_ID, BrokerId
@@ -67,6 +69,8 @@ class TestHost:
         self.session = session
         self.settings = BrokerSettings.parse(given)
         self.metadata = MetadataCache()
+        self.cluster_id, self.secret = "", Secret(bytes(32))
+        self.peers = Peers(self)
         self.clock = HandClock()
         self.quotas = Quotas(self.clock.elapsed_ms)
         self.policies = Policies.of(self.settings)

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from klamm.broker.auto_creation import AutoCreation
+from klamm.broker.peers import Peers
 from klamm.broker.quotas import Client
-from klamm.model.brokers import Endpoint
+from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klamm.protocol.messages import create_topics
@@ -28,10 +29,10 @@ class Controller:
         self.may_answer.set()
 
     async def __call__(
-        self, endpoint: Endpoint, client_id: str, request: create_topics.Request
+        self, peers: Peers, controller: Broker, client_id: str, request: create_topics.Request
     ) -> create_topics.Response:
         (topic,) = request.topics
-        self.asked.append((endpoint, client_id, topic.name))
+        self.asked.append((controller.endpoints[0], client_id, topic.name))
         await self.may_answer.wait()
         code = self.codes.pop(0)
         return create_topics.Response(

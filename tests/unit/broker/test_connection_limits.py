@@ -40,7 +40,8 @@ def test_the_broker_has_room_for_as_many_as_it_may_and_a_change_counts_at_once()
     assert host.limits.room == 0
     host.set(max_connections="9")
     assert host.limits.room == 8
-    host.set(max_connections="0")
+    host.limits.joined("10.0.0.1")
+    host.set(max_connections="1")
     assert host.limits.room == -1
     host.limits.left("10.0.0.1")
     assert host.limits.room == 0

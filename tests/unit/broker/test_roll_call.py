@@ -124,7 +124,8 @@ def test_what_the_dead_controller_hosted_is_all_that_is_ordered(
 
 
 async def claimed(w: World, broker: Broker) -> Holdings:
-    connection = await w.connect(broker.id)
+    await w.elect(1000)
+    connection = await w.connect_as_broker(broker.id)
     body = {"controller": 9, "controller_epoch": 1000, "broker_epoch": broker.epoch}
     answer = await connection.ask(PrivateKey.ROLL_CALL, body)
     await connection.close()
@@ -142,7 +143,7 @@ def test_a_broker_claims_what_it_serves_and_fences_who_spoke_before(tmp_path: Pa
             topic_id = broker.metadata.snapshot.topic_ids["t"]
             assert (await claimed(w, broker)).replicas == {topic_id: {0: 0, 1: 0}}
             assert broker.replicas.controller_epoch == 1000
-            connection = await w.connect(0)
+            connection = await w.connect_as_broker(0)
             late = {"controller": 8, "controller_epoch": 999, "broker_epoch": broker.epoch}
             assert (await connection.ask(PrivateKey.ROLL_CALL, late))["error_code"] == 11
             older = {"controller": 9, "controller_epoch": 1000, "broker_epoch": broker.epoch - 1}

@@ -114,7 +114,7 @@ def test_a_body_that_ends_early_closes_the_connection(tmp_path: Path) -> None:
             for key in registry.SERVED:
                 if key == ApiKey.API_VERSIONS:
                     continue
-                connection = await w.connect(0)
+                connection = await w.connect_as_broker(0)
                 version = APIS[key].served.high
                 with pytest.raises(ConnectionLost):
                     await connection.exchange(key, version, (b"\x7f",), timeout_s=5)
@@ -137,7 +137,7 @@ def test_our_own_fault_is_answered_in_the_way_of_the_api(tmp_path: Path) -> None
                 answer = await connection.request(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
                 assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
                 wanted = [list_offsets.ListOffsetsPartition(0, -1, -1)]
-                request = list_offsets.Request(topics=[list_offsets.ListOffsetsTopic("t", wanted)])
+                request = list_offsets.Request(-1, 0, [list_offsets.ListOffsetsTopic("t", wanted)])
                 answer = await connection.request(ApiKey.LIST_OFFSETS, 9, request)
                 assert answer.topics[0].partitions[0].error_code == -1
                 doomed = [delete_records.DeleteRecordsPartition(0, 0)]

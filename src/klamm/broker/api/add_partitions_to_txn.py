@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (key 24), versions 0-5: a transaction is about to write to these partitions.
 
 If one of them does not exist none is added: the others are told that they were not attempted.
-Versions 4 and 5 carry several transactions at once and belong to brokers; `verify_only` asks
-without adding.
+Versions 4 and 5 carry several transactions at once and are taken from brokers only; `verify_only`
+asks without adding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import add_partitions_to_txn as messages
 
@@ -24,6 +24,8 @@ async def handle(
 ) -> messages.Response:
     version = context.version
     if version >= 4:
+        if not context.peer.is_broker:
+            raise RequestRefused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return messages.Response(
             results_by_transaction=[
                 messages.AddPartitionsToTxnResult(

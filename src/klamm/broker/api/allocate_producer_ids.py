@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.controller.events import ProducerIdsAsked
 from klamm.model.names import BrokerId
@@ -11,6 +11,8 @@ from klamm.protocol.messages.allocate_producer_ids import Request, Response
 if TYPE_CHECKING:
     from klamm.broker.context import RequestContext
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:

@@ -7,7 +7,7 @@ counts only in the registration the leader knows it by (KIP-903).
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.controller.events import IsrChange, IsrChangesAsked
 from klamm.model.errors import ErrorCode
@@ -24,6 +24,8 @@ from klamm.protocol.messages.alter_partition import (
 if TYPE_CHECKING:
     from klamm.broker.context import RequestContext
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:

@@ -4,7 +4,8 @@ Records go from the page cache to the socket; what is built here are the bytes a
 that finds too little waits for what it wants to hear of: new committed records for a consumer, any
 record for a follower, a change of role for both.
 
-Followers get incremental sessions (KIP-227, `fetch_sessions`): a thousand idle partitions cost them
+Asking as a follower says that one has what is below, and moves the high watermark: only brokers
+may. They get incremental sessions (KIP-227, `fetch_sessions`): a thousand idle partitions cost them
 nothing. Consumers are always answered in full and without a session.
 """
 
@@ -42,6 +43,8 @@ _BY_ID_SINCE: Final = 13
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
     request = parse_request(context.version, body)
+    if request.replica_id >= 0 and not context.peer.is_broker:
+        return _refuse_follower(broker, context, request)
     if request.replica_id >= 0 and (request.session_id, request.session_epoch) != (0, _FULL):
         return broker.sessions.serve(context, request)
     if request.session_id != 0 and request.session_epoch != _FULL:
@@ -49,6 +52,24 @@ def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return reply(broker, context, FetchResponse(error_code=code))
     return _Fetch(broker, context, request).begin()
+
+
+def _refuse_follower(broker: Broker, context: RequestContext, request: FetchRequest) -> Reply:
+    """What somebody hears that calls itself a follower and is no broker."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    response = FetchResponse(
+        topics=[
+            TopicData(
+                topic.name,
+                topic.topic_id,
+                [PartitionData(wanted.partition, code) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+    if not request.topics:
+        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return reply(broker, context, response)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.broker.context import RequestContext
 from klamm.protocol.messages.leader_and_isr import (
@@ -15,6 +15,8 @@ from klamm.protocol.messages.leader_and_isr import (
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:

@@ -3,7 +3,7 @@
 Negative timestamps are names: -1 latest, -2 earliest, -3 the record with the largest timestamp,
 -4 earliest on local disks, -5 latest in remote storage, of which there is none. A consumer's latest
 is the high watermark, or the last stable offset when it reads committed records; a follower's is
-the log's end.
+the log's end. Followers are brokers: others that call themselves one are refused.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if request.replica_id >= 0 and not context.peer.is_broker:
+        return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     asked = Counter(
         (topic.name, wanted.partition_index)
         for topic in request.topics

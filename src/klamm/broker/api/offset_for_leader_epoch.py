@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if request.replica_id >= 0 and not context.peer.is_broker:
+        return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     return Response(
         topics=[
             OffsetForLeaderTopicResult(

@@ -195,7 +195,9 @@ async def _bytes(broker: Broker, plan: Plan) -> dict[str, Any]:
     """What would be copied and removed, with the sizes the logs have now."""
     endpoints = {id: found.endpoints[0] for id, found in broker.metadata.snapshot.brokers.items()}
     sources = [Replica(copy.partition, copy.source) for copy in plan.copies]
-    sizes = await log_sizes(endpoints, [*sources, *plan.removals], f"plan-{broker.id}")
+    sizes = await log_sizes(
+        broker.peers, endpoints, [*sources, *plan.removals], f"plan-{broker.id}"
+    )
     copies: list[dict[str, Any]] = [
         {
             "topic": copy.partition.topic,

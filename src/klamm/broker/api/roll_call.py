@@ -9,7 +9,7 @@ something, for nobody but the one who asked can change it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.roll_call import to_json
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
@@ -17,6 +17,8 @@ from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 if TYPE_CHECKING:
     from klamm.broker.context import RequestContext
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(

@@ -118,8 +118,10 @@ class Coordinators:
     def __init__(self, broker: Broker) -> None:
         settings = broker.settings
         self._broker = broker
-        self._marker_links = Links(broker.metadata, f"broker-{broker.id}-markers")
-        self._question_links = Links(broker.metadata, f"broker-{broker.id}-verification")
+        self._marker_links = Links(broker.metadata, broker.peers, f"broker-{broker.id}-markers")
+        self._question_links = Links(
+            broker.metadata, broker.peers, f"broker-{broker.id}-verification"
+        )
         self.journal = ReplicaJournal(broker)
         self.groups = GroupCoordinator(
             self.journal,

@@ -12,6 +12,7 @@ from klamm.model.settings.definition import (
     Between,
     Definition,
     Dynamic,
+    InternalPeers,
     Kind,
     OneOf,
     setting,
@@ -58,6 +59,15 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "The port on which the cluster tells Prometheus how it is; 0 takes a free one, -1 none. "
         "Needs `klamm[metrics]`.",
         Between(-1, 65535),
+    ),
+    setting(
+        "klamm.internal.requests.from",
+        Kind.LIST,
+        "proof",
+        "Who may make the requests that are for brokers only: those who prove that they are of "
+        "this cluster. Brokers of Apache Kafka cannot prove it; where some serve in the cluster, "
+        "their listener (`listener:NAME`) or addresses are named here as well.",
+        InternalPeers(),
     ),
     setting(
         "klamm.placement.seed",

@@ -266,12 +266,15 @@ def relation_fault(settings: BrokerSettings) -> str | None:
     topic = settings.for_topic({})
     if topic.int("retention.ms") == 0:
         return "log.retention.ms, .minutes and .hours must not be 0; -1 means for ever"
+    if settings.int(_PER_IP) == 0 and not settings.list(f"{_PER_IP}.overrides"):
+        return f"{_PER_IP} can be 0 only where {_PER_IP}.overrides lets somebody in"
     for less, more in ORDERED:
         if settings.int(less) > settings.int(more):
             return f"{less}={settings.int(less)} must not be more than {more}={settings.int(more)}"
     return _lag_fault(topic)
 
 
+_PER_IP: Final = "max.connections.per.ip"
 ORDERED: Final = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
