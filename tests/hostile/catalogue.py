@@ -9,8 +9,9 @@ from typing import Any, Final
 from hostile import attacks
 from hostile.attacks import Attack
 
-# The cleaner looks often, so that an attack on it is over within the attack.
-SETTINGS: Final = {"log.cleaner.backoff.ms": "500"}
+# The cleaner looks often and groups do not wait for more members, so that an attack on them is over
+# within the attack.
+SETTINGS: Final = {"log.cleaner.backoff.ms": "500", "group.initial.rebalance.delay.ms": "0"}
 
 
 @dataclass(frozen=True, kw_only=True)

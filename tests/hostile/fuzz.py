@@ -25,9 +25,11 @@ import tempfile
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +45,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import metadata
 
 CORPUS: Final = Path(__file__).with_name("corpus")
-CONNECTIONS: Final = 16
+CONNECTIONS: Final = 32
 PIPELINED: Final = 32
 ANSWER_S: Final = 4.0
 
@@ -211,8 +213,7 @@ def attack(running: Target, report: Report, blocks: int, *, corpus: Path | None 
     ids = prepare(running)
     report.memory_before_mb = report.memory_before_mb or round(running.memory_mb(), 1)
     leaders = running.leaders()
-    for number in range(report.blocks, blocks):
-        inputs = block(report.seed, number, ids)
+    for number, inputs in _blocks(report.seed, range(report.blocks, blocks), ids):
         report.kinds.update(made.what for made in inputs)
         seen_from, began = len(running.samples), time.monotonic()
         send(running.addresses, inputs, report)
@@ -226,6 +227,22 @@ def attack(running: Target, report: Report, blocks: int, *, corpus: Path | None 
             report.faults.append(_culprit(running, inputs, number, errors, corpus))
     report.memory_after_mb = round(running.memory_mb(), 1)
     _judge(running, report, leaders)
+
+
+def _blocks(
+    seed: int, numbers: range, ids: tuple[uuid.UUID, ...]
+) -> Iterator[tuple[int, list[Input]]]:
+    """The blocks in order; of many, the next one is made in another process while one is sent."""
+    if len(numbers) < 10:
+        yield from ((number, block(seed, number, ids)) for number in numbers)
+        return
+    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as maker:
+        coming = deque(maker.submit(block, seed, number, ids) for number in numbers[:2])
+        for number in numbers:
+            made = coming.popleft().result()
+            if number + 2 in numbers:
+                coming.append(maker.submit(block, seed, number + 2, ids))
+            yield number, made
 
 
 def _judge(running: Target, report: Report, leaders: dict[int, int]) -> None:
@@ -288,7 +305,7 @@ def main() -> int:
     asked = parser.parse_args()
     report = _resumed(asked.report, asked.seed or random.randrange(1, 1 << 31))
     sys.stdout.write(f"seed {report.seed}, from block {report.blocks}\n")
-    blocks, step = -(-asked.inputs // BLOCK), 10
+    blocks, step = -(-asked.inputs // BLOCK), 50
     with tempfile.TemporaryDirectory() as place:
         while report.blocks < blocks and not report.broken:
             with target(Path(place) / f"from-{report.blocks}", settings=SETTINGS) as running:

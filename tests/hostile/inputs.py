@@ -71,6 +71,8 @@ _NAMES: Final = (
     "9" * 40,
     "((a|b|c)*){100}x?",
 )
+# What somebody would say who means it: such messages get further than others.
+_PLAUSIBLE: Final = (*VICTIMS, *VICTIMS, "", "", "group-0", "group-1", "consumer", "range", "0")
 # They only look, so they may look at the healthy user's topic too.
 _LOOKERS: Final = frozenset(
     {
@@ -148,6 +150,7 @@ class _Maker:
         self._names: tuple[str, ...] = _NAMES
         self._version = 0
         self._is_flexible = False
+        self._is_plausible = False
         self._budget = 0  # how many values a message may still have
 
     def input(self) -> Input:
@@ -176,7 +179,10 @@ class _Maker:
     # Whole messages
 
     def _body(self, key: int, version: int) -> bytes:
-        self._names = (*_NAMES, *("healthy",) * 6) if key in _LOOKERS else _NAMES
+        self._is_plausible = self._dice.random() < 0.35
+        self._names = _PLAUSIBLE if self._is_plausible else _NAMES
+        if key in _LOOKERS:
+            self._names = (*self._names, *("healthy",) * 6)
         self._version = version
         self._is_flexible = APIS[key].is_flexible(version)
         self._budget = 120
@@ -219,6 +225,8 @@ class _Maker:
         dice = self._dice
         if "timeout" in name or "wait" in name:
             return dice.choice((0, 0, 1, 1, 5, -1))
+        if self._is_plausible:
+            return dice.choice((0, 0, 0, 1, 2, -1))
         if dice.random() < 0.5:
             return dice.choice(_BOUNDS[kind])
         return dice.randrange(-2, 8)
@@ -227,7 +235,7 @@ class _Maker:
         dice = self._dice
         count = dice.choice((0, 1, 1, 1, 2, 3)) if self._budget > 0 else 0
         made = [self._value(name, wire, wire.element or "") for _ in range(count)]
-        if made and dice.random() < 0.15:
+        if made and not self._is_plausible and dice.random() < 0.15:
             made *= dice.choice((2, 2, 3, 50))  # the same thing again
         return made
 
