@@ -754,7 +754,7 @@ def connection_flood(target: Target, *, connections: int = 400, hold_s: float = 
                 time.sleep(0.1)
             outcome.facts["opened"] = opened
         outcome.must(_serves(target, 20), "the cluster serves nobody after the flood")
-    outcome.facts["log lines"] = sum(1 for _ in target.log.open("rb"))
+    outcome.facts["log lines"] = target.log.read_bytes().count(b"\n")
     outcome.must(outcome.facts["log lines"] < 500, "the log is flooded as well")
     outcome.must(_living(target) == target.brokers, "brokers went away")
     return outcome
@@ -807,6 +807,11 @@ def many_partitions(target: Target, *, count: int = 20_000, patience_s: float = 
         outcome.facts["led"] = led
         outcome.facts["seconds"] = clock()
     return outcome
+
+
+def partitions_on_a_busy_disk(target: Target, *, count: int = 600) -> Outcome:
+    """A wide topic where each directory takes its time (`mkdir_ms` of the target)."""
+    return many_partitions(target, count=count)
 
 
 # Contents that are lies

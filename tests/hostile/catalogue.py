@@ -23,7 +23,7 @@ class Entry:
     smoke: Mapping[str, Any] = field(default_factory=dict)
     target: Mapping[str, Any] = field(default_factory=dict)  # how its own cluster differs
     alone: bool = False  # needs a cluster of its own
-    max_s: float = 5.0  # what the healthy user may wait in the smoke, on a busy machine
+    max_s: float = 2.0  # what the healthy user may wait in the smoke, on a busy machine
     memory_mb: float = 100.0
     may_complain: bool = False  # the cluster is expected to log errors: it was damaged
     may_stop: bool = False  # the healthy user may be refused: the damage is real
@@ -45,18 +45,21 @@ _ENTRIES: Final = (
         smoke={"records": 1_000_000, "honest": 30_000, "lookups": 7},
     ),
     Entry(run=attacks.metadata_empty_names, full={"size_mb": 90}, smoke={"size_mb": 9}),
-    Entry(run=attacks.list_offsets_large, full={"size_mb": 10}, smoke={"size_mb": 4}),
+    Entry(run=attacks.list_offsets_large, full={"size_mb": 10}, smoke={"size_mb": 10}),
     Entry(run=attacks.create_topics_large, full={"size_mb": 10}, smoke={"size_mb": 10}),
     Entry(run=attacks.describe_configs_large, full={"size_mb": 10}, smoke={"size_mb": 10}),
     Entry(run=attacks.produce_large, full={"size_mb": 8}, smoke={"size_mb": 4}),
-    Entry(run=attacks.fetch_large, full={"size_mb": 14}, smoke={"size_mb": 7}),
-    Entry(run=attacks.tags_large, full={"size_mb": 14}, smoke={"size_mb": 14}),
-    Entry(run=attacks.tiny_requests, full={"requests": 500_000}, smoke={"requests": 100_000}),
+    Entry(run=attacks.fetch_large, full={"size_mb": 14}, smoke={"size_mb": 14}),
+    Entry(run=attacks.tags_large, full={"size_mb": 30}, smoke={"size_mb": 30}),
+    Entry(run=attacks.tiny_requests, full={"requests": 500_000}, smoke={"requests": 20_000}),
     Entry(run=attacks.private_json_large, full={"size_mb": 75}, smoke={"size_mb": 30}),
     Entry(run=attacks.private_json_deep),
     Entry(run=attacks.compacted_produce, full={"records": 2_000_000}, smoke={"records": 1_000_000}),
-    Entry(run=attacks.cleaner_bomb, smoke={"records": 3_000_000, "honest": 300_000}),
-    Entry(run=attacks.subscription_pattern, full={"topics": 56}, smoke={"topics": 15}),
+    Entry(
+        run=attacks.cleaner_bomb,
+        smoke={"records": 3_000_000, "honest": 300_000, "seconds": 2.5},
+    ),
+    Entry(run=attacks.subscription_pattern, full={"topics": 56}, smoke={"topics": 25}),
     Entry(run=attacks.forged_stop_replica),
     Entry(run=attacks.forged_update_metadata),
     Entry(run=attacks.forged_roll_call),
@@ -72,12 +75,19 @@ _ENTRIES: Final = (
     Entry(run=attacks.terminal_escapes),
     Entry(run=attacks.slow_loris, smoke={"seconds": 1.0}),
     Entry(run=attacks.half_frames, full={"connections": 300}, smoke={"connections": 150}),
-    Entry(run=attacks.many_partitions, full={"count": 20_000}, smoke={"count": 1500}),
+    Entry(run=attacks.many_partitions, full={"count": 20_000}, smoke={"count": 1000}),
+    Entry(
+        run=attacks.partitions_on_a_busy_disk,
+        full={"count": 3000},
+        smoke={"count": 300},
+        target={"mkdir_ms": 10},
+        alone=True,
+    ),
     Entry(run=attacks.max_connections_zero, alone=True),
     Entry(
         run=attacks.connection_flood,
         full={"connections": 3000, "hold_s": 10},
-        smoke={"connections": 400, "hold_s": 3},
+        smoke={"connections": 400, "hold_s": 2},
         target={"descriptors": 300, "every_line": False},
         alone=True,
     ),

@@ -49,11 +49,14 @@ class User:
             self.refresh()
         return sorted(self._leaders)
 
-    def refresh(self) -> None:
-        """Look anew who leads what."""
+    def close(self) -> None:
         for raw in self._open.values():
             raw.close()
         self._open.clear()
+
+    def refresh(self) -> None:
+        """Look anew who leads what."""
+        self.close()
         for address in self._bootstrap:
             with suppress(Closed, OSError, KlammError):
                 told = describe(address, self._topic)

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,16 +31,25 @@ PARTITIONS: Final = 6
 SETTLE_S: Final = 90.0
 READY_S: Final = 60.0
 _MB: Final = 1 << 20
+_PROGRAM: Final = """
+import sys
+{before}
+from klamm.cli.__main__ import main
+sys.exit(main())
+"""
 # Lines that repeat are counted and not written; who looks for faults wants to see every one.
 _EVERY_LINE: Final = """
-import sys
 try:
     from klamm.repeats import Repeats
     Repeats.filter = lambda self, record: True
 except ImportError:
     pass
-from klamm.cli.__main__ import main
-sys.exit(main())
+"""
+# A disk that is busy with other things: each new directory takes its time.
+_BUSY_DISK: Final = """
+import os, time
+_mkdir = os.mkdir
+os.mkdir = lambda *a, **kw: (time.sleep({ms} / 1000), _mkdir(*a, **kw))[1]
 """
 
 
@@ -104,6 +113,7 @@ class Target:
         settings: Mapping[str, str] | None = None,
         descriptors: int | None = None,
         every_line: bool = True,
+        mkdir_ms: int = 0,
     ) -> None:
         self.directory = directory
         self.data = directory / "data"
@@ -114,7 +124,8 @@ class Target:
         self.is_dirty = False  # an attack came through: nobody should attack this one again
         self._settings = dict(settings or {})
         self._descriptors = descriptors
-        self._every_line = every_line
+        self._before = _EVERY_LINE * every_line
+        self._before += _BUSY_DISK.format(ms=mkdir_ms) * (mkdir_ms > 0)
         self._user: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._log_at = 0
@@ -133,8 +144,8 @@ class Target:
             self.start_user()
 
     def _launch(self) -> None:
-        program = ["-c", _EVERY_LINE] if self._every_line else ["-m", "klamm.cli"]
-        command = [sys.executable, *program, "up", "--port", "0"]
+        program = _PROGRAM.format(before=self._before)
+        command = [sys.executable, "-c", program, "up", "--port", "0"]
         command += ["--brokers", str(self.brokers), "--data", str(self.data)]
         command += ["--log-format", "json"]
         for name, value in self._settings.items():
@@ -273,7 +284,10 @@ class Target:
 
     def lost_records(self) -> list[Sample]:
         """Acknowledged records of the healthy user that cannot be read (any more)."""
-        user = User(self.bootstrap, TOPIC)
+        with closing(User(self.bootstrap, TOPIC)) as user:
+            return self._unreadable(user)
+
+    def _unreadable(self, user: User) -> list[Sample]:
         lost = []
         for partition in range(PARTITIONS):
             wanted = {s.offset: s for s in self.samples if s.partition == partition}
