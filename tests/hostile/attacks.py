@@ -387,6 +387,28 @@ def private_json_deep(target: Target, *, depth: int = 100_000) -> Outcome:
     return outcome
 
 
+def story_flood(
+    target: Target, *, partitions: int = 3000, connections: int = 40, each: int = 3
+) -> Outcome:
+    """The longest story there is, asked on many connections at once."""
+    _topic(target, "storied", partitions=partitions)
+    frame = encode_request_frame(PrivateKey.STORY, 0, 1, "hostile", b'{"limit":1000000}')
+
+    def ask_often(address: Address) -> None:
+        with Raw(address, patience_s=120) as raw:
+            raw.send(frame * each)
+            sizes.extend(len(raw.receive()) for _ in range(each))
+
+    sizes: list[int] = []
+    with _attacked(target, settle_s=120) as outcome:
+        clock, controller = _clock(), target.controller()
+        _all_at_once([lambda: ask_often(controller)] * connections)
+        outcome.facts["seconds"] = clock()
+        outcome.facts["answers"] = len(sizes)
+        outcome.facts["largest"] = max(sizes, default=0)
+    return outcome
+
+
 def compacted_produce(target: Target, *, records: int = 2_000_000) -> Outcome:
     """A compressed batch to a compacted topic, whose keys have to be looked at."""
     _topic(target, "compacted", configs={"cleanup.policy": "compact"})

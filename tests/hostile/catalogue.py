@@ -54,6 +54,11 @@ _ENTRIES: Final = (
     Entry(run=attacks.tiny_requests, full={"requests": 200_000}, smoke={"requests": 20_000}),
     Entry(run=attacks.private_json_large, full={"size_mb": 75}, smoke={"size_mb": 30}),
     Entry(run=attacks.private_json_deep),
+    Entry(
+        run=attacks.story_flood,
+        full={"partitions": 3000, "connections": 40},
+        smoke={"partitions": 500, "connections": 20, "each": 2},
+    ),
     Entry(run=attacks.compacted_produce, full={"records": 2_000_000}, smoke={"records": 1_000_000}),
     Entry(
         run=attacks.cleaner_bomb,

@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from klamm.controller import effects, events
-from klamm.controller.roll_call import Holdings, Shown, digest
+from klamm.controller.membership.roll_call import Holdings, Shown, digest
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import EPOCH_DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition

@@ -17,7 +17,7 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.peers import Peers
 from klamm.broker.proof import Secret
 from klamm.broker.roll_call import to_json
-from klamm.controller.roll_call import Holdings
+from klamm.controller.membership.roll_call import Holdings
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId

@@ -22,6 +22,7 @@ from klamm.broker.metadata_cache import MetadataCache, Snapshot
 from klamm.broker.policies import Policies
 from klamm.broker.quotas import Mutations
 from klamm.broker.topic_writes import NewNode
+from klamm.broker.turns import in_turns
 from klamm.controller.admission import (
     Creation,
     CreationFacts,
@@ -37,7 +38,7 @@ from klamm.controller.admission import (
     duplicates,
     name_faults,
 )
-from klamm.controller.assignment import Racks, Start
+from klamm.controller.admission.placement import Racks, Start
 from klamm.model.assignment import Assignment
 from klamm.model.errors import Refused
 from klamm.model.names import ZERO_ID, BrokerId, is_usable_id
@@ -134,7 +135,7 @@ class Admin:
         stored = set(facts.stored)
         facts = replace(facts, stored=stored)
         outcomes: list[Created | Refused] = []
-        for ask in asks:
+        async for ask in in_turns(asks):
             facts = replace(facts, start=_start(facts.settings, ask.name, len(facts.brokers)))
             admitted = faults.get(ask.name) or admit_creation(ask, facts)
             if isinstance(admitted, Creation) and not validate_only:

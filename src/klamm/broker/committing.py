@@ -14,6 +14,7 @@ from klamm.controller import effects as do
 from klamm.controller.effects import Outcome, Stale, Stored, Write
 from klamm.model.errors import ControllerFenced
 from klamm.model.names import ZERO_ID, TopicPartition
+from klamm.model.topics import ProducerIdBlock, TopicNode
 from klamm.store import layout
 from klamm.store.port import Check, Create, Delete, Op, Result, Session, SetData
 from klamm.store.port import Outcome as StoreOutcome
@@ -85,7 +86,7 @@ class Committer:
         match write:
             case do.CreateState(partition, leadership):
                 return await self._create_state(partition, layout.encode_state(leadership))
-            case do.RemoveMarkers() | do.RemoveNotifications() | do.RewriteMoveRequests():
+            case do.RemoveMarkers() | do.RemoveNotifications() | do.RewriteReassignmentRequests():
                 return await self._piecewise(_operations(write, set()))
             case do.RemoveElectionRequest() | do.RewriteLeftovers():
                 return await self._piecewise(_operations(write, set()))
@@ -111,7 +112,7 @@ class Committer:
             return Stale(layout.decode_state(node.data, version), version)
         if isinstance(write, do.ClaimProducerIds):
             block = layout.decode_producer_id_block(node.data)
-            return Stale(do.ProducerIdBlock(*block) if block else None, version)
+            return Stale(ProducerIdBlock(*block) if block else None, version)
         topic = layout.decode_topic(node.data)
         return Stale(topic_node(topic, version) if topic else None, version)
 
@@ -173,14 +174,17 @@ class Committer:
         return Stored() if all(result.ok for result in results) else Stale(None)
 
 
-def topic_node(topic: layout.TopicNode, version: int, unclean: bool | None = None) -> do.TopicNode:
+def topic_node(
+    topic: layout.TopicNode, version: int, unclean: bool | None = None, *, frozen: bool = False
+) -> TopicNode:
     """A topic as the core sees it. One without an id keeps the zero id until it is given one."""
-    return do.TopicNode(
+    return TopicNode(
         topic_id=topic.topic_id or ZERO_ID,
         partitions=topic.assignments,
         version=version,
         original=topic.original_replicas,
         unclean=unclean,
+        frozen=frozen,
         id_missing=topic.topic_id is None,
     )
 
@@ -211,7 +215,7 @@ def _operations(write: Write, parents: set[str]) -> list[Op]:
                 *(Delete(f"{layout.LOG_DIR_EVENTS}/{name}") for name in log_dirs),
                 *(Delete(f"{layout.ISR_CHANGES}/{name}") for name in isr_changes),
             ]
-        case do.RewriteMoveRequests(remaining):
+        case do.RewriteReassignmentRequests(remaining):
             if not remaining:
                 return [Delete(layout.REASSIGN_PARTITIONS)]
             return [SetData(layout.REASSIGN_PARTITIONS, layout.encode_reassignment(remaining))]

@@ -16,7 +16,8 @@ from typing import Protocol, TypeVar
 from klamm.broker import admin, loggers, topic_writes
 from klamm.broker.entries import Entry
 from klamm.broker.policies import Alteration, Policies
-from klamm.controller.alteration import Change, altered, replaced
+from klamm.broker.turns import in_turns
+from klamm.controller.admission.alteration import Change, altered, replaced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId, name_fault
@@ -151,7 +152,7 @@ async def alter_all(
     """Change the settings of every resource of a request; each has an answer of its own."""
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
     answers = []
-    for each in resources:
+    async for each in in_turns(resources):
         kind, name = each.resource_type, each.resource_name
         if counts[kind, name] > 1:
             outcome: Refused | None = Refused("the resource is in the request more than once")

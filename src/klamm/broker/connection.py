@@ -24,13 +24,14 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
-from klamm.broker.framing import FrameBuffer
+from klamm.broker.framing import FrameBuffer, FrameMemory
 from klamm.broker.promises import Alarm, Promise, Receipt
 from klamm.broker.proof import REQUEST_SIZE_MAX, Challenge
 from klamm.broker.replies import Reply, Sender
 from klamm.model.errors import ProtocolError
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.beginnings import Beginnings
+from klamm.protocol.bounds import Bounds
 from klamm.protocol.private import PrivateKey
 from klamm.repeats import limited
 
@@ -87,8 +88,9 @@ class Connection(asyncio.BufferedProtocol):
         route: Route,
         owner: Owner,
         *,
-        frame_size_max: int,
+        frame_size_max: Bounds | int,
         listener: str,
+        memory: FrameMemory | None = None,
     ) -> None:
         self.client_host = "?"
         self.listener = listener
@@ -100,7 +102,9 @@ class Connection(asyncio.BufferedProtocol):
         self._route = route
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._frames = FrameBuffer(frame_size_max)
+        self._frames = FrameBuffer(frame_size_max, memory)
+        self._frames.on_memory = self._make_room
+        self._frames.on_given_up = self._give_up
         self.alarm = Alarm(self._loop)
         self.beginnings = Beginnings()
         self._serving: asyncio.Future[Reply] | Promise | None = None
@@ -150,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.left(self)
+        self._frames.close()
         self.alarm.close()
         if self._unmute is not None:
             self._unmute.cancel()
@@ -372,13 +377,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         if not self._is_busy:
-            self._frames.make_room()
-            if self._paused:
+            has_room = self._frames.make_room()
+            if self._paused and has_room:
                 self._paused = False
                 self._transport.resume_reading()
+            elif not has_room and not self._paused:
+                self._paused = True
+                self._transport.pause_reading()
         elif self._frames.is_full and not self._paused:
             self._paused = True
             self._transport.pause_reading()
+
+    def _give_up(self) -> None:
+        """Others need the memory of a request that has been on its way for too long."""
+        self._refuse("a large request took too long to arrive while others waited for memory")
 
     def _write(self, reply: Reply) -> None:
         """Say this; `_serve`, which comes next, sends it with what else there is to say."""

@@ -21,16 +21,19 @@ from klamm.broker.control_messages import Sender
 from klamm.broker.inbox import Inbox
 from klamm.broker.ledger import Ledger
 from klamm.broker.metrics import ControllerMetrics
+from klamm.broker.observing import is_true
 from klamm.broker.outbox import Link, Outbox
 from klamm.broker.peers import Peers
 from klamm.broker.standby import Standby
 from klamm.broker.term import Term
-from klamm.controller import events, gauges
+from klamm.controller import events
 from klamm.controller.core import Core
+from klamm.controller.questions import gauges
 from klamm.model.brokers import Broker
 from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, StoreUnavailable
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
+from klamm.model.settings.topic import FROZEN
 from klamm.store import layout
 from klamm.store.port import Create, Delete, Node, Session, SessionState, SetData, Unwatch
 
@@ -163,9 +166,10 @@ class ControllerShell:
     def topic_settings_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
         """A topic's own settings are these now."""
         text = overrides.get(_UNCLEAN)
-        allowed = None if text is None else text.strip().lower() == "true"
+        allowed = None if text is None else is_true(text)
         if self._term is not None:
             self._term.inbox.put(events.UncleanSwitched(topic, allowed))
+            self._term.inbox.put(events.FreezeSwitched(topic, is_true(overrides.get(FROZEN))))
 
     def broker_settings_changed(self) -> None:
         """The broker's settings changed at run time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from klamm.broker.context import RequestContext
@@ -41,6 +42,18 @@ def reply(
             response, sent = _limited(broker, context, response, sent)
         broker.metrics.bytes_out += sent
     parts, size = encode_response(context.version, response)
+    head = response_head(context.header, size)
+    return Reply([head, *parts], mute_ms=response.throttle_time_ms)  # type: ignore[list-item]
+
+
+async def large_reply(
+    broker: Broker, context: RequestContext, response: FetchResponse, sent: int
+) -> Reply:
+    """The same to a consumer of very many partitions: a worker makes its bytes."""
+    if broker.quotas.is_active:
+        response, sent = _limited(broker, context, response, sent)
+    broker.metrics.bytes_out += sent
+    parts, size = await asyncio.to_thread(encode_response, context.version, response)
     head = response_head(context.header, size)
     return Reply([head, *parts], mute_ms=response.throttle_time_ms)  # type: ignore[list-item]
 

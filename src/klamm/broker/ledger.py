@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from klamm.controller.effects import Move
+from klamm.controller.effects import Transition
+from klamm.controller.states import EDITION
 from klamm.model.names import KLAMM_LEDGER, BrokerId, id_text
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -67,25 +68,32 @@ class Ledger:
         self._size_bytes = 0
         self._is_dirty = False
 
-    def append(self, epoch: int, cause: str, moves: Iterable[Move], *, time_ms: int) -> None:
+    def append(
+        self, epoch: int, cause: str, transitions: Iterable[Transition], *, time_ms: int
+    ) -> None:
         """Write what one decision moved."""
-        if epoch != self._epoch:
+        is_opening = epoch != self._epoch
+        if is_opening:
             self._epoch, self._sequence = epoch, 0
-        # By hand: a topic of a thousand partitions is born in eight thousand moves.
+        # By hand: a topic of a thousand partitions is born in eight thousand transitions.
         head = f'{{"time_ms":{time_ms},"controller_epoch":{epoch},"sequence":'
         cause_text = _text(cause)
         lines = []
         is_news = False
-        for move in moves:
+        for entry in transitions:
             self._sequence += 1
+            edition = ""
+            if is_opening and entry.subject.startswith("controller "):
+                # The first line of a term says how the rest is to be judged.
+                edition, is_opening = f',"edition":{EDITION}', False
             # What happens to the topic that tells of it all would otherwise be told for ever.
-            is_news |= move.topic != KLAMM_LEDGER
-            topic_id = "null" if move.topic_id is None else _text(id_text(move.topic_id))
+            is_news |= entry.topic != KLAMM_LEDGER
+            topic_id = "null" if entry.topic_id is None else _text(id_text(entry.topic_id))
             lines.append(
                 f'{head}{self._sequence},"controller_id":{self._broker},"cause":{cause_text},'
-                f'"topic":{_text(move.topic)},"topic_id":{topic_id},'
-                f'"subject":{_text(move.subject)},"before":{_text(move.before)},'
-                f'"after":{_text(move.after)},"why":{_text(move.why)}}}'
+                f'"topic":{_text(entry.topic)},"topic_id":{topic_id},'
+                f'"subject":{_text(entry.subject)},"before":{_text(entry.before)},'
+                f'"after":{_text(entry.after)},"why":{_text(entry.why)}{edition}}}'
             )
         if lines:
             self._write(("\n".join(lines) + "\n").encode())
@@ -199,8 +207,8 @@ _STRING: Final = rb'[^"\\]*(?:\\.[^"\\]*)*'
 _WRITTEN: Final = re.compile(
     rb'\{"time_ms":(\d+),"controller_epoch":(-?\d+),"sequence":(\d+),"controller_id":-?\d+,'
     rb'"cause":"%(text)b","topic":"([^"\\]*)","topic_id":(?:null|"[^"\\]*"),'
-    rb'"subject":"([^"\\]*)","before":"%(text)b","after":"([^"\\]*)","why":"%(text)b"\}'
-    % {b"text": _STRING}
+    rb'"subject":"([^"\\]*)","before":"%(text)b","after":"([^"\\]*)",'
+    rb'"why":"%(text)b"(?:,"edition":\d+)?\}' % {b"text": _STRING}
 )
 
 

@@ -38,7 +38,8 @@ from klamm.broker.waiting import is_led
 from klamm.client.admin import LATEST, Admin
 from klamm.client.cluster import Client, code_of
 from klamm.client.consumer import Consumer
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import TopicState
+from klamm.controller.states.tables import MACHINES
 from klamm.log.files import replace_unsynced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
@@ -281,14 +282,13 @@ def _records(lines: Iterable[Line], newest: int) -> Iterator[Record]:
                 offset += 1
 
 
-_ABSENT: Final = "absent"
-_ENDS: Final = frozenset({_ABSENT, PartitionState.NON_EXISTENT, ReplicaState.NON_EXISTENT})
+_ENDS: Final = frozenset(str(machine.never) for machine in MACHINES)
 
 
 def _ended(subject: str, after: str) -> tuple[str, ...]:
     """The keys of what it was the last of."""
     is_topic = subject.startswith("topic ")
-    if is_topic != (after == _ABSENT):
+    if is_topic != (after == TopicState.ABSENT):
         return ()
     if is_topic or " on broker " in subject:
         return (subject,)

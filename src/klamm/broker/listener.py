@@ -23,8 +23,10 @@ from typing import Final
 from klamm.broker.connection import Connection, Route
 from klamm.broker.connection_limits import SERVED, ConnectionLimits
 from klamm.broker.descriptors import OF_PROCESS, Descriptors
+from klamm.broker.framing import FrameMemory
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import UsageError
+from klamm.protocol.bounds import Bounds
 from klamm.repeats import limited
 
 log = limited(logging.getLogger(__name__), first=1)
@@ -49,8 +51,9 @@ class Listener:
         self,
         route: Route,
         *,
-        frame_size_max: int,
+        frame_size_max: Bounds | int,
         idle_ms_max: int,
+        memory: FrameMemory | None = None,
         name: str = PLAINTEXT,
         limits: ConnectionLimits | None = None,
         descriptors: Descriptors = OF_PROCESS,
@@ -58,6 +61,7 @@ class Listener:
     ) -> None:
         self._route = route
         self._frame_size_max = frame_size_max
+        self._memory = memory
         self._idle_s_max = idle_ms_max / 1000
         self._name = name
         self._limits = limits
@@ -197,7 +201,11 @@ class Listener:
 
     async def _begin(self, accepted: socket.socket, is_client: bool) -> None:
         connection = Connection(
-            self._route, self, frame_size_max=self._frame_size_max, listener=self._name
+            self._route,
+            self,
+            frame_size_max=self._frame_size_max,
+            listener=self._name,
+            memory=self._memory,
         )
         if is_client:
             self._clients.add(connection)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from klamm.broker.entries import Entry
-from klamm.controller.alteration import Change, Operation
+from klamm.controller.admission.alteration import Change, Operation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import Definition, Kind, Origin, Source
 

@@ -17,6 +17,8 @@ from klamm.controller.context import Context
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition, is_usable_id
+from klamm.model.settings.topic import FROZEN
+from klamm.model.topics import ProducerIdBlock, TopicNode
 from klamm.store import layout
 from klamm.store.port import Node, Session
 
@@ -59,7 +61,7 @@ class LogDirsHint:
 
 
 @dataclass(frozen=True, slots=True)
-class MovesHint:
+class ReassignmentsHint:
     """A legacy tool may have asked to move partitions."""
 
 
@@ -75,12 +77,12 @@ Hint = (
     | AllTopicsHint
     | MarkersHint
     | LogDirsHint
-    | MovesHint
+    | ReassignmentsHint
     | ElectionsHint
 )
 
 
-Topics = dict[str, effects.TopicNode]
+Topics = dict[str, TopicNode]
 States = dict[TopicPartition, Leadership]
 
 
@@ -130,9 +132,9 @@ class Observer:
                 return [*changes, *await self._markers(changes, context)]
             case LogDirsHint():
                 return await self._log_dirs_failed()
-            case MovesHint():
-                moves = await self._move_requests()
-                return [events.MovesRequested(moves)] if moves else []
+            case ReassignmentsHint():
+                asked = await self._reassignment_requests()
+                return [events.ReassignmentsRequested(asked)] if asked else []
             case ElectionsHint():
                 wanted = await self._election_requests()
                 return [events.ElectionsRequested(wanted)] if wanted is not None else []
@@ -159,7 +161,7 @@ class Observer:
             topics=topics,
             states=states,
             markers=await self._names(layout.DELETE_TOPICS),
-            move_requests=await self._move_requests(),
+            reassignment_requests=await self._reassignment_requests(),
             election_requests=await self._election_requests() or (),
             log_dir_notices=await self._names(layout.LOG_DIR_EVENTS),
             isr_notices=await self._names(layout.ISR_CHANGES),
@@ -195,7 +197,7 @@ class Observer:
         block = layout.decode_producer_id_block(node.data) if node else None
         return replace(
             event,
-            last=effects.ProducerIdBlock(*block) if block else None,
+            last=ProducerIdBlock(*block) if block else None,
             version=node.stat.version if node else 0,
         )
 
@@ -238,7 +240,7 @@ class Observer:
             if (node.version, node.topic_id) != (known[name].version, known[name].id)
         ]
 
-    async def topics(self, names: Sequence[str]) -> dict[str, effects.TopicNode]:
+    async def topics(self, names: Sequence[str]) -> dict[str, TopicNode]:
         """Those of these topics that there are."""
         for name in names:
             self._watch(layout.topic_path(name), TopicHint(name))
@@ -248,7 +250,11 @@ class Observer:
         for name, node, config in zip(names, nodes, configs, strict=True):
             topic = layout.decode_topic(node.data) if node else None
             if node is not None and topic is not None:
-                seen = topic_node(topic, node.stat.version, _unclean(config))
+                own = _overrides(config)
+                text = own.get(_UNCLEAN)
+                unclean = None if text is None else is_true(text)
+                frozen = is_true(own.get(FROZEN))
+                seen = topic_node(topic, node.stat.version, unclean, frozen=frozen)
                 found[name] = replace(seen, topic_id=self._fresh_id()) if seen.id_missing else seen
         return found
 
@@ -263,7 +269,7 @@ class Observer:
         failed = _decoded(nodes, layout.decode_log_dir_event)
         return [events.LogDirFailed(tuple(dict.fromkeys(failed)), names)] if names else []
 
-    async def _move_requests(self) -> effects.Moves:
+    async def _reassignment_requests(self) -> effects.Reassignments:
         node = await self._session.get(layout.REASSIGN_PARTITIONS)
         return (layout.decode_reassignment(node.data) if node else None) or {}
 
@@ -298,10 +304,13 @@ def _steps(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
     return [tuple(step) for step in steps]
 
 
-def _unclean(config: Node | None) -> bool | None:
-    overrides = layout.decode_config(config.data) if config else None
-    text = (overrides or {}).get(_UNCLEAN)
-    return None if text is None else text.strip().lower() == "true"
+def is_true(text: str | None) -> bool:
+    """Whether a setting's text says yes."""
+    return text is not None and text.strip().lower() == "true"
+
+
+def _overrides(config: Node | None) -> Mapping[str, str]:
+    return (layout.decode_config(config.data) if config else None) or {}
 
 
 def _decoded(

@@ -25,7 +25,7 @@ from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.roll_call import from_json
 from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr, Request
-from klamm.controller.roll_call import Holdings, left_to_say
+from klamm.controller.membership.roll_call import Holdings, left_to_say
 from klamm.model.brokers import Broker
 from klamm.model.errors import KlammError
 from klamm.model.names import BrokerId

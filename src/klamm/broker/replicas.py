@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from klamm import collector
 from klamm.broker.partition import Partition, Role
 from klamm.broker.roll_call import holdings
-from klamm.controller.roll_call import Holdings
+from klamm.controller.membership.roll_call import Holdings
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode, ProtocolError, StoreUnavailable

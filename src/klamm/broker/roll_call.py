@@ -13,7 +13,7 @@ from typing import Any
 
 from klamm.broker.metadata_cache import Snapshot
 from klamm.broker.partition import Partition, Role
-from klamm.controller.roll_call import Holdings, digest
+from klamm.controller.membership.roll_call import Holdings, digest
 from klamm.model.errors import ProtocolError
 from klamm.model.names import ZERO_ID, id_from_text, id_text
 

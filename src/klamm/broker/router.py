@@ -4,6 +4,9 @@ A frame whose API or version nobody serves, or whose bytes are not that API's, c
 connection: the client would not understand any answer. One API is different: a client that asks
 ApiVersions in a version from the future is told, in the oldest version, which ones there are.
 
+A large request is read, worked on and answered in slices that let others in (`turns`), and only so
+much of all large ones at a time.
+
 An exception in a handler is our fault and not a reason to leave the client in the dark: it is
 answered with UNKNOWN_SERVER_ERROR wherever the API's response has a place for it.
 """
@@ -25,10 +28,13 @@ from klamm.broker.proof import REQUEST_SIZE_MAX
 from klamm.broker.quotas import EXEMPT, charge_time
 from klamm.broker.replies import Reply
 from klamm.broker.stopwatch import Stopwatch, Timed
+from klamm.broker.turns import LARGE, finished, place_for
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
+from klamm.model.settings import BrokerSettings
 from klamm.protocol import codec, private
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.beginnings import Recognised
+from klamm.protocol.bounds import WAITS, Bounds
 from klamm.protocol.frames import (
     RequestHeader,
     encode_response_frame,
@@ -138,8 +144,30 @@ class Router:
     async def _answer(
         self, handler: registry.Handler, context: RequestContext, body: memoryview
     ) -> Reply:
+        if len(body) <= LARGE:
+            key, version = context.header[:2]
+            request = codec.decode_request(key, version, body, self._broker.bounds.items_of(key))
+            return await self._handle(handler, context, request)
+        return await self._answer_large(handler, context, body)
+
+    async def _answer_large(
+        self, handler: registry.Handler, context: RequestContext, body: memoryview
+    ) -> Reply:
+        """The same for a body that may hold a lot: when there is a place for it, and in slices."""
+        key, version = context.header[:2]
+        async with place_for(key, len(body)) as place:
+            steps = codec.decode_request_in_steps(
+                key, version, body, self._broker.bounds.items_of(key)
+            )
+            request = await finished(steps)
+            if key in WAITS:
+                place.leave()
+            return await self._handle(handler, context, request)
+
+    async def _handle(
+        self, handler: registry.Handler, context: RequestContext, request: Any
+    ) -> Reply:
         header = context.header
-        request = codec.decode_request(header.api_key, header.api_version, body)
         assert handler.handle is not None, APIS[header.api_key].name
         try:
             response = await handler.handle(self._broker, context, request)
@@ -152,24 +180,28 @@ class Router:
                 "a request failed", extra={"api": APIS[header.api_key].title, "header": header}
             )
             response = _failed(handler, header, request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        wait_ms = 0
         if self._broker.quotas.is_timing and not _is_exempt(context):
-            return self._throttled(context, response)
-        return encoded(header, response)
+            wait_ms = self._throttled(context, response)
+        reply = await encoded_in_turns(header, response)
+        reply.mute_ms = max(reply.mute_ms, wait_ms)
+        return reply
 
-    def _throttled(self, context: RequestContext, response: Any) -> Reply:
-        """The reply to a client whose time is limited; a few responses have no place to tell it."""
+    def _throttled(self, context: RequestContext, response: Any) -> int:
+        """How long a client whose time is limited is kept waiting.
+
+        It is told in the response; a few have no place for it.
+        """
         wait_ms = charge_time(self._broker, context)
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, wait_ms)
-        reply = encoded(context.header, response)
-        reply.mute_ms = max(reply.mute_ms, wait_ms)
-        return reply
+        return wait_ms
 
     async def _answer_private(
         self, handler: registry.Handler, context: RequestContext, body: memoryview
     ) -> Reply:
         assert handler.handle is not None, f"private api {context.header.api_key}"
-        request = private.decode(body)
+        request = private.decode(body, self._broker.bounds.items_of(context.header.api_key))
         try:
             response = {"error_code": 0, **await handler.handle(self._broker, context, request)}
         except RequestRefused as refusal:
@@ -200,9 +232,11 @@ def _refuse_stranger(handler: registry.Handler, context: RequestContext, body: m
         told = {"error_code": int(code), "error_message": f"{title} is for brokers only"}
         return Reply((encode_response_frame(header, private.encode(told)),))
     # Only an answer that has no room for one code for all needs to know what was asked.
-    request = (
-        codec.decode_request(key, header.api_version, body) if handler.failure is not None else None
-    )
+    request = None
+    if handler.failure is not None:
+        if len(body) > LARGE:
+            raise ProtocolError(f"{title} of {len(body)} bytes is for brokers only")
+        request = codec.decode_request(key, header.api_version, body)
     return encoded(header, _failed(handler, header, request, code, None))
 
 
@@ -221,6 +255,24 @@ def encoded(header: RequestHeader, response: Any) -> Reply:
     body = codec.encode_response(header.api_key, header.api_version, response)
     mute_ms = getattr(response, "throttle_time_ms", 0)
     return Reply((encode_response_frame(header, body),), mute_ms=mute_ms)
+
+
+async def encoded_in_turns(header: RequestHeader, response: Any) -> Reply:
+    """The same for a response that may be large."""
+    key, version = header[:2]
+    body = await finished(codec.encode_response_in_steps(key, version, response))
+    mute_ms = getattr(response, "throttle_time_ms", 0)
+    return Reply((encode_response_frame(header, body),), mute_ms=mute_ms)
+
+
+def bounds_of(settings: BrokerSettings) -> Bounds:
+    """What a broker with these settings reads of a request."""
+    return Bounds(
+        frame_bytes=settings.int("socket.request.max.bytes"),
+        body_bytes=settings.int("klamm.request.max.bytes"),
+        private_bytes=settings.int("klamm.private.request.max.bytes"),
+        items=settings.int("klamm.request.max.items"),
+    )
 
 
 def _unsupported(header: RequestHeader) -> Reply:

@@ -33,6 +33,7 @@ from klamm.broker.door import Door
 from klamm.broker.dynamic_config import DynamicConfig
 from klamm.broker.fetch_sessions import FetchSessions
 from klamm.broker.fetcher import Fetchers
+from klamm.broker.framing import FrameMemory
 from klamm.broker.housekeeping import Housekeeping
 from klamm.broker.ledger_topic import LedgerTopic
 from klamm.broker.listener import Listener
@@ -47,7 +48,7 @@ from klamm.broker.proof import Secret
 from klamm.broker.proposals import Proposals
 from klamm.broker.quotas import Client, Quotas
 from klamm.broker.replicas import ReplicaManager
-from klamm.broker.router import Router
+from klamm.broker.router import Router, bounds_of
 from klamm.broker.strays import find_strays
 from klamm.broker.tasks import Tasks
 from klamm.broker.throttles import Throttles
@@ -142,9 +143,11 @@ class Broker:
         self._host = host
         self._port = port
         self._progress = progress
+        self.bounds = bounds_of(settings)
         self.listener = Listener(
             Router(self).route,
-            frame_size_max=settings.int("socket.request.max.bytes"),
+            frame_size_max=self.bounds,
+            memory=FrameMemory(settings.int("klamm.request.memory.max.bytes")),
             idle_ms_max=settings.int("connections.max.idle.ms"),
             limits=ConnectionLimits(self.quotas, lambda: self.settings),
             is_admitted=Door(settings).admits,

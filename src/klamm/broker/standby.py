@@ -23,10 +23,10 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from klamm.broker.observing import Observer
-from klamm.controller.effects import TopicNode
 from klamm.model.errors import StoreUnavailable
 from klamm.model.leadership import Leadership
 from klamm.model.names import TopicPartition
+from klamm.model.topics import TopicNode
 from klamm.store import layout
 from klamm.store.port import Session, Unwatch
 

@@ -42,7 +42,7 @@ _FIRST_REBALANCE_S: Final = 5.0
 # moment ago must not hear that nothing is being deleted.
 _ABOUT_DELETIONS: Final = (
     events.ExplanationAsked,
-    events.ReplicaForgotten,
+    events.ReplicaGivenUp,
     events.DeletionCancelled,
 )
 _LEDGER_SYNC_S: Final = 1.0
@@ -188,12 +188,12 @@ class Term:
         self._metrics.unclean_elections += decision.unclean_elections_count
         for warning in decision.warnings:
             log.warning(warning, extra={"cause": decision.cause})
-        if decision.moves:
+        if decision.transitions:
             self._ledger.append(
-                self.core.epoch, decision.cause, decision.moves, time_ms=self._now_ms()
+                self.core.epoch, decision.cause, decision.transitions, time_ms=self._now_ms()
             )
             if state_log.isEnabledFor(logging.DEBUG):
-                for move in decision.moves:
+                for move in decision.transitions:
                     state_log.debug("moved", extra={"cause": decision.cause, "move": move})
         self._outbox.send(decision.requests)
 
@@ -214,7 +214,7 @@ class Term:
             self._watches[path] = self._session.watch_children(path, partial(self.inbox.put, hint))
         # One for all topics: a watch a topic would be a request a topic.
         self._watches["topics"] = self._session.watch_tree(layout.TOPICS, self._topics_touched)
-        self._watch_node(layout.REASSIGN_PARTITIONS, observing.MovesHint())
+        self._watch_node(layout.REASSIGN_PARTITIONS, observing.ReassignmentsHint())
         self._watch_node(layout.PREFERRED_REPLICA_ELECTION, observing.ElectionsHint())
 
     def _topics_touched(self, paths: Collection[str]) -> None:
@@ -265,7 +265,7 @@ class Term:
                     observing.MarkersHint(),
                     observing.AllTopicsHint(),
                     observing.LogDirsHint(),
-                    observing.MovesHint(),
+                    observing.ReassignmentsHint(),
                     observing.ElectionsHint(),
                 ):
                     self.inbox.put(hint)
@@ -290,5 +290,5 @@ def _core_settings(settings: BrokerSettings) -> Settings:
         vanished_deletes_logs=settings.bool("klamm.vanished.topic.delete.logs"),
         imbalance_percentage=settings.int("leader.imbalance.per.broker.percentage"),
         rebalance_batch_max=settings.int("klamm.leader.rebalance.batch"),
-        legacy_moves_checked=settings.bool("klamm.reassignment.strict"),
+        legacy_reassignments_checked=settings.bool("klamm.reassignment.strict"),
     )

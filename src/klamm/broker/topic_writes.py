@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.controller.admission import Creation
-from klamm.controller.assignment import Placement
+from klamm.controller.admission.placement import Placement
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused, StoreUnavailable
 from klamm.store import layout

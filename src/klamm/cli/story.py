@@ -35,20 +35,27 @@ CAUSES: Final[Mapping[str, str]] = {
     "LeaderAndIsrAnswered": "a broker answered what became of its replicas",
     "StopReplicaAnswered": "a broker answered that it stopped replicas",
     "LogDirFailed": "a broker lost a log directory",
-    "MovesRequested": "a move was asked for through the store",
+    "ReassignmentsRequested": "a move was asked for through the store",
     "ElectionsRequested": "an election was asked for through the store",
     "UncleanSwitched": "unclean elections were allowed",
+    "FreezeSwitched": "writing to the topic was forbidden or allowed",
     "RebalanceDue": "it was time to bring leaders back to their preferred brokers",
     "RetryDue": "it was time to try again",
     "ShutdownAsked": "a broker asked to be relieved before it stops",
     "IsrChangesAsked": "a leader asked to change who is in sync",
     "ElectionsAsked": "somebody asked for an election",
-    "MovesAsked": "somebody asked to move replicas",
+    "ReassignmentsAsked": "somebody asked to move replicas",
     "BrokerUnreachable": "a broker did not take the controller's requests for too long",
     "BrokerReached": "a broker that could not be reached answered",
     "DeletionCancelled": "an operator called a deletion off",
-    "ReplicaForgotten": "an operator gave up a broker's copies",
+    "ReplicaGivenUp": "an operator gave up a broker's copies",
     "TopicArchived": "the topic was archived to be deleted",
+}
+# What ledgers of earlier controllers call three of them.
+_FORMER: Final[Mapping[str, str]] = {
+    "MovesRequested": "ReassignmentsRequested",
+    "MovesAsked": "ReassignmentsAsked",
+    "ReplicaForgotten": "ReplicaGivenUp",
 }
 
 
@@ -83,7 +90,7 @@ async def _gather(admin: Admin, topic: str) -> list[Record]:
 def tell(records: Iterable[Record]) -> Iterator[str]:
     """A heading for each cause, below it what it led to, alike moves in one line."""
     for (_epoch, cause, time_ms), group in groupby(records, key=_cause):
-        yield f"{_clock(time_ms)}  {CAUSES.get(cause, cause)}"
+        yield f"{_clock(time_ms)}  {CAUSES.get(_FORMER.get(cause, cause), cause)}"
         for (before, after, why), alike in groupby(group, key=_move):
             subjects = [str(record["subject"]) for record in alike]
             because = f" ({why})" if why else ""

@@ -121,7 +121,7 @@ def run(
     """Judges the events, and writes the tables as Parquet."""
     bar = progress or Silent()
     wanted = tables.since(evidence.ledger, since_ms) if since_ms else evidence.ledger
-    found = tables.events(wanted).cache()
+    found = tables.events(wanted, evidence.ledger).cache()
     horizon_ms = evidence.horizon_ms
     transforms: dict[str, Callable[[DataFrame], DataFrame]] = {
         "illegal": tables.illegal,

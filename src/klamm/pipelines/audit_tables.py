@@ -4,6 +4,10 @@ The ledger's order is (controller epoch, sequence); clocks only measure. Legal m
 controller's own tables, so that code and audit cannot drift apart. A thing is known by its name and
 by its topic's id: a topic that was created again is another one.
 
+The first line of a term names the edition of its ledger. The first edition kept no chain of topics
+and none over two terms, so of its terms less is concluded. The same rules, for a ledger without
+Spark, are in `klamm.controller.states.judging`.
+
 Of what is older than the horizon, compaction may have left the last state of each thing and taken
 the way there. So nothing is concluded from what is missing behind it.
 """
@@ -15,32 +19,32 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from klamm.controller.partition_states import MOVES as PARTITION_MOVES
-from klamm.controller.replica_states import MOVES as REPLICA_MOVES
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import EDITION, FOUND, ReplicaState, TopicState
+from klamm.controller.states.tables import MACHINES, PARTITIONS, REPLICAS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LEDGER: Final = (
     "time_ms bigint, controller_epoch int, sequence bigint, controller_id int, cause string, "
-    "topic string, topic_id string, subject string, before string, after string, why string"
+    "topic string, topic_id string, subject string, before string, after string, why string, "
+    "edition int"
 )
-_STATES: Final = {
-    "partition": [str(state) for state in PartitionState],
-    "replica": [str(state) for state in ReplicaState],
-}
+_WORDS: Final = {machine.entity: sorted(machine.words()) for machine in MACHINES}
 _DELETING: Final = {
     "replica": [str(ReplicaState.DELETION_STARTED), str(ReplicaState.DELETION_INELIGIBLE)],
-    "topic": ["queued for deletion", "halted"],
+    "topic": [str(TopicState.QUEUED), str(TopicState.HALTED), str(TopicState.DELETING)],
 }
 _MOVE: Final = ("entity", "from_state", "to_state")
-_REPLICA: Final = r"^(.+)-(\d+) on broker (\d+)$"
-_PARTITION: Final = r"^(.+)-(\d+)$"
+_REPLICA: Final = REPLICAS.subject
+_PARTITION: Final = PARTITIONS.subject
 
 
-def events(ledger: DataFrame) -> DataFrame:
-    """The ledger with its subjects taken apart; what came twice counts once."""
+def events(ledger: DataFrame, all_of_it: DataFrame | None = None) -> DataFrame:
+    """The ledger with its subjects taken apart; what came twice counts once.
+
+    Of a ledger that was cut, `all_of_it` may still have the first lines of its terms.
+    """
     subject = F.col("subject")
     entity = (
         F.when(subject.rlike(_REPLICA), "replica")
@@ -59,8 +63,11 @@ def events(ledger: DataFrame) -> DataFrame:
     )
     # Whatever else is in a file or in a topic is no event.
     known = ("time_ms", "controller_epoch", "sequence", "subject")
-    whole = ledger.dropna(subset=list(known))
-    return whole.dropDuplicates(["controller_epoch", "sequence"]).select(
+    whole = ledger.dropna(subset=list(known)).dropDuplicates(["controller_epoch", "sequence"])
+    terms = ledger if all_of_it is None else all_of_it
+    named = terms.filter("edition IS NOT NULL").groupBy("controller_epoch").agg(_edition())
+    known_terms = whole.drop("edition").join(F.broadcast(named), on="controller_epoch", how="left")
+    return known_terms.select(
         "time_ms",
         "controller_epoch",
         "sequence",
@@ -75,7 +82,12 @@ def events(ledger: DataFrame) -> DataFrame:
         F.col("before").alias("from_state"),
         F.col("after").alias("to_state"),
         "why",
+        F.coalesce("edition", F.lit(1)).alias("edition"),
     )
+
+
+def _edition() -> Column:
+    return F.max("edition").alias("edition")
 
 
 def since(ledger: DataFrame, since_ms: int) -> DataFrame:
@@ -87,19 +99,19 @@ def since(ledger: DataFrame, since_ms: int) -> DataFrame:
 
 def _is_move(entity: str) -> Column:
     """An event of the state machine, not of the in-sync set or of the assignment."""
-    states = ", ".join(f"'{state}'" for state in _STATES[entity])
+    states = ", ".join(f"'{state}'" for state in _WORDS[entity])
     return F.expr(f"entity = '{entity}' AND (from_state IN ({states}) OR to_state IN ({states}))")
 
 
 def moves(found: DataFrame) -> DataFrame:
-    """The transitions of the two state machines."""
-    return found.filter(_is_move("partition") | _is_move("replica"))
+    """The transitions of the state machines; of topics, where their ledger keeps them."""
+    topics = _is_move("topic") & (F.col("edition") >= EDITION)
+    return found.filter(_is_move("partition") | _is_move("replica") | topics)
 
 
 def _legal_moves() -> list[tuple[str, str, str]]:
     """Every legal move, from the controller's own tables."""
-    moves = [("partition", str(a), str(b)) for a, b in PARTITION_MOVES]
-    return moves + [("replica", str(a), str(b)) for a, b in REPLICA_MOVES]
+    return [(m.entity, before, after) for m in MACHINES for before, after in sorted(m.legal())]
 
 
 def _is_legal() -> Column:
@@ -131,13 +143,18 @@ def _in_order(*keys: str) -> Any:
 def broken_chains(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:
     """Moves that begin elsewhere than the one before ended: a transition was not written down.
 
-    A new controller forms its own view of what it finds, so between two terms only one thing is
-    sure: what is there cannot come into being.
+    A new controller knows what is stored, not what was written down. It begins where it found a
+    thing, and of what is as it should be it says nothing.
     """
     order = _in_order("subject", "topic_id")
     is_same_term = F.col("previous_epoch") == F.col("controller_epoch")
-    never = str(PartitionState.NON_EXISTENT)
-    is_born_twice = (F.col("from_state") == never) & (F.col("expected") != never)
+    never, unsaid = _by_entity("never"), _by_entity("unsaid")
+    is_whole = F.col("edition") >= EDITION
+    ends_unseen = F.col("entity").isin([m.entity for m in MACHINES if m.ends_unseen])
+    is_birth = F.col("from_state") == never
+    is_born_twice = is_birth & (F.col("expected") != never) & ~(is_whole & ends_unseen)
+    is_unfound = is_whole & ~is_birth & ~F.col("from_state").isin(FOUND)
+    is_unfound &= F.col("from_state") != unsaid
     differs = F.col("expected") != F.col("from_state")
     return (
         moves(found)
@@ -149,9 +166,18 @@ def broken_chains(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:
             }
         )
         .filter(F.col("expected").isNotNull() & (F.col("previous_ms") >= horizon_ms))
-        .filter((is_same_term & differs) | (~is_same_term & is_born_twice))
+        .filter((is_same_term & differs) | (~is_same_term & (is_born_twice | is_unfound)))
+        .withColumn(
+            "expected", F.when(~is_same_term & is_unfound, unsaid).otherwise(F.col("expected"))
+        )
         .select(*found.columns, "expected")
     )
+
+
+def _by_entity(name: str) -> Column:
+    """A state of the machine to which an event belongs."""
+    cases = " ".join(f"WHEN '{m.entity}' THEN '{getattr(m, name)}'" for m in MACHINES)
+    return F.expr(f"CASE entity {cases} END")
 
 
 def lost(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from klamm.controller.states import FOUND, TopicState
+from klamm.controller.states.tables import MACHINES
 from klamm.model.names import INTERNAL_TOPICS
 from klamm.model.text import printable
 from klamm.pipelines.report_style import STYLE, colour, kind
@@ -30,7 +32,9 @@ _FAULTS: Final[Mapping[str, tuple[str, str]]] = {
     "lost": ("Gaps with lost events", "Numbers that are missing from a controller's sequence."),
     "stuck": ("Stuck deletions", "Deletions that do not end, and what they wait for."),
 }
-_HIDDEN: Final = frozenset({"topic", "topic_id", "entity", "partition", "broker", "controller_id"})
+_HIDDEN: Final = frozenset(
+    {"topic", "topic_id", "entity", "partition", "broker", "controller_id", "edition"}
+)
 _FIRST: Final = ("subject", "from_state", "to_state", "expected", "why")
 _TIMES: Final = frozenset({"time_ms", "since_ms", "began_ms", "last_ms"})
 _SPANS_OF_TIME: Final = frozenset({"quiet_ms", "overtime_ms", "p50_ms", "p95_ms", "p99_ms"})
@@ -53,6 +57,8 @@ _HEADS: Final[Mapping[str, str]] = {
     "p99_ms": "99 %",
 }
 _LIFE: Final = (
+    FOUND,
+    *TopicState,
     "NonExistent",
     "New",
     "Online",
@@ -222,10 +228,10 @@ def _lane_bars(name: str, rows: Sequence[Row], first_ms: int, end_ms: int) -> st
 
 
 def matrices(rows: Sequence[Row]) -> str:
-    """From which state to which, for partitions and for replicas."""
+    """From which state to which, one for each state machine."""
     return "".join(
-        f"<h3>{entity.capitalize()}s</h3>" + _matrix([r for r in rows if r["entity"] == entity])
-        for entity in ("partition", "replica")
+        f"<h3>{m.entity.capitalize()}s</h3>" + _matrix([r for r in rows if r["entity"] == m.entity])
+        for m in MACHINES
     )
 
 

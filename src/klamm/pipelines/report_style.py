@@ -22,6 +22,8 @@ _COLOURS: Final[Mapping[str, str]] = {
     "DeletionIneligible": "#9a6bc0",
     "created": "#5ea35a",
     "grown": "#3f8f86",
+    "growing": "#3f8f86",
+    "frozen": "#4c86c6",
     "queued for deletion": "#d9a036",
     "deleting": "#d9a036",
     "halted": "#9a6bc0",

@@ -10,11 +10,12 @@ import pytest
 
 from klamm.broker.committing import OPS_MAX, Committer
 from klamm.controller import effects as do
-from klamm.controller.effects import Stale, Stored, TopicNode, Write
+from klamm.controller.effects import Stale, Stored, Write
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ControllerFenced
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.topics import ProducerIdBlock, TopicNode
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession, EmbeddedStore
 from klamm.store.port import Create, Delete, Op, Result, SetData
@@ -167,17 +168,17 @@ async def test_leftovers_are_stored_without_anybody_having_made_room(bench: Benc
 
 async def test_the_legacy_move_request_shrinks_and_goes(bench: Bench) -> None:
     await bench.session.multi([Create(layout.REASSIGN_PARTITIONS, b"{}")])
-    await bench.commit(do.RewriteMoveRequests({T0: (TWO,)}))
+    await bench.commit(do.RewriteReassignmentRequests({T0: (TWO,)}))
     data = await bench.data(layout.REASSIGN_PARTITIONS)
     assert layout.decode_reassignment(data) == {T0: (TWO,)}
-    await bench.commit(do.RewriteMoveRequests({}))
+    await bench.commit(do.RewriteReassignmentRequests({}))
     assert await bench.session.get(layout.REASSIGN_PARTITIONS) is None
 
 
 async def test_producer_ids_are_claimed_once(bench: Bench) -> None:
-    block = do.ProducerIdBlock(ONE, 0, 999)
+    block = ProducerIdBlock(ONE, 0, 999)
     assert await bench.commit(do.ClaimProducerIds(block, 0)) == [Stored(1)]
-    late = do.ProducerIdBlock(TWO, 0, 999)
+    late = ProducerIdBlock(TWO, 0, 999)
     assert await bench.commit(do.ClaimProducerIds(late, 0)) == [Stale(block, 1)]
 
 

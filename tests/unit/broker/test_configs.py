@@ -12,7 +12,7 @@ from klamm.broker.configs import ResourceType
 from klamm.broker.entries import Entry
 from klamm.broker.policies import Alteration
 from klamm.controller.admission import NewTopic
-from klamm.controller.alteration import Change, Operation
+from klamm.controller.admission.alteration import Change, Operation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Origin, Source
 from klamm.protocol.messages.alter_configs import (

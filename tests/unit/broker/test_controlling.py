@@ -234,7 +234,7 @@ async def test_asking_a_broker_that_is_not_the_controller_is_refused(wires: Wire
     await wires.start(0)
     second = await wires.start(1)
     with pytest.raises(RequestRefused) as refused:
-        await second.shell.submit(events.MovesListed(None))
+        await second.shell.submit(events.ReassignmentsListed(None))
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
@@ -303,8 +303,8 @@ async def test_after_a_fault_inside_an_event_everything_is_read_anew(
 
 
 QUESTIONS: list[events.Event] = [
-    events.MovesListed(None),
-    events.MovesAsked({}),
+    events.ReassignmentsListed(None),
+    events.ReassignmentsAsked({}),
     events.ElectionsAsked(events.ElectionType.PREFERRED, None),
     events.IsrChangesAsked(broker=BrokerId(0), broker_epoch=0, changes=()),
     events.ProducerIdsAsked(BrokerId(0), 0),

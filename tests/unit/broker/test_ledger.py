@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from klamm.broker.ledger import FILES_MAX, Ledger, Line, Place
-from klamm.controller.effects import Move
+from klamm.controller.effects import Transition
+from klamm.controller.states import EDITION
 from klamm.model.names import KLAMM_LEDGER, BrokerId
 
 
-def move(topic: str, number: int = 0) -> Move:
-    return Move(f"{topic}-{number}", topic, "New", "Online", 'a "reason" \u2026')
+def move(topic: str, number: int = 0) -> Transition:
+    return Transition(f"{topic}-{number}", topic, "New", "Online", 'a "reason" \u2026')
 
 
 def test_entries_are_read_back_by_topic_in_order(tmp_path: Path) -> None:
@@ -95,7 +96,9 @@ def _subjects(lines: list[Line]) -> list[str]:
 def test_a_line_is_known_by_what_its_entry_says(tmp_path: Path, words: str) -> None:
     """Whatever stands in it: the words of a policy or of a disk come from outside."""
     ledger = Ledger(tmp_path, BrokerId(7))
-    written = Move(f"s {words}", f"t {words}", f"b {words}", f"a {words}", words, uuid.uuid4())
+    written = Transition(
+        f"s {words}", f"t {words}", f"b {words}", f"a {words}", words, uuid.uuid4()
+    )
     ledger.append(3, words, [written, move("T", 1)], time_ms=5)
     ledger.close()
     lines, _ = ledger.read_from(Place(), 10_000)
@@ -147,3 +150,17 @@ def test_the_topic_of_the_ledger_is_no_news(tmp_path: Path) -> None:
     ledger.append(1, "TopicsChanged", [move(KLAMM_LEDGER), move("T")], time_ms=1)
     assert heard == [1]
     ledger.close()
+
+
+def test_the_first_line_of_a_term_names_the_edition(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, BrokerId(7))
+    opening = Transition("controller 7", "", "standby", "active", "epoch 3")
+    for epoch in (3, 4):
+        ledger.append(epoch, "TermBegan", [opening, move("T"), opening], time_ms=5)
+        ledger.append(epoch, "TopicsChanged", [opening], time_ms=6)
+    ledger.close()
+    entries = list(ledger.read())
+    assert [e["sequence"] for e in entries if e.get("edition") == EDITION] == [1, 1]
+    lines, _ = ledger.read_from(Place(), 1 << 20)
+    assert [line.entry for line in lines] == entries
+    assert [line.subject for line in lines[:2]] == ["controller 7", "T-0"]

@@ -53,8 +53,11 @@ async def eyes() -> AsyncIterator[Eyes]:
     await store.close()
 
 
-async def create(eyes: Eyes, topic: str, *, topic_id: uuid.UUID | None, unclean: str = "") -> None:
-    config = {"unclean.leader.election.enable": unclean} if unclean else {}
+async def create(
+    eyes: Eyes, topic: str, *, topic_id: uuid.UUID | None, unclean: str = "", frozen: str = ""
+) -> None:
+    texts = {"unclean.leader.election.enable": unclean, "klamm.frozen": frozen}
+    config = {name: text for name, text in texts.items() if text}
     node = layout.TopicNode(topic_id, {0: Assignment((ONE,))})
     await eyes.session.multi(
         [
@@ -85,6 +88,15 @@ async def test_a_topic_without_an_id_is_given_one(eyes: Eyes) -> None:
     assert (node.topic_id, node.id_missing, node.unclean) == (DRAWN, True, True)
 
 
+@pytest.mark.parametrize(("text", "frozen"), [("true", True), ("false", False), ("", False)])
+async def test_whether_a_topic_is_frozen_is_read_with_it(
+    eyes: Eyes, text: str, frozen: bool
+) -> None:
+    await create(eyes, "T", topic_id=uuid.UUID(int=5), frozen=text)
+    began = await eyes.observer.everything()
+    assert began.topics["T"].frozen is frozen
+
+
 async def test_nothing_new_is_no_event(eyes: Eyes) -> None:
     known = context()
     for hint in (
@@ -92,7 +104,7 @@ async def test_nothing_new_is_no_event(eyes: Eyes) -> None:
         observing.TopicHint("T"),
         observing.AllTopicsHint(),
         observing.LogDirsHint(),
-        observing.MovesHint(),
+        observing.ReassignmentsHint(),
         observing.ElectionsHint(),
     ):
         assert await eyes.observer.observe(hint, known) == []
@@ -166,7 +178,7 @@ async def test_everything_is_read_for_a_new_term(eyes: Eyes) -> None:
     began = await eyes.observer.everything()
     assert began.states == {T0: LED}
     assert began.markers == ("T",)
-    assert began.move_requests == {T0: (2,)}
+    assert began.reassignment_requests == {T0: (2,)}
     assert began.election_requests == (T0,)
     assert began.log_dir_notices == ("log_dir_event_0000000000",)
     assert began.leftovers == {ONE: {TopicPartition("old", 0): uuid.UUID(int=6)}}

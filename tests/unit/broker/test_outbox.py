@@ -24,7 +24,7 @@ from klamm.controller.effects import (
     StopReplica,
     UpdateMetadata,
 )
-from klamm.controller.roll_call import Holdings
+from klamm.controller.membership.roll_call import Holdings
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode, ProtocolError

@@ -12,7 +12,7 @@ import pytest
 
 from klamm.broker.roll_call import from_json, to_json
 from klamm.broker.server import Broker
-from klamm.controller.roll_call import Holdings
+from klamm.controller.membership.roll_call import Holdings
 from klamm.model.errors import ProtocolError
 from klamm.protocol.messages import leader_and_isr
 from klamm.protocol.private import PrivateKey

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.context import RequestContext
 from klamm.broker.partition import Partition
 from klamm.broker.replicas import epoch_fault
+from klamm.broker.turns import in_turns
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -39,15 +40,13 @@ _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
     if request.replica_id >= 0 and not context.peer.is_broker:
         return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    asked = Counter(
-        (topic.name, wanted.partition_index)
-        for topic in request.topics
-        for wanted in topic.partitions
-    )
+    asked: Counter[tuple[str, int]] = Counter()
+    async for topic in in_turns(request.topics):
+        asked.update((topic.name, wanted.partition_index) for wanted in topic.partitions)
     response = Response()
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         answers = []
-        for wanted in topic.partitions:
+        async for wanted in in_turns(topic.partitions):
             if asked[topic.name, wanted.partition_index] > 1:
                 answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
             else:

@@ -12,7 +12,7 @@ said that the partition is part of it (KIP-890, `transaction.partition.verificat
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.broker.authorization import INTERNAL_WRITER
@@ -30,6 +30,7 @@ from klamm.broker.transaction_openings import (
     is_transactional,
     openings,
 )
+from klamm.broker.turns import finished
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import LogDirectoryFailed
 from klamm.model.errors import ErrorCode
@@ -51,17 +52,32 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ACKS: Final = frozenset({-1, 0, 1})
+# So many partitions are written to in one go; more let others in between.
+_AT_ONCE_MAX: Final = 256
 
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
-    request = parse_request(context.version, body)
+    request = parse_request(context.version, body, broker.bounds.items_of_produce)
     if request.transactional_id is not None:
         opening = openings(broker, request)
         if opening:
             # The connection's buffer is not ours for as long as a question takes.
             kept = memoryview(bytearray(body))
             return _append_verified(broker, context, kept, request.transactional_id, opening)
+    topics = request.topics
+    if len(topics) > 1 and sum(len(partitions) for _, partitions in topics) > _AT_ONCE_MAX:
+        return _append_in_turns(broker, context, request, len(body))
+    if topics and len(topics[0][1]) > _AT_ONCE_MAX:
+        return _append_in_turns(broker, context, request, len(body))
     return _append_all(broker, context, request, len(body), {})
+
+
+async def _append_in_turns(
+    broker: Broker, context: RequestContext, request: ProduceRequest, size: int
+) -> Reply:
+    """The same for very many partitions. The frame is ours until it is answered."""
+    reply = await finished(_append_steps(broker, context, request, size, {}))
+    return reply if isinstance(reply, Reply) else await reply.outcome()
 
 
 async def _append_verified(
@@ -84,6 +100,23 @@ def _append_all(
     size: int,
     opening: Mapping[TopicPartition, Opening],
 ) -> Reply | Promise:
+    steps = _append_steps(broker, context, request, size, opening)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        answer: Reply | Promise = end.value
+        return answer
+
+
+def _append_steps(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    size: int,
+    opening: Mapping[TopicPartition, Opening],
+) -> Generator[None, None, Reply | Promise]:
+    """The work in steps: one partition each."""
     acks = request.acks
     refusal = _refusal(request)
     find = broker.replicas.find_leader
@@ -96,6 +129,7 @@ def _append_all(
         if name in INTERNAL_TOPICS:
             fault = fault or _internal_fault(context)
         for index, records in partitions:
+            yield
             partition = fault or find(TopicPartition(name, index))
             if not isinstance(partition, Partition):
                 results.append(_not_here(broker, name, index, partition))

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.model.errors import ErrorCode
+from klamm.broker import asked
+from klamm.model.errors import ErrorCode, RequestRefused
 
 if TYPE_CHECKING:
     from klamm.broker.context import RequestContext
@@ -23,13 +24,28 @@ if TYPE_CHECKING:
 _LIMIT: Final = 10_000
 
 
+def _after(request: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The place behind which the story is wanted."""
+    after = request.get("after")
+    if after is None:
+        return None
+    if isinstance(after, list) and [type(each) for each in after] == [int, int]:
+        return after[0], after[1]
+    raise RequestRefused(
+        ErrorCode.INVALID_REQUEST, "after must be a controller epoch and a sequence number"
+    )
+
+
+def _place(entry: Mapping[str, Any]) -> tuple[int, int]:
+    return entry["controller_epoch"], entry["sequence"]
+
+
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    topic = request.get("topic")
-    limit = min(int(request.get("limit") or _LIMIT), _LIMIT)
-
-    after = request.get("after")
+    topic = asked.text(request, "topic") if request.get("topic") is not None else None
+    limit = min(max(asked.number(request, "limit", _LIMIT) or _LIMIT, 0), _LIMIT)
+    after = _after(request)
 
     def wanted() -> list[dict[str, object]]:
         if request.get("waiting"):
@@ -38,7 +54,7 @@ async def handle(
             story = broker.controller.story(topic)
         if after is None:
             return list(deque(story, maxlen=limit))
-        behind = (e for e in story if [e["controller_epoch"], e["sequence"]] > after)
+        behind = (e for e in story if _place(e) > after)
         return list(islice(behind, limit))
 
     return {

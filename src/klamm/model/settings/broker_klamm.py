@@ -250,4 +250,38 @@ KLAMM: Final[tuple[Definition, ...]] = (
         AtLeast(1),
         _WIDE,
     ),
+    setting(
+        "klamm.request.max.bytes",
+        Kind.INT,
+        "16777216",
+        "The largest request that carries no records and is not from a broker. A longer one is "
+        "refused with its first bytes and the connection closed. A request that names 20,000 "
+        "topics and 200,000 partitions has half of it.",
+        AtLeast(65_536),
+    ),
+    setting(
+        "klamm.request.max.items",
+        Kind.INT,
+        "250000",
+        "How many elements the lists of a request may have together: topics, partitions, names; "
+        "four plain numbers count as one. A request with more is not read to its end and the "
+        "connection closed. Requests of brokers may have four times as many.",
+        AtLeast(1_000),
+    ),
+    setting(
+        "klamm.private.request.max.bytes",
+        Kind.INT,
+        "4194304",
+        "The largest request for one of klamm's own APIs, such as `klamm topics explain` uses.",
+        AtLeast(65_536),
+    ),
+    setting(
+        "klamm.request.memory.max.bytes",
+        Kind.LONG,
+        "33554432",
+        "How much memory the requests on their way to a broker may take on all connections "
+        "together. When it is used up, connections with large requests wait, one at a time goes "
+        "on, and those that take too long are closed.",
+        AtLeast(1_048_576),
+    ),
 )
