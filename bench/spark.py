@@ -35,9 +35,10 @@ from typing import Any
 import connector
 from measure import cluster
 
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.settings import ConnectionOptions
 from klamm.pipelines.archive import archive
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
 from klamm.pipelines.restore import restore
 from klamm.pipelines.session import start
 

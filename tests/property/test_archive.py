@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive_files import decoder_of, file_faults, read_file, write_file
@@ -28,7 +29,6 @@ from klamm.pipelines.archive_layout import (
     plan_windows,
 )
 from klamm.pipelines.batches import OpenBatch
-from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.restore_partition import ContentSums, Job, Walk, send
 from klamm.pipelines.scanning import walk as hop

@@ -25,9 +25,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from klamm.client.blocking.wire import Wire
 from klamm.client.connection import Connection
 from klamm.pipelines.progress import Silent
-from klamm.pipelines.wire import Wire
 from klamm.protocol.apis import ApiKey
 
 Gateway = tuple[int, str]

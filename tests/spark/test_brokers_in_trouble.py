@@ -23,15 +23,19 @@ from klamm.cli.asking import run
 from klamm.cli.audit import gather, not_in_the_topic
 from klamm.cli.options import Output
 from klamm.cli.topic_archive import archived
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.blocking.wire import close_idle
+from klamm.client.requests import Committed
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import KLAMM_LEDGER, TopicPartition
 from klamm.pipelines import audit
 from klamm.pipelines.archive import archive
 from klamm.pipelines.archive_layout import Manifest
 from klamm.pipelines.archive_shelf import find_archive
-from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.fetcher import read_range
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap, parse_read, parse_write
+from klamm.pipelines.options import parse_read, parse_write
 from klamm.pipelines.progress import Silent
 from klamm.pipelines.restore import restore
 from klamm.pipelines.restore_topic import FROZEN
@@ -39,7 +43,6 @@ from klamm.pipelines.session import plainly
 from klamm.pipelines.sink import write_frames
 from klamm.pipelines.source import plan_batch
 from klamm.pipelines.stream import Stream
-from klamm.pipelines.wire import close_idle
 
 from .conftest import FOREIGN
 from .disks import Disk, small_disk

@@ -16,10 +16,10 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.metadata import View
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.asking import View
-from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.fetcher import read_range
 from klamm.pipelines.options import ReadOptions, parse_read, parse_write
 from klamm.pipelines.ranges import DataLost, Offsets, StreamOffsets

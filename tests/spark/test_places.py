@@ -16,8 +16,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from klamm.client.blocking.lookup import Lookup
 from klamm.pipelines.archive import archive
-from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.progress import Silent
 from klamm.spark import read_stream
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from klamm import Cluster
-from klamm.pipelines import wire
+from klamm.client.blocking import wire
 from klamm.pipelines.fetcher import read_range
 from klamm.pipelines.options import ReadOptions, parse_read
 from klamm.pipelines.source import plan_batch

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from klamm.client.blocking.lookup import Lookup
 from klamm.model.errors import UsageError
 from klamm.pipelines.archive_shelf import find_archive
-from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.restore_topic import FROZEN
 
 from . import dying, dying_jobs

@@ -18,13 +18,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.requests import Committed
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive import archive, range_of, verify
 from klamm.pipelines.archive_files import Job as WindowJob
 from klamm.pipelines.archive_layout import Manifest, plan_windows
 from klamm.pipelines.archive_shelf import find_archive, vacuum
-from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.restore import restore
 from klamm.pipelines.restore_partition import Job as PartitionJob
 

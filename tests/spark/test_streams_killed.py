@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from klamm.client.blocking.lookup import Lookup
 from klamm.model.names import TopicPartition
-from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import parse_read
 from klamm.pipelines.ranges import StreamOffsets
 from klamm.pipelines.stream import Stream

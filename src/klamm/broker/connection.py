@@ -66,7 +66,7 @@ class Peer(Protocol):
 
 
 # What is said to a request: bytes where there is nothing else to a reply, a reply, or one later.
-Answer = bytes | Reply | Promise | Awaitable[Reply]
+Answer = bytes | Reply | Promise | Awaitable[Reply | Receipt]
 Route = Callable[[Peer, memoryview], Answer]
 
 
@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.on_given_up = self._give_up
         self.alarm = Alarm(self._loop)
         self.beginnings = Beginnings()
-        self._serving: asyncio.Future[Reply] | Promise | None = None
+        self._serving: asyncio.Future[Reply | Receipt] | Promise | None = None
         # What is said when it is its turn: replies to requests that were served out of turn.
         self._owed: list[Receipt | Reply] = []
         self._is_settling = False
@@ -313,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
         self._has_had_its_turn = False
         self._serve()
 
-    def _done(self, serving: asyncio.Future[Reply]) -> None:
+    def _done(self, serving: asyncio.Future[Reply | Receipt]) -> None:
         if serving.cancelled():
             self._serving = None
             return
@@ -321,11 +321,19 @@ class Connection(asyncio.BufferedProtocol):
         assert fault is None or isinstance(fault, Exception), "the loop has raised all others"
         self._answered(fault or serving.result())
 
-    def _answered(self, outcome: Reply | Exception) -> None:
+    def _answered(self, outcome: Reply | Receipt | Exception) -> None:
         self._serving = None
         if self._transport.is_closing():
+            if isinstance(outcome, Receipt):
+                outcome.cancel()
             return
-        if isinstance(outcome, Reply):
+        if isinstance(outcome, Receipt):
+            self._owed.append(outcome)
+            outcome.then(self._kept)
+            if outcome.kept is not None:  # between the task's end and now
+                self._kept(outcome.kept)
+            self._serve()
+        elif isinstance(outcome, Reply):
             self._say(outcome)
             self._serve()
         else:

@@ -30,7 +30,7 @@ Interval = Callable[[BrokerSettings], int]
 _SWEEP_MS: Final = 10_000
 _PURGE_MS_MAX: Final = 5_000
 _FLUSH_MS: Final = 1_000
-_BYTES_PER_KEY: Final = 128  # what a key costs in the memory that compaction is given
+_BYTES_PER_KEY: Final = 200  # what a key costs in the memory that compaction is given
 
 
 class Housekeeping:
@@ -130,8 +130,14 @@ class Housekeeping:
             plan = directory.plan_cleaning(self._broker.clock.now_ms())
             if plan is None:
                 continue
-            building = partial(cleaner.build, plan, keys_max, self._pace)
+            building = partial(cleaner.build, plan, keys_max, self._pace, self._stopping.is_set)
             cleaned = await self._broker.in_worker(building)
+            if cleaned is not None and cleaned.uncleaned:
+                log.warning(
+                    "batches stay as they are: they do not open, or have too many keys; raise "
+                    "log.cleaner.dedupe.buffer.size or klamm.batch.expanded.bytes.max",
+                    extra={"log": str(plan.log.topic_partition), "offsets": cleaned.uncleaned},
+                )
             if cleaned is not None and cleaner.install(plan, cleaned):
                 await self._broker.in_worker(directory.checkpoint_cleaned)
 

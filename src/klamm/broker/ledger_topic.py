@@ -36,8 +36,9 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.peers import Peers
 from klamm.broker.waiting import is_led
 from klamm.client.admin import LATEST, Admin
-from klamm.client.cluster import Client, code_of
+from klamm.client.cluster import Client
 from klamm.client.consumer import Consumer
+from klamm.client.errors import code_of
 from klamm.controller.states import TopicState
 from klamm.controller.states.tables import MACHINES
 from klamm.log.files import replace_unsynced

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from klamm.broker.peers import Peers
-from klamm.client.admin import by_topic
+from klamm.client.requests import by_topic
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import KlammError
 from klamm.model.names import BrokerId, Replica, TopicPartition

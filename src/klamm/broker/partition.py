@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Protocol
 
-from klamm.log.partition import Appended, AppendRefused, PartitionLog
+from klamm.log.append import Appended, AppendRefused, Inspected, Later
+from klamm.log.partition import PartitionLog
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Recovery
 from klamm.model.names import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
@@ -210,18 +211,20 @@ class Partition:
 
     def append(
         self, batch: memoryview, *, acks: int, version: int, from_client: bool = True
-    ) -> Appended | AppendRefused | ErrorCode:
-        """Append what a client or a coordinator sent, and wake who waits for it."""
+    ) -> Appended | AppendRefused | ErrorCode | Later:
+        """Append what a client or a coordinator sent, and wake who waits for it.
+
+        `Later` is said to a client's batch that takes long to look through; see `inspector`.
+        """
         local = self.log
         if self.role is not Role.LEADER or local is None:
             return self.not_leading()
-        if acks == -1 and len(self.isr.committed) < self.in_sync_min_effective:
-            return ErrorCode.NOT_ENOUGH_REPLICAS
-        if local.settings.frozen and from_client:
-            why = f"topic {self.topic_partition.topic} is frozen (klamm.frozen=true)"
-            return AppendRefused(ErrorCode.POLICY_VIOLATION, why)
+        if acks == -1 or local.settings.frozen:
+            refusal = self._refusal(local, acks, from_client)
+            if refusal is not None:
+                return refusal
         end = local.log_end_offset
-        result = local.append_as_leader(
+        result = local.append_at_once(
             batch,
             leader_epoch=self.leader_epoch,
             now_ms=self._host.wall_ms(),
@@ -231,6 +234,47 @@ class Partition:
         if local.log_end_offset != end:
             self._grown(local, end)
         return result
+
+    def inspector(
+        self, batch: memoryview, version: int
+    ) -> Callable[[int | None], Inspected | AppendRefused] | ErrorCode:
+        """The work that has to be done on a batch before `append_inspected`, for another thread."""
+        local = self.log
+        if self.role is not Role.LEADER or local is None:
+            return self.not_leading()
+        now_ms = self._host.wall_ms()
+        return lambda size_max: local.inspect(
+            batch, now_ms=now_ms, request_version=version, size_max=size_max
+        )
+
+    def append_inspected(
+        self, inspected: Inspected, *, acks: int
+    ) -> Appended | AppendRefused | ErrorCode:
+        """Append a client's batch that was looked through meanwhile."""
+        local = self.log
+        if self.role is not Role.LEADER or local is None:
+            return self.not_leading()
+        refusal = self._refusal(local, acks, from_client=True)
+        if refusal is not None:
+            return refusal
+        end = local.log_end_offset
+        result = local.append_inspected(
+            inspected, leader_epoch=self.leader_epoch, now_ms=self._host.wall_ms()
+        )
+        if local.log_end_offset != end:
+            self._grown(local, end)
+        return result
+
+    def _refusal(
+        self, local: PartitionLog, acks: int, from_client: bool
+    ) -> AppendRefused | ErrorCode | None:
+        """Why nothing is appended now, whatever it is."""
+        if acks == -1 and len(self.isr.committed) < self.in_sync_min_effective:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        if local.settings.frozen and from_client:
+            why = f"topic {self.topic_partition.topic} is frozen (klamm.frozen=true)"
+            return AppendRefused(ErrorCode.POLICY_VIOLATION, why)
+        return None
 
     def not_leading(self) -> ErrorCode:
         """Why this broker does not serve the partition."""

@@ -17,7 +17,7 @@ from klamm.broker.partition import Partition
 from klamm.broker.promises import Receipt
 from klamm.broker.replies import Reply
 from klamm.broker.transaction_openings import is_transactional
-from klamm.log.append import Appended
+from klamm.log.append import Appended, Later
 from klamm.model.errors import ErrorCode
 from klamm.protocol.beginnings import Beginning, Recognised
 from klamm.protocol.produce import PartitionResult, TopicResult
@@ -33,6 +33,8 @@ def serve(broker: Broker, peer: Peer, request: Recognised) -> bytes | Reply | Re
     if partition is None or broker.quotas.is_active or is_transactional(records):
         return None
     outcome = append(broker, partition, beginning.version, records, beginning.acks)
+    if isinstance(outcome, Later):
+        return None
     if isinstance(outcome, Appended):
         if beginning.acks == 1:
             return _in_form(beginning, correlation_id, outcome)

@@ -21,7 +21,6 @@ from klamm.cli.options import (
 from klamm.cli.output import print_json, say, say_text, table
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
-    ConfigOption,
     GroupBytesOption,
     PatienceOption,
     connection,
@@ -51,12 +50,11 @@ def archive(
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
-    command_config: ConfigOption = None,
 ) -> None:
     """Archive a topic: `klamm archive TOPIC --to DIR`; or look after archives: list, show, verify,
     vacuum DIR. A run that was broken off is taken up where it stopped."""
     need_spark(master)
-    reach = connection(bootstrap_server, command_config, patience_s=patience)
+    reach = connection(bootstrap_server, patience_s=patience)
     look_first(reach, topic)
     make_directory(to)
     with job(master, f"archive {topic}") as spark:

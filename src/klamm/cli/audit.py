@@ -37,14 +37,15 @@ from klamm.cli.spark_jobs import (
     when,
 )
 from klamm.client.admin import Admin
+from klamm.client.settings import ClientSettings
 from klamm.model.errors import UsageError
 from klamm.protocol.private import PrivateKey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from klamm.client.settings import ConnectionOptions
     from klamm.pipelines.audit import Evidence
-    from klamm.pipelines.options import ConnectionOptions
 
 app = new_app("Judge every decision of the controllers, and write a report.")
 
@@ -170,7 +171,9 @@ def gather(
 
     found = pipeline.of_topic(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
     if found is None:
-        found = pipeline.of_entries(spark, run(reach.servers, everything))
+        found = pipeline.of_entries(
+            spark, run(reach.servers, everything, ClientSettings(security=reach.security))
+        )
     return found
 
 

@@ -23,7 +23,7 @@ from klamm.cli.options import (
 from klamm.cli.output import print_json, say, say_text, table
 from klamm.cli.reassign import request_directories, request_moves
 from klamm.client.admin import Admin, ResourceType
-from klamm.client.cluster import code_of
+from klamm.client.errors import code_of
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 

@@ -226,7 +226,7 @@ class _Tour:
         self.note(f"{kept.records:,} records, {len(kept.files)} files, {size_text(kept.bytes)}")
         if faults := verify(spark, kept, progress=bar):
             raise KlammError(f"the archive is damaged: {faults[0]}")
-        from klamm.pipelines.cluster import Lookup
+        from klamm.client.blocking.lookup import Lookup
 
         Lookup(reach).delete(_ORDERS)
         cluster.wait_for_no_topic(_ORDERS)

@@ -20,8 +20,9 @@ from klamm.cli.options import (
     parse_partition,
 )
 from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.reach import Reach
 from klamm.client.admin import PREFERRED_ELECTION, UNCLEAN_ELECTION, Admin
-from klamm.client.cluster import code_of
+from klamm.client.errors import code_of
 from klamm.model.errors import ErrorCode, UsageError
 from klamm.model.names import TopicPartition
 
@@ -66,7 +67,7 @@ def elect(
         raise typer.Exit(1)
 
 
-def _plan(kind: Kind, partitions: Sequence[str], output: Output, bootstrap: str) -> None:
+def _plan(kind: Kind, partitions: Sequence[str], output: Output, bootstrap: Reach) -> None:
     chosen = [TopicPartition(*parse_partition(text)) for text in partitions]
     body = plans.elections(kind, chosen or None)
     plan = run(bootstrap, lambda admin: plans.ask(admin, body))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm import __version__
-from klamm.cli import command_config, kafka_quotas, properties
+from klamm.cli import kafka_quotas
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import (
     BROKER_OVERRIDE,
@@ -28,8 +28,10 @@ from klamm.cli.facts import (
 from klamm.cli.kafka_options import Option, Options
 from klamm.cli.output import say
 from klamm.cli.topic_changes import alter_settings
+from klamm.client import properties
+from klamm.client import settings as client_settings
 from klamm.client.admin import Admin, Resource, ResourceType
-from klamm.model.errors import KlammError
+from klamm.model.errors import KlammError, UsageError
 
 OPTIONS: Final = (
     Option("add-config", "k1=v1,k2=[v1,v2]", "Settings to add or change."),
@@ -240,10 +242,10 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     if entities[0].type not in (*_KINDS, *kafka_quotas.TYPES):
         options.fail(f"klamm keeps no settings of {entities[0].type}")
     try:
-        settings = command_config.read(options.one("command-config"))
+        settings = client_settings.read(options.one("command-config"))
         bootstrap = options.one("bootstrap-server") or ""
         run(bootstrap, lambda admin: _do(admin, options, entities), settings)
-    except ValueError as fault:
+    except (ValueError, UsageError) as fault:
         options.fail(str(fault))  # what the tool itself sees is told without the command
     except (KlammError, OSError) as error:
         options.fail(

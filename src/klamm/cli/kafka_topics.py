@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm import __version__
-from klamm.cli import command_config, kafka_reports, topic_changes
+from klamm.cli import kafka_reports, topic_changes
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import TopicFacts, describe_topics, list_topics, live_brokers
 from klamm.cli.kafka_options import Option, Options
 from klamm.cli.output import say
+from klamm.client import settings as client_settings
 from klamm.client.admin import Admin
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.model.names import ZERO_ID, id_text
@@ -125,7 +126,7 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     options = parse(args)
     (action,) = options.given(ACTIONS)
     try:
-        settings = command_config.read(options.one("command-config"))
+        settings = client_settings.read(options.one("command-config"))
         bootstrap = options.one("bootstrap-server") or ""
         run(bootstrap, lambda admin: _DO[action](admin, options), settings)
     except (KlammError, ValueError, OSError) as error:

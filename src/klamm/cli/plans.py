@@ -13,8 +13,7 @@ from typing import Any
 
 from klamm.cli.topic_changes import Changes, NewTopic
 from klamm.client.admin import Admin
-from klamm.client.cluster import code_of
-from klamm.client.errors import VersionMismatch
+from klamm.client.errors import VersionMismatch, code_of
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.protocol.private import PrivateKey

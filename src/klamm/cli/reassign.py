@@ -23,8 +23,9 @@ from klamm.cli.options import (
     parse_partition,
 )
 from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.reach import Reach
 from klamm.client.admin import Admin
-from klamm.client.cluster import code_of
+from klamm.client.errors import code_of
 from klamm.model.errors import ErrorCode, KlammError, UsageError
 from klamm.model.names import TopicPartition
 
@@ -118,7 +119,7 @@ def cancel(
     say(f"cancelled {run(bootstrap_server, work)} moves")
 
 
-def _tell_plan(wanted: Targets, output: Output, bootstrap: str) -> None:
+def _tell_plan(wanted: Targets, output: Output, bootstrap: Reach) -> None:
     plan = run(bootstrap, lambda admin: plans.ask(admin, plans.moves(wanted)))
     plans.check(plan)
     if output is Output.JSON:

@@ -20,7 +20,6 @@ from klamm.cli.options import (
 from klamm.cli.output import print_json, say
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
-    ConfigOption,
     GroupBytesOption,
     PatienceOption,
     connection,
@@ -55,7 +54,6 @@ def restore(
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
-    command_config: ConfigOption = None,
 ) -> None:
     """Fill a topic with archived records.
 
@@ -67,11 +65,11 @@ def restore(
     from klamm.pipelines.archive_shelf import find_archive
 
     archived = find_archive(directory, topic)
-    reach = connection(bootstrap_server, command_config, patience_s=patience)
+    reach = connection(bootstrap_server, patience_s=patience)
     look_first(reach)
+    from klamm.client.blocking.lookup import Lookup
     from klamm.pipelines import restore as pipeline
     from klamm.pipelines.archive_files import GROUP_BYTES_MAX
-    from klamm.pipelines.cluster import Lookup
     from klamm.pipelines.restore_topic import Limit, check_target
 
     limit = Limit(time_ms=as_of_ms, offsets=before)

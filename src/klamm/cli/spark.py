@@ -34,7 +34,10 @@ spark = start({master!r}, name="klamm shell")
 bootstrap = {bootstrap!r}
 def topic(name, **options):
     "A topic as a DataFrame."
+    from klamm.client.settings import gathered
     reader = spark.read.format("klamm").option("kafka.bootstrap.servers", bootstrap)
+    for key, value in gathered({sources!r}).items():
+        reader = reader.option("kafka." + key, value)
     return reader.option("subscribe", name).options(**options).load()
 print("spark, bootstrap and topic(name) are ready: topic('orders').show()")
 """
@@ -56,7 +59,9 @@ def shell(
     need_spark(master)
     connection(bootstrap_server)
     check_master(master)
-    code = _SHELL.format(master=master, bootstrap=bootstrap_server)
+    code = _SHELL.format(
+        master=master, bootstrap=bootstrap_server.servers, sources=bootstrap_server.sources
+    )
     # In the place of this process, which would else hear every Ctrl-C at the prompt, too.
     os.execv(sys.executable, [sys.executable, "-i", "-c", code])
 

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -25,25 +24,17 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from klamm.cli import properties
 from klamm.cli.options import Output
+from klamm.cli.reach import Reach, reach_of
 from klamm.model.errors import UsageError
 from klamm.model.text import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from klamm.pipelines.options import ConnectionOptions
+    from klamm.client.settings import ConnectionOptions
     from klamm.pipelines.progress import Progress as Watcher
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="properties of a Kafka client: TLS and SASL of a cluster that wants them",
-    ),
-]
 PatienceOption = Annotated[
     float,
     typer.Option(
@@ -226,7 +217,7 @@ def make_directory(directory: Path) -> None:
 
 def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
     """Starting Spark takes seconds; who mistyped an address or a topic need not wait for it."""
-    from klamm.pipelines.cluster import Lookup
+    from klamm.client.blocking.lookup import Lookup
     from klamm.pipelines.selection import no_topic
 
     lookup = Lookup(reach)
@@ -235,17 +226,9 @@ def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
         raise no_topic(lookup, [topic])
 
 
-def connection(
-    bootstrap: str, config: Path | None = None, *, patience_s: float = DEFAULT_PATIENCE
-) -> ConnectionOptions:
-    """How a job reaches the cluster: with TLS and a password where a file of properties says so."""
-    from klamm.pipelines.options import parse_connection
-
-    try:
-        given = properties.read(config) if config is not None else {}
-    except ValueError as fault:
-        raise UsageError(f"--command-config: {fault}") from None
-    return replace(parse_connection(bootstrap, given), patience_ms=int(patience_s * 1000))
+def connection(reach: Reach | str, *, patience_s: float = DEFAULT_PATIENCE) -> ConnectionOptions:
+    """How a job reaches the cluster: with TLS and a password where properties say so."""
+    return reach_of(reach).connection(patience_s=patience_s)
 
 
 def parse_time(text: str) -> int:

@@ -19,6 +19,7 @@ from klamm.cli.archive import refuse
 from klamm.cli.asking import run
 from klamm.cli.options import Output
 from klamm.cli.output import say
+from klamm.cli.reach import Reach
 from klamm.cli.spark_jobs import (
     DEFAULT_PATIENCE,
     connection,
@@ -35,8 +36,8 @@ from klamm.protocol.private import PrivateKey
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from klamm.client.blocking.lookup import Lookup
     from klamm.pipelines.archive_layout import Manifest
-    from klamm.pipelines.cluster import Lookup
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def archived(
     output: Output,
     if_exists: bool,
     master: str,
-    bootstrap: str,
+    bootstrap: Reach,
     *,
     patience_s: float = DEFAULT_PATIENCE,
 ) -> Iterator[list[dict[str, object]]]:
@@ -55,8 +56,8 @@ def archived(
     These and no others: their ids tell them from topics that got their names meanwhile.
     """
     need_spark(master)
+    from klamm.client.blocking.lookup import Lookup
     from klamm.pipelines.archive_layout import MANIFEST
-    from klamm.pipelines.cluster import Lookup
 
     lookup = Lookup(connection(bootstrap, patience_s=patience_s))
     if if_exists:
@@ -90,8 +91,8 @@ def archived(
 
 def _thaw(lookup: Lookup, frozen: Sequence[str], fault: BaseException) -> None:
     """Lets topics be written to again, but for those that are on their way out."""
+    from klamm.client.errors import Answered, Unreachable
     from klamm.pipelines.session import plain_fault
-    from klamm.pipelines.wire import Answered, Unreachable
 
     try:
         for name in lookup.view(frozen).topics if frozen else ():
@@ -103,7 +104,7 @@ def _thaw(lookup: Lookup, frozen: Sequence[str], fault: BaseException) -> None:
         ) from fault
 
 
-def _written_down(manifest: Manifest, bootstrap: str) -> dict[str, object]:
+def _written_down(manifest: Manifest, bootstrap: Reach) -> dict[str, object]:
     """Has the controller enter the archive into its ledger, which outlives the topic."""
     from klamm.pipelines.archive_layout import MANIFEST, read_manifest, sha256
 
@@ -128,7 +129,7 @@ def _archive_at_rest(
     root: Path,
     output: Output,
     frozen: list[str],
-    bootstrap: str,
+    bootstrap: Reach,
 ) -> Manifest:
     from klamm.pipelines.archive import archive, verify
 

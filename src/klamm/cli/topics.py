@@ -27,6 +27,7 @@ from klamm.cli.options import (
     parse_pairs,
 )
 from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.reach import Reach
 from klamm.client.admin import Admin
 from klamm.model.errors import UsageError
 from klamm.model.names import id_from_text, id_text
@@ -210,7 +211,7 @@ def delete(
         say(f"{'deleting' if forgotten and patience_s is None else 'deleted'} topic {name}")
 
 
-def _plan_deletion(names: list[str], if_exists: bool, output: Output, bootstrap: str) -> None:
+def _plan_deletion(names: list[str], if_exists: bool, output: Output, bootstrap: Reach) -> None:
     doomed = run(bootstrap, lambda admin: topic_changes.delete(admin, names, if_exists, True))
     planned = _planned(True, plans.deletion(doomed), bootstrap)
     if output is Output.JSON:
@@ -221,7 +222,7 @@ def _plan_deletion(names: list[str], if_exists: bool, output: Output, bootstrap:
     _tell(planned)
 
 
-def _planned(wanted: bool, body: dict[str, object], bootstrap: str) -> dict[str, Any]:
+def _planned(wanted: bool, body: dict[str, object], bootstrap: Reach) -> dict[str, Any]:
     """The controller's plan under its name, where one is wanted."""
     if not wanted:
         return {}

@@ -20,6 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import klamm
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.errors import Answered, Unreachable
+from klamm.client.metadata import Topic, View
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive_files import GROUP_BYTES_MAX, SCHEMA, Job, archive_window, file_faults
@@ -42,14 +46,10 @@ from klamm.pipelines.archive_layout import (
 )
 from klamm.pipelines.archive_reuse import kept
 from klamm.pipelines.archive_shelf import being_written, publish
-from klamm.pipelines.asking import Topic, View
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.selection import bytes_per_offset, ids_of, no_topic, while_there
 from klamm.pipelines.session import refuse_speculation
-from klamm.pipelines.wire import Answered, Unreachable
 from klamm.pipelines.workers import begin_task
 from klamm.pipelines.writing import drafted, write_whole
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError
 from klamm.pipelines.ahead import ahead
 from klamm.pipelines.archive_layout import (
@@ -33,7 +34,7 @@ from klamm.pipelines.columns import COLUMNS, Source
 from klamm.pipelines.digests import Digests, window_offsets
 from klamm.pipelines.fetcher import RangeReader
 from klamm.pipelines.frames import Decoder
-from klamm.pipelines.options import ConnectionOptions, Position, ReadOptions
+from klamm.pipelines.options import Position, ReadOptions
 from klamm.pipelines.parquet_pages import PageFault, group_costs
 from klamm.pipelines.ranges import Range
 from klamm.pipelines.writing import disk_fault

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from pyarrow import dataset
 from pyspark.sql import functions as F
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.security.settings import properties_of
+from klamm.client.settings import ConnectionOptions
 from klamm.model.names import KLAMM_LEDGER
 from klamm.pipelines import audit_tables as tables
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def of_topic(
         return None
     reader = spark.read.format("klamm").schema("value binary").option("subscribe", KLAMM_LEDGER)
     reader = reader.option("kafka.bootstrap.servers", reach.servers)
+    for name, value in properties_of(reach.security).items():
+        reader = reader.option(f"kafka.{name}", value)
     reader = reader.option("kafkaConsumer.pollTimeoutMs", str(reach.patience_ms))
     if since_ms:
         reader = reader.option("startingTimestamp", str(since_ms))

@@ -19,15 +19,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from klamm.client.addresses import Address
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.blocking.wire import Wire, lease
+from klamm.client.errors import Answered, Unreachable, check
+from klamm.client.requests import FETCH_BY_NAME
+from klamm.client.retries import LEADER_MOVED
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, TopicPartition, id_from_text, id_text
-from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.columns import Source
 from klamm.pipelines.frames import Decoder, raw_frame
 from klamm.pipelines.options import ReadOptions
 from klamm.pipelines.ranges import DataLost, Range
 from klamm.pipelines.scanning import Batches, walk
-from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check, lease
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import (
     FetchPartition,
@@ -40,21 +44,7 @@ from klamm.protocol.fetch import (
 
 log = logging.getLogger(__name__)
 
-_MOVED: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
 _BACKOFF_SECONDS: Final = 0.1
-_FETCH_BY_NAME: Final = 12  # the last version that names topics; later ones need an id
 _NO_ID: Final = id_text(ZERO_ID)
 
 
@@ -149,11 +139,11 @@ class RangeReader:
 
     def _version(self, wire: Wire) -> int:
         named = not self.range.topic_id or self.range.topic_id == _NO_ID
-        return wire.version(ApiKey.FETCH, _FETCH_BY_NAME if named else 99)
+        return wire.version(ApiKey.FETCH, FETCH_BY_NAME if named else None)
 
     def _judge(self, code: int) -> None:
         """Decides what an error means: look again, skip what is gone, or give up."""
-        if code in _MOVED:
+        if code in LEADER_MOVED:
             self._wait(f"{self.where}: {ErrorCode(code).name}")
             self._to_leader()
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE and self._is_near:

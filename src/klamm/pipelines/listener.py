@@ -14,12 +14,12 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.errors import Answered, Unreachable
+from klamm.client.settings import parse_connection
 from klamm.model.names import TopicPartition
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import parse_connection
 from klamm.pipelines.ranges import StreamOffsets
 from klamm.pipelines.stream import commit_to_group
-from klamm.pipelines.wire import Answered, Unreachable
 
 log = logging.getLogger(__name__)
 

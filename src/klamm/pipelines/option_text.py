@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from klamm.client.security import NAMES
+from klamm.client.security.settings import check_names
 from klamm.model.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -31,24 +33,7 @@ _HONOURED: Final = frozenset(
         "batch.size",
         "max.request.size",
         "delivery.timeout.ms",
-        "security.protocol",
-        "sasl.mechanism",
-        "sasl.mechanisms",
-        "sasl.username",
-        "sasl.password",
-        "sasl.jaas.config",
-        "ssl.ca.location",
-        "ssl.certificate.location",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.key.location",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.type",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.type",
+        *NAMES,
     }
 )
 
@@ -97,6 +82,7 @@ class Given:
         if key in _REFUSED:
             raise UsageError(f"the option kafka.{key} is not supported: {_REFUSED[key]}")
         if key not in _HONOURED:
+            check_names([key])
             log.warning("the option kafka.%s has no effect on klamm's data source", key)
 
     def _unknown(self, key: str) -> str:

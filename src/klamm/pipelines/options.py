@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.requests import EARLIEST, LATEST
+from klamm.client.security import security_of
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, name_fault
 from klamm.pipelines.option_text import Given
-from klamm.pipelines.security import Security, security_of
 
 log = logging.getLogger(__name__)
-
-EARLIEST: Final = -2
-LATEST: Final = -1
 
 _BOTH: Final = frozenset({"includeHeaders"})
 _READ: Final = _BOTH | {
@@ -62,22 +62,6 @@ _STREAM: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDel
 
 CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PARTITIONERS: Final = ("murmur2", "murmur2_random", "crc32", "round-robin")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOptions:
-    """How brokers are reached: all that a worker needs to open a socket."""
-
-    bootstrap: tuple[tuple[str, int], ...]
-    client_id: str = "klamm-spark"
-    request_timeout_ms: int = 30_000
-    patience_ms: int = 120_000  # how long jobs of our own ride out brokers that do not answer
-    security: Security = field(default_factory=Security)
-
-    @property
-    def servers(self) -> str:
-        """The brokers to ask first, as they are written in an option."""
-        return ",".join(f"{host}:{port}" for host, port in self.bootstrap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,25 +218,6 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         batch_bytes=min(batch_bytes, request_max),
         delivery_timeout_ms=given.number("kafka.delivery.timeout.ms", 120_000),
     )
-
-
-def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
-    """`host:port,[::1]:port` as pairs."""
-    found = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        host, colon, port = part.rpartition(":")
-        if not colon or not port.isdigit() or not host or int(port) > 65535:
-            raise UsageError(f"bootstrap server {part!r} is not host:port")
-        found.append((host.strip("[]"), int(port)))
-    if not found:
-        raise UsageError("no bootstrap server is named: set kafka.bootstrap.servers to host:port")
-    return tuple(found)
-
-
-def parse_connection(bootstrap: str, properties: Mapping[str, str]) -> ConnectionOptions:
-    """How brokers are reached, by the properties of a Kafka client."""
-    named = {f"kafka.{name}": value for name, value in properties.items()}
-    return _connection(Given(named | {"kafka.bootstrap.servers": bootstrap}, frozenset()))
 
 
 def _connection(given: Given) -> ConnectionOptions:

@@ -15,13 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from klamm.client.addresses import Address
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.blocking.wire import Wire
+from klamm.client.errors import Answered, Unreachable, check
+from klamm.client.metadata import Topic, View
+from klamm.client.retries import may_pass
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.asking import Topic, View
 from klamm.pipelines.batches import OpenBatch
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import ConnectionOptions
-from klamm.pipelines.wire import Address, Answered, Unreachable, Wire, check
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.produce import (
     PartitionRecords,
@@ -235,8 +238,9 @@ def _records(pending: _Pending) -> PartitionRecords:
 
 
 def _raise_unless_retriable(fault: Unreachable | Answered) -> None:
-    if isinstance(fault, Unreachable):
-        return
     # A batch behind one that failed is out of order until that one has been sent again.
-    if not fault.is_retriable and fault.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+    is_behind = isinstance(fault, Answered) and (
+        fault.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    if not is_behind and not may_pass(fault):
         raise fault

@@ -18,21 +18,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.errors import Answered
+from klamm.client.requests import Committed
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive import range_of, run_tasks, verify
 from klamm.pipelines.archive_files import GROUP_BYTES_MAX, read_groups, window_frames
 from klamm.pipelines.archive_layout import Manifest, below, plan_windows, read_part
 from klamm.pipelines.archive_shelf import being_written
-from klamm.pipelines.cluster import Committed, Lookup
 from klamm.pipelines.digests import window_offsets
-from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.progress import Progress, Silent, watched
 from klamm.pipelines.restore_partition import ContentSums, Job, restore_partition
 from klamm.pipelines.restore_topic import Limit, check_target, open_topic, put_back, settings_of
 from klamm.pipelines.selection import while_there
 from klamm.pipelines.session import refuse_speculation
-from klamm.pipelines.wire import Answered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive_files import GROUP_BYTES_MAX, Unreadable, read_file
 from klamm.pipelines.archive_layout import File, below
 from klamm.pipelines.batches import OpenBatch, Records, headers_of, pieces_of
-from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.digests import WINDOW, Digests, content_sum
-from klamm.pipelines.options import ConnectionOptions
 from klamm.pipelines.producer import Producer
 from klamm.pipelines.writing import drafted
 from klamm.protocol.batch import HEADER

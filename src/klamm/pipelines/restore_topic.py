@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from klamm.client.blocking.lookup import Lookup
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import name_fault
 from klamm.model.settings.topic import FROZEN
 from klamm.pipelines.archive_layout import Manifest, path_name, read_part
-from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.writing import disk_fault, write_whole
 
 _FOREVER: Final = str((1 << 63) - 1)

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.errors import Answered, Unreachable
+from klamm.client.metadata import View
 from klamm.model.errors import UsageError
 from klamm.model.names import ZERO_ID, TopicPartition, id_text
-from klamm.pipelines.asking import View
-from klamm.pipelines.cluster import Lookup
 from klamm.pipelines.options import Position, ReadOptions
 from klamm.pipelines.ranges import DataLost, Offsets, Range
-from klamm.pipelines.wire import Answered, Unreachable
 
 _NO_ID: Final = id_text(ZERO_ID)
 

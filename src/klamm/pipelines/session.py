@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from klamm.client.addresses import parse_bootstrap
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.java import use_java
-from klamm.pipelines.options import parse_bootstrap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

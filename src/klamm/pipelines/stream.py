@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.errors import Answered, Unreachable
+from klamm.client.metadata import View
+from klamm.client.requests import LATEST, Committed
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.asking import View
-from klamm.pipelines.cluster import Committed, Lookup
-from klamm.pipelines.options import LATEST, ReadOptions, partition_numbers
+from klamm.pipelines.options import ReadOptions, partition_numbers
 from klamm.pipelines.ranges import (
     DataLost,
     Offsets,
@@ -40,7 +42,6 @@ from klamm.pipelines.selection import (
     resolve,
     view_of,
 )
-from klamm.pipelines.wire import Answered, Unreachable
 from klamm.pipelines.writing import write_whole
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,10 @@ import logging
 
 import pytest
 
+from klamm.client.requests import EARLIEST, LATEST
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.options import EARLIEST, LATEST, parse_read, parse_write
+from klamm.pipelines.options import parse_read, parse_write
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 T0 = TopicPartition("t", 0)

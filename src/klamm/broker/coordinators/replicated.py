@@ -59,6 +59,7 @@ class ReplicaJournal:
         if isinstance(outcome, AppendRefused):
             return Written(outcome.code)
         if not isinstance(outcome, Appended):
+            assert isinstance(outcome, ErrorCode), "only clients' batches are looked through"
             return Written(outcome)
         waiter = _Acknowledged()
         led.await_acks(outcome.last_offset + 1, waiter)

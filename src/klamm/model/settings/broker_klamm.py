@@ -243,6 +243,24 @@ KLAMM: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "klamm.batch.expanded.bytes.max",
+        Kind.INT,
+        "33554432",
+        "How many bytes the records of one compressed batch may take when they are unpacked; a "
+        "batch above that is refused with MESSAGE_TOO_LARGE, unless max.message.bytes of its topic "
+        "is larger still. Kafka has no such bound.",
+        AtLeast(1 << 20),
+    ),
+    setting(
+        "klamm.batch.records.by.hand.max",
+        Kind.INT,
+        "32",
+        "How many records of a batch are opened before it is appended where numba is not "
+        "installed: the first and the last of them; of those between only the lengths are "
+        "followed. With numba, and in topics that ask for keys or times, each is opened.",
+        AtLeast(2),
+    ),
+    setting(
         "klamm.leader.rebalance.batch",
         Kind.INT,
         "500",

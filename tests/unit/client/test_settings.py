@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli.command_config import ClientSettings, of_properties, read
+from klamm.client.settings import ClientSettings, of_properties, read
+from klamm.model.errors import UsageError
 
 
 def test_without_a_file_the_defaults_are_kafkas() -> None:
@@ -40,7 +41,7 @@ def test_a_request_does_not_outlast_its_call(
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL: klamm's listeners are"),
+        ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL needs sasl.username"),
         ({"sasl.mechanism": "PLAIN", "ssl.key.password": "x"}, "sasl.mechanism, ssl.key.password"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms must be a number"),
         (
@@ -50,10 +51,10 @@ def test_a_request_does_not_outlast_its_call(
     ],
 )
 def test_what_cannot_be_had_is_refused(texts: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(UsageError, match=re.escape(said)):
         of_properties(texts)
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cannot read .*: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read .*: No such file"):
         read(str(tmp_path / "none"))

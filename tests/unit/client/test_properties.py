@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli.properties import parse, read
+from klamm.client.properties import parse, read
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a driver asks a cluster: topics, offsets, sizes, groups, configs. Blocking.
+"""Questions about topics, offsets, sizes, groups and configs of a cluster. Blocking.
 
 Works on the public API alone, so against any Kafka cluster. Who is asked, and how often, is the
 matter of `asking`.
@@ -7,47 +7,33 @@ matter of `asking`.
 from __future__ import annotations
 
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from klamm.client import metadata, requests
+from klamm.client.addresses import Address
+from klamm.client.blocking.asking import TIMEOUT_MS, Asker
+from klamm.client.blocking.wire import lease
+from klamm.client.errors import Answered, Unreachable, check
+from klamm.client.metadata import Topic
+from klamm.client.requests import (
+    EARLIEST,
+    LATEST,
+    Committed,
+    ConfigChange,
+    Operation,
+    Resource,
+    ResourceType,
+    per_partition,
+)
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
-from klamm.pipelines.asking import TIMEOUT_MS, Asker, Topic
-from klamm.pipelines.options import EARLIEST, LATEST
-from klamm.pipelines.wire import Address, Answered, Unreachable, check, lease
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.messages import (
-    create_topics,
-    delete_topics,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    find_coordinator,
-    incremental_alter_configs,
-    init_producer_id,
-    list_groups,
-    list_offsets,
-    offset_commit,
-    offset_fetch,
-)
+from klamm.protocol.messages import create_topics, describe_groups, list_groups
 
-_TOPIC: Final = 2  # the resource type of topics in config requests
-_SET: Final = 0
 _DYNAMIC_TOPIC_CONFIG: Final = 1
-_NAMED_MAX: Final = 9  # from 10 on, commits and offsets have topic ids in place of names
 _LOOKS: Final = 4  # before a topic is held to be gone
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """An offset that a group has committed."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 class Lookup(Asker):
@@ -161,101 +147,49 @@ class Lookup(Asker):
         if not times:
             return {}
         view = self.view(sorted({tp.topic for tp in times}))
-        by_leader: defaultdict[Address, list[TopicPartition]] = defaultdict(list)
+        by_leader: defaultdict[Address, dict[TopicPartition, int]] = defaultdict(dict)
         for tp in sorted(times):
-            by_leader[view.leader(tp).address].append(tp)
+            by_leader[view.leader(tp).address][tp] = times[tp]
         found: dict[TopicPartition, int] = {}
-        for address, tps in by_leader.items():
-            by_topic: defaultdict[str, list[Any]] = defaultdict(list)
-            for tp in tps:
-                by_topic[tp.topic].append(
-                    list_offsets.ListOffsetsPartition(
-                        partition_index=tp.partition, timestamp=times[tp]
-                    )
-                )
-            request = list_offsets.Request(
-                replica_id=-1,
-                isolation_level=int(committed),
-                topics=[
-                    list_offsets.ListOffsetsTopic(name=name, partitions=ps)
-                    for name, ps in by_topic.items()
-                ],
-            )
+        for address, part in by_leader.items():
             with lease(address, self.options) as wire:
-                answer = wire.call(ApiKey.LIST_OFFSETS, request)
-            for t in answer.topics:
-                for p in t.partitions:
-                    tp = TopicPartition(t.name, p.partition_index)
-                    check(p.error_code, f"offsets of {tp}")
-                    found[tp] = p.offset
+                answer = wire.call(ApiKey.LIST_OFFSETS, requests.offsets(part, int(committed)))
+            for tp, result in per_partition(answer.topics).items():
+                check(result.error_code, f"offsets of {tp}")
+                found[tp] = result.offset
         return found
 
     def _sizes(self, topics: list[str]) -> dict[TopicPartition, int]:
         view = self.view(topics)
-        wanted = [
-            describe_log_dirs.DescribableLogDirTopic(topic=t.name, partitions=sorted(t.leaders))
-            for t in view.topics.values()
-        ]
+        request = requests.log_dirs(tp for t in view.topics.values() for tp in t.partitions)
         found: dict[TopicPartition, int] = {}
         for address in view.brokers.values():
             with lease(address, self.options) as wire:
-                answer = wire.call(
-                    ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.Request(topics=wanted)
-                )
+                answer = wire.call(ApiKey.DESCRIBE_LOG_DIRS, request)
             for result in answer.results:
-                for t in result.topics:
-                    for p in t.partitions:
-                        tp = TopicPartition(t.name, p.partition_index)
-                        found[tp] = max(found.get(tp, 0), p.partition_size)
+                for tp, p in per_partition(result.topics).items():
+                    found[tp] = max(found.get(tp, 0), p.partition_size)
         return found
 
     def _coordinator(self, group: str) -> Address:
-        request = find_coordinator.Request(key=group, coordinator_keys=[group])
+        request = metadata.coordinator_request(group)
         answer = self._any(lambda wire: wire.call(ApiKey.FIND_COORDINATOR, request))
-        found = answer.coordinators[0] if answer.coordinators else answer
-        check(found.error_code, f"the coordinator of group {group}", found.error_message)
-        return found.host, found.port
+        return metadata.coordinator_of(group, answer).address
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
-        for tp, c in sorted(offsets.items()):
-            by_topic[tp.topic].append(
-                offset_commit.OffsetCommitRequestPartition(
-                    partition_index=tp.partition,
-                    committed_offset=c.offset,
-                    committed_leader_epoch=c.leader_epoch,
-                    committed_metadata=c.metadata,
-                )
-            )
-        request = offset_commit.Request(
-            group_id=group,
-            topics=[
-                offset_commit.OffsetCommitRequestTopic(name=name, partitions=ps)
-                for name, ps in by_topic.items()
-            ],
-        )
+        request = requests.commit(group, dict(sorted(offsets.items())))
         with lease(self._coordinator(group), self.options) as wire:
-            answer = wire.call(ApiKey.OFFSET_COMMIT, request, at_most=_NAMED_MAX)
-        for t in answer.topics:
-            for p in t.partitions:
-                check(p.error_code, f"commit of {t.name}-{p.partition_index} by group {group}")
+            answer = wire.call(ApiKey.OFFSET_COMMIT, request, at_most=requests.OFFSETS_BY_NAME)
+        for tp, p in per_partition(answer.topics).items():
+            check(p.error_code, f"commit of {tp} by group {group}")
 
     def _committed(self, group: str) -> dict[TopicPartition, Committed]:
-        request = offset_fetch.Request(
-            groups=[offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=None)],
-            group_id=group,
-            topics=None,
-        )
+        request = requests.group_offsets(group)
         with lease(self._coordinator(group), self.options) as wire:
-            answer = wire.call(ApiKey.OFFSET_FETCH, request, at_most=_NAMED_MAX)
-        found = answer.groups[0] if answer.groups else answer
-        check(found.error_code, f"offsets of group {group}")
+            answer = wire.call(ApiKey.OFFSET_FETCH, request, at_most=requests.OFFSETS_BY_NAME)
         return {
-            TopicPartition(t.name, p.partition_index): Committed(
-                p.committed_offset, p.committed_leader_epoch, p.metadata or ""
-            )
-            for t in found.topics
-            for p in t.partitions
+            tp: Committed(p.committed_offset, p.committed_leader_epoch, p.metadata or "")
+            for tp, p in requests.group_offsets_of(group, answer).items()
             if p.committed_offset >= 0
         }
 
@@ -282,17 +216,14 @@ class Lookup(Asker):
         }
 
     def _described(self, topic: str, *, synonyms: bool = False) -> dict[str, Any]:
-        resource = describe_configs.DescribeConfigsResource(
-            resource_type=_TOPIC, resource_name=topic, configuration_keys=None
-        )
-        request = describe_configs.Request(resources=[resource], include_synonyms=synonyms)
+        request = requests.configs([Resource(ResourceType.TOPIC, topic)], synonyms=synonyms)
         answer = self._any(lambda wire: wire.call(ApiKey.DESCRIBE_CONFIGS, request))
         result = answer.results[0]
         check(result.error_code, f"configs of {topic}", result.error_message)
         return {c.name: c for c in result.configs}
 
     def _producer_id(self) -> tuple[int, int]:
-        request = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)
+        request = requests.producer_id()
         answer = self._any(lambda wire: wire.call(ApiKey.INIT_PRODUCER_ID, request))
         check(answer.error_code, "a producer id")
         return answer.producer_id, answer.producer_epoch
@@ -313,26 +244,16 @@ class Lookup(Asker):
         check(answer.topics[0].error_code, f"creating {topic}", answer.topics[0].error_message)
 
     def _delete(self, topic: str) -> None:
-        request = delete_topics.Request(
-            topics=[delete_topics.DeleteTopicState(name=topic, topic_id=uuid.UUID(int=0))],
-            topic_names=[topic],
-            timeout_ms=TIMEOUT_MS,
-        )
+        request = requests.deletion([topic], TIMEOUT_MS)
         answer = self.ask_controller(ApiKey.DELETE_TOPICS, request)
         check(answer.responses[0].error_code, f"deleting {topic}")
 
     def _alter(self, topic: str, configs: Mapping[str, str | None]) -> None:
-        resource = incremental_alter_configs.AlterConfigsResource(
-            resource_type=_TOPIC,
-            resource_name=topic,
-            configs=[
-                incremental_alter_configs.AlterableConfig(
-                    name=name, config_operation=_SET if value is not None else 1, value=value
-                )
-                for name, value in configs.items()
-            ],
-        )
-        request = incremental_alter_configs.Request(resources=[resource])
+        changes = [
+            ConfigChange(Operation.DELETE if value is None else Operation.SET, name, value)
+            for name, value in configs.items()
+        ]
+        request = requests.config_changes({Resource(ResourceType.TOPIC, topic): changes})
         answer = self.ask_controller(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
         result = answer.responses[0]
         check(result.error_code, f"configs of {topic}", result.error_message)
