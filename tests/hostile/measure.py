@@ -64,11 +64,11 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="at the sizes of the smoke")
     parser.add_argument("--again", action="store_true", help="replace results that are there")
     asked = parser.parse_args()
-    results = json.loads(asked.out.read_text()) if asked.out.exists() else {}
+    results = json.loads(asked.out.read_text()) if asked.out.exists() else {"attacks": {}}
     for name in asked.names or CATALOGUE:
         for text in asked.src or ["after="]:
             label, _, path = text.partition("=")
-            row = results.setdefault(name, {})
+            row = results["attacks"].setdefault(name, {})
             if label in row and not asked.again:
                 continue
             os.environ["KLAMM_HOSTILE_SRC"] = path

@@ -70,6 +70,16 @@ def test_inputs_that_were_found_once(shared: Shared) -> None:
     assert seen.answered
 
 
+def test_all_records_are_still_there(shared: Shared) -> None:
+    """What the healthy user was promised through all of it."""
+    victim = shared.get()
+    victim.stop_user()
+    victim.is_dirty = True
+    assert victim.lost_records() == []
+    assert victim.precious_is_whole()
+    assert victim.foreign_files() == []
+
+
 @pytest.mark.timeout(7200)
 def test_fuzzed_requests(shared: Shared, record_property: pytest.RecordProperty) -> None:
     """All APIs and versions, control and private ones too; a failure names the seed."""
@@ -87,13 +97,3 @@ def test_fuzzed_requests(shared: Shared, record_property: pytest.RecordProperty)
     assert report.inputs >= int(wanted), told
     assert (report.percentile(0.99) or 0) < (250 if IS_LONG else 2500), told
     assert report.memory_after_mb - report.memory_before_mb < 100, told
-
-
-def test_all_records_are_still_there(shared: Shared) -> None:
-    """What the healthy user was promised through all of it."""
-    victim = shared.get()
-    victim.stop_user()
-    victim.is_dirty = True
-    assert victim.lost_records() == []
-    assert victim.precious_is_whole()
-    assert victim.foreign_files() == []
