@@ -83,6 +83,8 @@ class ControllerShell:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.ledger = Ledger(host.data_dir, host.id)
+        # Reading a long ledger takes a core and megabytes: one reader at a time.
+        self.story_turn: Final = asyncio.Lock()
         self.metrics: Final = ControllerMetrics()
         self._changed = asyncio.Event()
         self._term: Term | None = None

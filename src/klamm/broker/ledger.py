@@ -115,6 +115,13 @@ class Ledger:
 
     def read(self, topic: str | None = None) -> Iterator[dict[str, object]]:
         """The entries of one topic (or of everything), oldest first."""
+        for line in self.read_lines(topic):
+            entry = _entry(line)
+            if entry is not None:
+                yield entry
+
+    def read_lines(self, topic: str | None = None) -> Iterator[bytes]:
+        """The same as they were written, those that a crash cut short included."""
         wanted = None if topic is None else f'"topic":{_text(topic)},'.encode()
         for path in self._files():
             position = 0
@@ -122,9 +129,8 @@ class Ledger:
             while data := _whole_lines(path, position, _READ_BYTES):
                 position += len(data)
                 for line in data.split(b"\n"):
-                    entry = _entry(line) if wanted is None or wanted in line else None
-                    if entry is not None:
-                        yield entry
+                    if line and (wanted is None or wanted in line):
+                        yield line
 
     def read_from(self, place: Place, bytes_max: int) -> tuple[list[Line], Place]:
         """Some of the entries behind a place, and the place behind them; none at the end.
@@ -239,6 +245,11 @@ def _lines(data: bytes) -> Iterator[Line]:
                 entry["after"],
                 text,
             )
+
+
+def is_entry(line: bytes) -> bool:
+    """Whether a line says something; one that a crash cut short does not."""
+    return _entry(line) is not None
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

@@ -1,11 +1,12 @@
 """The ledger keeps what was decided, across restarts and within bounds."""
 
+import json
 import uuid
 from pathlib import Path
 
 import pytest
 
-from klamm.broker.ledger import FILES_MAX, Ledger, Line, Place
+from klamm.broker.ledger import FILES_MAX, Ledger, Line, Place, is_entry
 from klamm.controller.effects import Transition
 from klamm.controller.states import EDITION
 from klamm.model.names import KLAMM_LEDGER, BrokerId
@@ -164,3 +165,14 @@ def test_the_first_line_of_a_term_names_the_edition(tmp_path: Path) -> None:
     lines, _ = ledger.read_from(Place(), 1 << 20)
     assert [line.entry for line in lines] == entries
     assert [line.subject for line in lines[:2]] == ["controller 7", "T-0"]
+
+
+def test_lines_are_passed_on_as_they_were_written(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, BrokerId(7))
+    ledger.append(1, "TopicsChanged", [move("T"), move("U"), move("T", 1)], time_ms=5)
+    lines = list(ledger.read_lines("T"))
+    assert [json.loads(line) for line in lines] == list(ledger.read("T"))
+    assert all(map(is_entry, lines))
+    assert not is_entry(lines[0][:-5])
+    assert len(list(ledger.read_lines())) == 3
+    ledger.close()

@@ -5,6 +5,9 @@ first. With `"after": [controller_epoch, sequence]` it is the oldest behind that
 which is how a reader takes a long story in pages; and with `"waiting": true` only what is not in
 the ledger's topic yet (`ledger_topic`), which may be all of it. Any broker answers for itself:
 who wants the whole story asks all of them and merges by (controller_epoch, sequence).
+
+A story may have millions of lines: a broker reads for one asker at a time, makes objects only of
+lines it has to look into, and passes the others on as they were written.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker import asked
+from klamm.broker.ledger import is_entry
 from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.protocol import private
 
 if TYPE_CHECKING:
     from klamm.broker.context import RequestContext
@@ -47,18 +52,23 @@ async def handle(
     limit = min(max(asked.number(request, "limit", _LIMIT) or _LIMIT, 0), _LIMIT)
     after = _after(request)
 
-    def wanted() -> list[dict[str, object]]:
+    def wanted() -> Iterable[bytes]:
+        if after is None and not request.get("waiting"):
+            lines = deque(broker.controller.ledger.read_lines(topic), maxlen=limit)
+            return filter(is_entry, lines)
         if request.get("waiting"):
             story: Iterable[dict[str, object]] = broker.ledger_topic.waiting()
         else:
             story = broker.controller.story(topic)
         if after is None:
-            return list(deque(story, maxlen=limit))
+            return deque(map(private.encode, story), maxlen=limit)
         behind = (e for e in story if _place(e) > after)
-        return list(islice(behind, limit))
+        return map(private.encode, islice(behind, limit))
 
+    async with broker.controller.story_turn:
+        entries = await broker.in_worker(lambda: b",".join(wanted()))
     return {
         "error_code": ErrorCode.NONE,
         "broker": broker.id,
-        "entries": await broker.in_worker(wanted),
+        "entries": private.Written(b"[" + entries + b"]"),
     }
