@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from klamm.broker.net import asked
 from klamm.controller.events import ExplanationAsked
 from klamm.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    topic = str(request.get("topic", ""))
+    topic = asked.text(request, "topic")
     found = await broker.controller.submit(ExplanationAsked(topic))
     if found is None:
         return {
