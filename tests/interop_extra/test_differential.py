@@ -119,18 +119,26 @@ def test_both_answer_alike(pair: tuple[Speaker, Speaker]) -> None:
     kafka, klamm = pair
     seed = int(os.environ.get("KLAMM_SEED") or random.SystemRandom().randrange(2**31))
     judge = judging.Judge(judging.documented(judging.TABLE.read_text()))
-    words: Counter[tuple[str, str, str]] = Counter()
     asked_of: Counter[str] = Counter()
     for asked in Dice(seed, common_versions(kafka, klamm)).requests(COUNT):
         asked_of[f"{APIS[asked.key].title} v{asked.version}"] += 1
         ones, others = (speaker.ask(*asked) for speaker in pair)
         judge.look(asked, differences(comparable(ones), comparable(others)))
+        _trace(asked, ones, others)
         if asked.key in _CHANGES:
             _settle(asked, kafka, klamm)
     total = asked_of.total()
     summary = f"seed {seed}: {total} requests of {len(asked_of)} APIs and versions"
-    _write(seed, asked_of, judge, words)
+    _write(seed, asked_of, judge)
     assert not judge.faults, f"{summary}; {len(judge.faults)} differences:\n{judge.report()}"
+
+
+def _trace(asked: Asked, kafka: Tree, klamm: Tree) -> None:
+    """A line for each request with both answers, where somebody asked for a trace."""
+    place = os.environ.get("KLAMM_DIFFERENTIAL_TRACE")
+    if place:
+        with Path(place).open("a") as file:
+            file.write(json.dumps({**asked.as_json(), "kafka": kafka, "klamm": klamm}) + "\n")
 
 
 def _settle(asked: Asked, kafka: Speaker, klamm: Speaker) -> None:
@@ -149,9 +157,7 @@ def _settle(asked: Asked, kafka: Speaker, klamm: Speaker) -> None:
             pytest.fail(f"the states went apart: {strange}\nafter {json.dumps(asked.as_json())}")
 
 
-def _write(
-    seed: int, asked_of: Counter[str], judge: judging.Judge, words: Counter[tuple[str, str, str]]
-) -> None:
+def _write(seed: int, asked_of: Counter[str], judge: judging.Judge) -> None:
     """The numbers of a run, where somebody asked for them."""
     place = os.environ.get("KLAMM_DIFFERENTIAL_JSON")
     if not place:

@@ -78,7 +78,7 @@ class Judge:
             self.faults.items(), key=lambda item: (item[0][0], -len(item[1]))
         ):
             lines.append(f"{title} {path}: Kafka {kafka[:200]}, klamm {klamm[:200]}; {len(asked)}x")
-            lines.append(f"    {json.dumps(asked[0].as_json())[:1500]}")
+            lines.append(f"    {json.dumps(asked[0].as_json())}")
         return "\n".join(lines)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from interop_extra.differential.dice import TIME_MS
 from interop_extra.differential.trees import Tree, from_tree, to_tree
-from klamm.model.errors import ProtocolError
+from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.protocol import batch, codec, frames
 from klamm.protocol.apis import APIS, ApiKey
 
@@ -17,6 +18,10 @@ CLIENT_ID: Final = "differ"
 CLOSED: Final = "(closed the connection)"
 SILENT: Final = "(no answer)"
 _TIMEOUT_S: Final = 30.0
+_AGAIN_FOR_S: Final = 5.0
+_AGAIN: Final = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS}
+)
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -36,7 +41,18 @@ class Speaker:
             self._socket = None
 
     def ask(self, key: int, version: int, tree: Tree, spoil: str = "") -> Tree:
-        """The answer as a tree, or the word for there being none."""
+        """The answer as a tree, or the word for there being none.
+
+        What says "ask again" is asked again for a while, as every client does.
+        """
+        deadline = time.monotonic() + _AGAIN_FOR_S
+        while True:
+            said = self._ask(key, version, tree, spoil)
+            if not _says_again(said) or time.monotonic() > deadline:
+                return said
+            time.sleep(0.01)
+
+    def _ask(self, key: int, version: int, tree: Tree, spoil: str) -> Tree:
         message = from_tree(codec.message_class(key, "Request"), self._resolved(tree))
         body = codec.encode_request(key, version, message)
         frame = _spoilt(self._frame(key, version, body), spoil)
@@ -131,6 +147,14 @@ _UNKNOWN: Final[Mapping[str, Any]] = {
     "$epoch": 0,
     "$topic": "11111111-2222-3333-4444-555555555555",
 }
+
+
+def _says_again(tree: Tree) -> bool:
+    """Whether an answer has an error that passes by itself."""
+    if isinstance(tree, dict):
+        codes = (tree.get("error_code"), tree.get("partition_error_code"))
+        return any(code in _AGAIN for code in codes) or any(map(_says_again, tree.values()))
+    return isinstance(tree, list) and any(map(_says_again, tree))
 
 
 def _spoilt(frame: bytes, how: str) -> bytes:

@@ -103,7 +103,7 @@ def comparable(tree: Tree, name: str = "") -> Tree:
     if name in _OWN:
         return "$none" if tree in _NOBODY else "$own"
     if name in _WORDS:
-        return None if tree is None else "$words"
+        return tree if tree in (None, "", "NONE") else "$words"
     return tree
 
 
@@ -130,7 +130,7 @@ def _by_name(items: list[Tree]) -> dict[str, Tree]:
     """The elements by their names; those of one name are counted, in an order of their own."""
     found: dict[str, Tree] = {}
     for item in sorted(items, key=lambda each: json.dumps(each, sort_keys=True)):
-        name = base = _name(item)
+        name = base = name_of(item)
         count = 1
         while name in found:
             count += 1
@@ -139,7 +139,8 @@ def _by_name(items: list[Tree]) -> dict[str, Tree]:
     return found
 
 
-def _name(item: Tree) -> str:
+def name_of(item: Tree) -> str:
+    """What tells an element from its neighbours."""
     if not isinstance(item, dict):
         return str(item)
     return next((str(item[name]) for name in _NAMES if item.get(name) not in (None, "")), "")

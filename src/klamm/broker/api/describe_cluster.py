@@ -27,7 +27,6 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
             if known
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="there are no endpoints but those of brokers",
-            endpoint_type=request.endpoint_type,
         )
     snapshot = broker.metadata.snapshot
     response = Response(

@@ -32,7 +32,7 @@ async def handle(
 
 
 def _describe(broker: Broker, group_id: str, allowed: int) -> messages.DescribedGroup:
-    shard = broker.groups.shard(group_id)
+    shard = broker.groups.shard(group_id, nameless=True)
     if isinstance(shard, ErrorCode):
         return messages.DescribedGroup(group_id=group_id, error_code=shard)
     group = shard.groups.get(group_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.model.errors import ErrorCode
-from klamm.model.names import TopicPartition
+from klamm.model.names import TopicPartition, name_fault
 from klamm.protocol.messages import describe_producers as messages
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ async def handle(
 
 
 def _describe(broker: Broker, at: TopicPartition) -> messages.PartitionResponse:
+    if (fault := name_fault(at.topic)) is not None:
+        illegal = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return messages.PartitionResponse(
+            partition_index=at.partition, error_code=illegal, error_message=fault
+        )
     if broker.metadata.snapshot.partition(at) is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return messages.PartitionResponse(partition_index=at.partition, error_code=unknown)

@@ -25,6 +25,9 @@ async def handle(
 
 
 def _describe(broker: Broker, name: str) -> messages.TransactionState:
+    if not name:
+        nameless = ErrorCode.INVALID_REQUEST
+        return messages.TransactionState(transactional_id=name, error_code=nameless)
     shard = broker.transactions.shard(name)
     if isinstance(shard, ErrorCode):
         return messages.TransactionState(transactional_id=name, error_code=shard)

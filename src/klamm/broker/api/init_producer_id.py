@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        # An id without its epoch, or the other way round, names no producer.
+        return Response(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     if request.transactional_id is None:
         taken = await broker.producer_ids.take()
         if isinstance(taken, ErrorCode):

@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    fault = broker.groups.commit_fault(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        knows_epochs=context.version >= 9,
-    )
+    async def refusal() -> ErrorCode | None:
+        return broker.groups.commit_fault(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            knows_epochs=context.version >= 9,
+        )
+
     known, unknown = request.topics, list[messages.OffsetCommitRequestTopic]()
     if context.version >= 10:
         known, unknown = _by_id(broker, request.topics)
-    errors = await commit(broker, request.group_id, known, fault)
+    errors = await commit(broker, request.group_id, known, refusal)
     return messages.Response(
         topics=[
             messages.OffsetCommitResponseTopic(

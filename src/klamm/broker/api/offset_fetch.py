@@ -157,7 +157,7 @@ async def _look_up(
     stable: bool,
     member: tuple[str | None, int] = (None, -1),
 ) -> _Found:
-    shard = broker.groups.shard(group_id)
+    shard = broker.groups.shard(group_id, nameless=True)
     if isinstance(shard, ErrorCode):
         return _nothing(shard, wanted)
     consumer = shard.consumer(group_id)

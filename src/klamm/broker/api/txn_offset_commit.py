@@ -6,7 +6,7 @@ transaction commits. The first ones of a transaction are verified like its first
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.broker.coordinators.commits import commit
 from klamm.broker.coordinators.verification import TRY_AGAIN
@@ -21,20 +21,23 @@ from klamm.protocol.messages import txn_offset_commit as messages
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
+_KNOWS_ABORTABLE: Final = 4  # the version whose clients know TRANSACTION_ABORTABLE
+
 
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    fault = broker.groups.txn_commit_fault(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id
-    )
-    if fault is None:
-        fault = await _unverified(broker, request)
+    async def refusal() -> ErrorCode | None:
+        fault = await _unverified(broker, request, context.version)
+        return fault or broker.groups.txn_commit_fault(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+
     errors = await commit(
         broker,
         request.group_id,
         request.topics,
-        fault,
+        refusal,
         producer=(request.producer_id, request.producer_epoch),
     )
     return messages.Response(
@@ -54,11 +57,16 @@ async def handle(
     )
 
 
-async def _unverified(broker: Broker, request: messages.Request) -> ErrorCode | None:
+async def _unverified(broker: Broker, request: messages.Request, version: int) -> ErrorCode | None:
     """Why these offsets may not be part of the transaction; None when they may."""
     shard = broker.groups.shard(request.group_id)
     if isinstance(shard, ErrorCode):
         return shard
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if request.producer_id < 0:
+        # Nobody has this id: its offsets would wait for a marker that never comes.
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if not broker.settings.bool("transaction.partition.verification.enable"):
         return None
     at = shard.partition
@@ -72,4 +80,6 @@ async def _unverified(broker: Broker, request: messages.Request) -> ErrorCode | 
     code = opening.outcome(partition)
     if code in TRY_AGAIN:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.INVALID_TXN_STATE and version >= _KNOWS_ABORTABLE:
+        return ErrorCode.TRANSACTION_ABORTABLE
     return None if code is ErrorCode.NONE else code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from klamm.broker.net.turns import in_turns
@@ -26,11 +26,15 @@ async def commit(
     broker: Broker,
     group_id: str,
     topics: Topics,
-    fault: ErrorCode | None,
+    refusal: Callable[[], Awaitable[ErrorCode | None]],
     *,
     producer: tuple[int, int] | None = None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """What became of each partition; `fault` refuses them all."""
+    """What became of each partition.
+
+    One that does not exist is told so, whoever asks. For the others the group is asked whether it
+    has a reason to refuse them all; it does not come into being for those that do not exist.
+    """
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
     now_ms = broker.clock.now_ms()
@@ -40,20 +44,22 @@ async def commit(
         partitions: Iterable[_Partition] = topic.partitions
         async for partition in in_turns(partitions):
             at = TopicPartition(topic.name, partition.partition_index)
-            metadata = partition.committed_metadata or ""
-            if fault is not None:
-                errors[at] = fault
-            elif broker.metadata.snapshot.partition(at) is None:
+            if broker.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(metadata) > longest:
-                errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offsets[at] = CommittedOffset(
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
-                    metadata=metadata,
+                    metadata=partition.committed_metadata or "",
                     commit_time_ms=now_ms,
                 )
+    fault = await refusal() if offsets else None
+    if fault is not None:
+        return errors | dict.fromkeys(offsets, fault)
+    wordy = [at for at, offset in offsets.items() if len(offset.metadata) > longest]
+    for at in wordy:
+        del offsets[at]
+        errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
     if offsets:
         outcome = await broker.groups.offsets.commit(group_id, offsets, producer=producer)
         errors |= dict.fromkeys(offsets, outcome)
