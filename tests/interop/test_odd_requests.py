@@ -28,6 +28,7 @@ from klamm.protocol.messages import (
     join_group,
     list_groups,
     offset_commit,
+    offset_delete,
     offset_fetch,
     sync_group,
     txn_offset_commit,
@@ -214,3 +215,13 @@ def test_a_refusal_of_other_endpoints_is_about_brokers(wire: Wire) -> None:
     answer = wire.ask(ApiKey.DESCRIBE_CLUSTER, 1, describe_cluster.Request(endpoint_type=2))
     assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
     assert answer.endpoint_type == 1
+
+
+def test_a_group_without_members_goes_with_its_last_offset(wire: Wire) -> None:
+    assert _commit(wire, "g-brief", HERE) == [ErrorCode.NONE]
+    assert "g-brief" in _groups(wire)
+    partitions = [offset_delete.OffsetDeleteRequestPartition(0)]
+    topics = [offset_delete.OffsetDeleteRequestTopic(HERE, partitions)]
+    answer = wire.ask(ApiKey.OFFSET_DELETE, 0, offset_delete.Request("g-brief", topics))
+    assert answer.error_code == ErrorCode.NONE
+    assert "g-brief" not in _groups(wire)

@@ -127,6 +127,8 @@ def test_both_answer_alike(pair: tuple[Speaker, Speaker]) -> None:
         _trace(asked, ones, others)
         if asked.key in _CHANGES:
             _settle(asked, kafka, klamm)
+        if asked.key == ApiKey.END_TXN:
+            _finish(asked, kafka, klamm)
     total = asked_of.total()
     summary = f"seed {seed}: {total} requests of {len(asked_of)} APIs and versions"
     _write(seed, asked_of, judge)
@@ -139,6 +141,17 @@ def _trace(asked: Asked, kafka: Tree, klamm: Tree) -> None:
     if place:
         with Path(place).open("a") as file:
             file.write(json.dumps({**asked.as_json(), "kafka": kafka, "klamm": klamm}) + "\n")
+
+
+def _finish(asked: Asked, kafka: Speaker, klamm: Speaker) -> None:
+    """Wait until the markers of a transaction are written: Kafka answers before."""
+    deadline = time.monotonic() + SETTLED_WITHIN_S
+    question = {"transactional_ids": [asked.tree["transactional_id"]]}
+    for speaker in (kafka, klamm):
+        while True:
+            said = speaker.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, question)
+            if "Prepare" not in json.dumps(said) or time.monotonic() > deadline:
+                break
 
 
 def _settle(asked: Asked, kafka: Speaker, klamm: Speaker) -> None:

@@ -33,6 +33,7 @@ class Suite:
     racks: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     rewrite: Mapping[str, str] = field(default_factory=dict)  # texts that name a fixed address
+    client: str = ""  # the client's name in PyPI, where the package is another thing
     requires: tuple[str, ...] = ()  # packages that the suite needs beside its own
     keep: tuple[str, ...] = ()  # files in which nothing is rewritten
     overlay: Mapping[str, str] = field(default_factory=dict)  # files of ours, put after theirs

@@ -6,6 +6,7 @@ replaced; the package itself stays as it came.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -81,8 +82,9 @@ def copy(suite: Suite, source: Path, to: Path, words: dict[str, str]) -> None:
             if path.name not in suite.keep:
                 _rewrite(path, changes)
     for ours, theirs in suite.overlay.items():
+        (to / theirs).parent.mkdir(parents=True, exist_ok=True)
         with (to / theirs).open("a") as file:
-            file.write((HERE / "overlays" / ours).read_text())
+            file.write("\n\n" + (HERE / "overlays" / ours).read_text())
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
@@ -102,13 +104,14 @@ def _rewrite(path: Path, changes: dict[str, str]) -> None:
 
 def environment(suite: Suite) -> Path:
     """A Python environment with the suite's own client and what its tests import."""
-    place = CACHE / f"venv-{suite.name}-{suite.version}"
+    wanted = [f"{suite.client or suite.package}=={suite.version}", *suite.requires]
+    mark = hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:8]
+    place = CACHE / f"venv-{suite.name}-{mark}"
     if not place.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
         half = place.with_name(f".half-{place.name}")
         shutil.rmtree(half, ignore_errors=True)
         command([sys.executable, "-m", "venv", str(half)])
-        wanted = [f"{suite.package}=={suite.version}", *suite.requires]
         command([str(half / "bin" / "python"), "-m", "pip", "install", "-q", *wanted])
         half.rename(place)
     return place / "bin" / "python"

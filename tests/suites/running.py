@@ -51,7 +51,8 @@ def addresses(bootstrap: str) -> dict[str, str]:
     """The words that a suite's settings and texts may have in braces."""
     first = bootstrap.split(",")[0]
     host, _, port = first.rpartition(":")
-    return {"bootstrap": bootstrap, "first": first, "host": host, "port": port}
+    quoted = ", ".join(f'"{address}"' for address in bootstrap.split(","))
+    return {"bootstrap": bootstrap, "quoted": quoted, "first": first, "host": host, "port": port}
 
 
 class Run:
@@ -108,7 +109,10 @@ class Run:
             "-timeout",
             limit,
         ]
-        said = self._run([*line, *more, *self.suite.run], attempt)
+        flags = [word for word in self.suite.run if word.startswith("-")]
+        packages = [word for word in self.suite.run if not word.startswith("-")]
+        # What comes later wins: a second attempt names its own tests.
+        said = self._run([*line, *flags, *more, *packages], attempt)
         return of_go(said.read_text(errors="replace").splitlines())
 
     def _pytest(self, more: Sequence[str], attempt: str) -> list[Outcome]:

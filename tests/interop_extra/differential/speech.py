@@ -11,6 +11,7 @@ from typing import Any, Final
 from interop_extra.differential.dice import TIME_MS
 from interop_extra.differential.trees import Tree, from_tree, to_tree
 from klamm.model.errors import ErrorCode, ProtocolError
+from klamm.model.names import ZERO_ID
 from klamm.protocol import batch, codec, frames
 from klamm.protocol.apis import APIS, ApiKey
 
@@ -68,7 +69,7 @@ class Speaker:
             return f"(unreadable: {fault})"
         said = to_tree(response, key, version)
         self._remember(key, said)
-        return said
+        return self._named(said)
 
     def _frame(self, key: int, version: int, body: bytes) -> bytes:
         self._number += 1
@@ -116,6 +117,11 @@ class Speaker:
             return self.memory.get(tree, _UNKNOWN[tree.partition(":")[0]])
         return tree
 
+    def _named(self, tree: Tree) -> Tree:
+        """An answer in which topics that are known by their ids have names."""
+        names = {value: word for word, value in self.memory.items() if word.startswith("$topic:")}
+        return _renamed(tree, names)
+
     def _batch(self, sequence: int) -> str:
         """One record of the producer that this system named last."""
         made = batch.encode_batch(
@@ -132,7 +138,7 @@ class Speaker:
                 self.memory[word] = said[field]
         if key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS):
             for topic in said.get("topics", ()):
-                if topic.get("topic_id") and topic.get("name"):
+                if topic.get("topic_id") not in (None, str(ZERO_ID)) and topic.get("name"):
                     self.memory[f"$topic:{topic['name']}"] = topic["topic_id"]
 
 
@@ -147,6 +153,14 @@ _UNKNOWN: Final[Mapping[str, Any]] = {
     "$epoch": 0,
     "$topic": "11111111-2222-3333-4444-555555555555",
 }
+
+
+def _renamed(tree: Tree, names: Mapping[Any, str]) -> Tree:
+    if isinstance(tree, dict):
+        return {name: _renamed(value, names) for name, value in tree.items()}
+    if isinstance(tree, list):
+        return [_renamed(each, names) for each in tree]
+    return names.get(tree, tree) if isinstance(tree, str) else tree
 
 
 def _says_again(tree: Tree) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from klamm.model.names import ZERO_ID
+from klamm.protocol import batch
 from klamm.protocol.apis import APIS
 from klamm.protocol.schema import Wire, wire_fields
 
@@ -26,11 +27,14 @@ _OWN: Final = frozenset(
         *("controller_id", "coordinator_epoch"),
     }
 )
+# Producers here write times of 2023; what is later was stamped by a broker.
+_LONG_AFTER_MS: Final = 1_750_000_000_000
 _NOBODY: Final = (None, "", -1, 0, str(ZERO_ID))
 _WORDS: Final = ("error_message", "batch_index_error_message")
 # What names an element among its neighbours; the first that it has.
 _NAMES: Final = (
-    *("name", "topic", "topic_id", "api_key", "resource_name", "group_id", "transactional_id"),
+    *("name", "topic", "topic_name", "topic_id", "api_key", "resource_name", "group_id"),
+    *("transactional_id", "entity_type"),
     *("partition_index", "partition", "index", "key", "user", "mechanism", "broker_id", "node_id"),
     *("partition_id", "member_id", "batch_index"),
 )
@@ -100,11 +104,30 @@ def comparable(tree: Tree, name: str = "") -> Tree:
         return {key: comparable(value, key) for key, value in tree.items()}
     if isinstance(tree, list):
         return [comparable(each, name) for each in tree]
-    if name in _OWN:
+    if name in _OWN and not str(tree).startswith("$"):
         return "$none" if tree in _NOBODY else "$own"
+    if name == "timestamp" and isinstance(tree, int) and tree > _LONG_AFTER_MS:
+        return "$now"
+    if name == "records" and isinstance(tree, str):
+        return _batches(bytes.fromhex(tree.removeprefix("hex:")))
     if name in _WORDS:
         return tree if tree in (None, "", "NONE") else "$words"
     return tree
+
+
+def _batches(data: bytes) -> list[str]:
+    """Record batches in words: all that a producer decided, and of markers their places."""
+    told = []
+    read = 0
+    for header, whole in batch.iter_batches(data):
+        read += header.size
+        producer = "$own" if header.producer_id >= 0 else "$none"
+        place = f"{header.base_offset}+{header.last_offset_delta} epoch {header.leader_epoch}"
+        told.append(f"{place} by {producer} attributes {header.attributes}")
+        if not header.is_control:
+            body = bytes(whole[batch.HEADER_SIZE :]).hex()
+            told[-1] += f" from {header.base_timestamp} to {header.max_timestamp}: {body}"
+    return [*told, f"and {len(data) - read} bytes"] if read < len(data) else told
 
 
 def differences(kafka: Tree, klamm: Tree, path: str = "") -> Iterator[Difference]:

@@ -43,8 +43,11 @@ def _describe(broker: Broker, at: TopicPartition) -> messages.PartitionResponse:
             partition_index=at.partition, error_code=illegal, error_message=fault
         )
     if broker.metadata.snapshot.partition(at) is None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return messages.PartitionResponse(partition_index=at.partition, error_code=unknown)
+        return messages.PartitionResponse(
+            partition_index=at.partition,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"there is no partition {at}",
+        )
     hosted = broker.replicas.partition(at)
     if hosted is None or not hosted.is_leader or hosted.log is None:
         elsewhere = ErrorCode.NOT_LEADER_OR_FOLLOWER
