@@ -249,7 +249,7 @@ class _Maker:
             return None
         if kind == "array":
             counts = (1, 1, 1, 2) if name in _NEVER_EMPTY else (0, 1, 1, 1, 1, 2)
-            count = self.random.choice(counts)
+            count = self.random.choice(counts[:2] if name in _AT_MOST_ONE else counts)
             drawn = [self.value(name, wire, wire.element or "", within) for _ in range(count)]
             return _distinct(drawn)
         if kind == "struct":
@@ -302,6 +302,8 @@ def _records(dice: Dice) -> str:
 
 # Without these Kafka does not answer at all, and everything would wait for it.
 _NEVER_EMPTY: Final = frozenset({"groups", "records"})
+# Of several changes of one quota only one of the two may refuse some, and their states go apart.
+_AT_MOST_ONE: Final = frozenset({"ops"})
 _GROUPS: Final = ("g-committed", "g-empty", "group-1", "group-2", "nobody", "")
 _PARTITIONS: Final = (0, 0, 0, 0, 1, 2, 7, -1)
 _TIMEOUTS: Final = (5_000, 5_000, 30_000)
