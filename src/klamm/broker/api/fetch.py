@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
 _FULL: Final = -1
-_FIRST: Final = 0
+_WITHOUT_SESSION: Final = (_FULL, 0)  # the latter would like one
 _BY_ID_SINCE: Final = 13
 # A request of up to this size names a thousand partitions at most: it is dealt with in one go.
 _LARGE: Final = 32 * 1024
@@ -80,7 +80,7 @@ def _serve(broker: Broker, context: RequestContext, request: FetchRequest) -> An
         return _refuse_follower(broker, context, request)
     if request.replica_id >= 0 and (request.session_id, request.session_epoch) != (0, _FULL):
         return broker.sessions.serve(context, request)
-    if request.session_epoch not in (_FIRST, _FULL):
+    if request.session_epoch not in _WITHOUT_SESSION:
         # We never gave a consumer a session that it could go on with.
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return reply(broker, context, FetchResponse(error_code=code))
