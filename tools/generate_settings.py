@@ -1,4 +1,4 @@
-"""Writes `docs/settings.md` from the tables of settings.
+"""Writes `docs/reference/settings.md` from the tables of settings.
 
 python tools/generate_settings.py            writes the page
 python tools/generate_settings.py --check    says whether it is stale
@@ -14,7 +14,7 @@ from pathlib import Path
 from klamm.model.settings import TOPIC_SETTINGS, Definition, Dynamic
 from klamm.model.settings.broker import GROUPS
 
-PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "settings.md"
 
 HEAD = """# Settings
 

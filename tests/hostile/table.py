@@ -1,4 +1,4 @@
-"""Renders the results of `measure` into the table of docs/hardening.md.
+"""Renders the results of `measure` into the table of docs/explanation/hardening.md.
 
 python tests/hostile/table.py bench/results/hostile-DATE.json
 """
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "hardening.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "hardening.md"
 _BEGIN: Final = "<!-- attacks: begin -->"
 _END: Final = "<!-- attacks: end -->"
 
