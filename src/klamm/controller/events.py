@@ -296,7 +296,7 @@ class TopicArchived(Ask[PartitionFault]):
 class Obstacle(StrEnum):
     """What a topic may be waiting for."""
 
-    BROKER_DOWN = "broker is not there"
+    BROKER_DOWN = "broker is down"
     BROKER_FENCED = "broker does not take the controller's requests"
     BROKER_LEAVING = "broker is shutting down"
     DIR_FAILED = "log directory failed"

@@ -100,9 +100,9 @@ def tell(explanation: Explanation, now_ms: int) -> Iterator[str]:
     if deleting is not None:
         yield f"{topic} is being deleted, since {_ago(deleting, now_ms)}"
     elif not explanation["waiting"]:
-        yield f"{topic} waits for nothing"
+        yield f"{topic} is healthy"
     else:
-        yield f"{topic} is not as it should be"
+        yield f"{topic} is degraded"
     for reasons in _alike(explanation["waiting"]):
         one, since_ms = reasons[0], min(r["since_ms"] for r in reasons)
         earlier = " or earlier" if any(r["since_at_least"] for r in reasons) else ""

@@ -49,7 +49,7 @@ def _deletion(context: Context, partition: Partition) -> Iterator[Waiting]:
             why, since_ms, until = absence
             since_ms = max(since_ms, deletion.queued_ms)
             if why in (Obstacle.BROKER_DOWN, Obstacle.BROKER_FENCED):
-                until += ", or its copy is forgotten"
+                until += f", or its copy is given up (--forget-broker {broker})"
         elif state is ReplicaState.DELETION_STARTED:
             why, until = Obstacle.DELETE_PENDING, f"broker {broker} answers"
             since_ms = deletion.entered_ms[Replica(id, broker)]
