@@ -126,7 +126,7 @@ class ClusterApp:
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus is told how the cluster is; '' where `klamm.metrics.port` is -1."""
+        """The address of the Prometheus metrics; '' where `klamm.metrics.port` is -1."""
         return self._metrics.url if self._metrics else ""
 
     async def start(self) -> None:

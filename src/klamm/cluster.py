@@ -38,7 +38,7 @@ class _Facts:
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus is told how the cluster is; '' without `klamm_metrics_port`."""
+        """The address of the Prometheus metrics; '' without `klamm_metrics_port`."""
         return self._app.metrics_url
 
     @property

@@ -63,10 +63,10 @@ def new_app(summary: str) -> App:
     )
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text, or one JSON value")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="let the cluster check everything and change nothing")
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="print text, or one JSON value")
 ]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="check everything, change nothing")]
 MasterOption = Annotated[
     str,
     typer.Option(envvar="KLAMM_SPARK_MASTER", help="where Spark runs: local[*], spark://host:port"),

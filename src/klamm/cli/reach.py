@@ -58,7 +58,7 @@ BootstrapOption = Annotated[
         "-b",
         envvar="KLAMM_BOOTSTRAP_SERVER",
         metavar="HOST:PORT,...",
-        help="brokers to ask first",
+        help="the brokers to connect to",
         parser=reach_of,
     ),
 ]

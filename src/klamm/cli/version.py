@@ -8,14 +8,14 @@ from klamm import __version__
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json, say
 
-app = new_app("The version of klamm, Python and the wire.")
+app = new_app("Print the versions of klamm, Python and the protocol.")
 
 KAFKA_BEHAVIOUR = "3.9, ZooKeeper mode"
 
 
 @app.command()
 def version(output: OutputOption = Output.TEXT) -> None:
-    """The version of klamm, Python and the wire."""
+    """Print the versions of klamm, Python and the protocol."""
     if output is Output.JSON:
         facts = {
             "klamm": __version__,

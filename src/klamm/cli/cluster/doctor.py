@@ -1,4 +1,4 @@
-"""`klamm doctor`: is this machine fit for a cluster, and if not, what to do.
+"""`klamm doctor` checks whether this machine can run a cluster, and says what to fix.
 
 Each check looks at one thing and returns a `Finding`; only a PROBLEM makes the exit code 1, for a
 NOTE concerns what a plain cluster can do without (Spark, a ZooKeeper, more than 1,000 open files).
@@ -25,7 +25,7 @@ from klamm.cli.output import print_json, say
 from klamm.datadir import default_data
 from klamm.pipelines.session.java import NoJava, find_java
 
-app = new_app("Say whether this machine is fit for a cluster, and what to do.")
+app = new_app("Check whether this machine can run a cluster, and say what to fix.")
 
 _DISK_WANTED = 1 << 30
 _FILES_WANTED = 4096
@@ -52,13 +52,13 @@ class Finding:
 @app.command()
 def doctor(
     data: Annotated[
-        Path | None, typer.Option(help="the data directory to look at", show_default=False)
+        Path | None, typer.Option(help="the data directory to check", show_default=False)
     ] = None,
-    port: Annotated[int, typer.Option(help="the first port of the cluster to be")] = 9092,
-    brokers: Annotated[int, typer.Option(help="how many ports behind it", min=1)] = 3,
+    port: Annotated[int, typer.Option(help="the first port to check")] = 9092,
+    brokers: Annotated[int, typer.Option(help="how many ports to check", min=1)] = 3,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Say whether this machine is fit for a cluster, and what to do."""
+    """Check whether this machine can run a cluster, and say what to fix."""
     findings = list(examine(data or default_data(), port, brokers))
     if output is Output.JSON:
         print_json([asdict(finding) for finding in findings])

@@ -136,7 +136,7 @@ async def _check(
     else:
         fixed = [n for n in wanted if n in BROKER_SETTINGS and _is_fixed(n)]
         if fixed:
-            raise UsageError(f"given at the start, not stored: {', '.join(fixed)} (klamm up -X)")
+            raise UsageError(f"set at start-up, not stored: {', '.join(fixed)} (klamm up -X)")
         below = {} if entity.name is None else _sound(cluster)
         fault = broker_fault(dict(wanted)) or relation_fault(
             defaults.with_overrides(below, _sound(after))

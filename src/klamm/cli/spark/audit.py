@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from klamm.client.settings import ConnectionOptions
     from klamm.pipelines.audit.judging import Evidence
 
-app = new_app("Judge every decision of the controllers, and write a report.")
+app = new_app("Check every decision of the controllers, and write a report.")
 
 _PAGE = 10_000
 
@@ -55,18 +55,20 @@ _PAGE = 10_000
 @app.command()
 def audit(
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="where report and tables go")
+        Path, typer.Option("--to", metavar="DIR", help="the directory for report and tables")
     ] = Path("klamm-audit"),
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="leave out what is older than 2026-11-15T08:30"),
+        typer.Option(
+            metavar="TIME", help="only decisions since this time, such as 2026-11-15T08:30"
+        ),
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="read these ledger files instead of asking the brokers"),
+        typer.Option(metavar="DIR", help="read ledger files instead of asking the brokers"),
     ] = None,
     stuck_after: Annotated[
-        int, typer.Option(min=0, help="seconds after which a deletion is stuck")
+        int, typer.Option(min=0, help="seconds after which a deletion counts as stuck")
     ] = 60,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
@@ -121,7 +123,7 @@ def audit(
 def check_ledger(path: Path) -> None:
     """Files without an event in them would be judged flawless: a wrong path must not look so."""
     if not path.exists():
-        raise UsageError(f"there is no ledger {path}")
+        raise UsageError(f"the ledger {path} does not exist")
     try:
         files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         for file in files:
@@ -130,7 +132,7 @@ def check_ledger(path: Path) -> None:
                     return
     except OSError as fault:
         raise UsageError(f"cannot read {fault.filename}: {fault.strerror}") from None
-    raise UsageError(f"there is no event of a ledger in {path}")
+    raise UsageError(f"{path} contains no ledger events")
 
 
 def _summary(found: Any, source: str) -> Iterator[str]:

@@ -41,7 +41,7 @@ PatienceOption = Annotated[
         metavar="SECONDS",
         min=0,
         envvar="KLAMM_PATIENCE",
-        help="how long to wait in the middle of the work for a broker that does not answer",
+        help="how long a running job waits for a broker that does not answer",
     ),
 ]
 GroupBytesOption = Annotated[
@@ -50,7 +50,7 @@ GroupBytesOption = Annotated[
         "--group-bytes",
         metavar="BYTES",
         min=1 << 20,
-        help="the memory that one row group of a data file may take [1 GiB]",
+        help="the most memory one row group of a data file may need [1 GiB]",
     ),
 ]
 DEFAULT_PATIENCE: Final = 120.0
@@ -240,7 +240,9 @@ def parse_time(text: str) -> int:
             return int(text)
         found = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{text!r} is no time: write 2026-11-15T08:30 or milliseconds") from None
+        raise UsageError(
+            f"{text!r} is not a time: write 2026-11-15T08:30 or milliseconds"
+        ) from None
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -91,7 +91,9 @@ async def until_gone(admin: Admin, names: Sequence[str], timeout_s: float) -> No
     if left:
         now_ms = time.time_ns() // 1_000_000
         told = ["\n".join(tell(await explain(admin, name), now_ms)) for name in left]
-        raise KlammError("\n".join([f"not gone after {timeout_s:g} s: {', '.join(left)}", *told]))
+        raise KlammError(
+            "\n".join([f"not deleted after {timeout_s:g} s: {', '.join(left)}", *told])
+        )
 
 
 def tell(explanation: Explanation, now_ms: int) -> Iterator[str]:

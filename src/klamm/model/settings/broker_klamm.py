@@ -56,7 +56,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.metrics.port",
         Kind.INT,
         "-1",
-        "The port on which the cluster tells Prometheus how it is; 0 takes a free one, -1 none. "
+        "The port that serves Prometheus metrics; 0 takes a free one, -1 serves none. "
         "Needs `klamm[metrics]`.",
         Between(-1, 65535),
     ),
