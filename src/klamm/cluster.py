@@ -27,7 +27,7 @@ TIMEOUT = 30.0
 
 
 class _Facts:
-    """What both kinds of cluster know without waiting."""
+    """The facts that both kinds of cluster know without waiting."""
 
     _app: ClusterApp
 
@@ -63,7 +63,7 @@ class _Facts:
 
     @property
     def view(self) -> ClusterView:
-        """What each running broker believes right now."""
+        """The metadata that each running broker has right now."""
         return self._app.view()
 
     def partition(self, topic: str, partition: int = 0) -> PartitionInfo | None:

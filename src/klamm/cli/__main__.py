@@ -1,4 +1,4 @@
-"""Where `klamm` starts: choose the command, import only that, turn failures into one sentence.
+"""Starts `klamm`: chooses the command, imports only that, turns failures into one sentence.
 
 Exit codes: 0 done, 1 it was tried and failed, 2 it was asked wrongly, 130 interrupted.
 """
@@ -22,7 +22,7 @@ class Command(NamedTuple):
 
 
 class App(Protocol):
-    """What a command's module offers as `app`; a `typer.Typer` is one."""
+    """The `app` that a command's module offers; a `typer.Typer` is one."""
 
     def __call__(self, *, args: Sequence[str], prog_name: str) -> object: ...
 

@@ -1,4 +1,4 @@
-"""What the commands share: how an app is made, and the options that mean the same everywhere."""
+"""Options that mean the same in every command, and the app each command is made of."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Output(StrEnum):
 
 
 class Compression(StrEnum):
-    """How batches are packed."""
+    """The compression of batches."""
 
     NONE = "none"
     GZIP = "gzip"

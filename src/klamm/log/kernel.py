@@ -24,7 +24,7 @@ WORTH_IT: Final = 20_000  # records that were looked at by hand in this process:
 
 
 class Kernel(Protocol):
-    """What `klamm.protocol.record_kernel` has."""
+    """The functions of `klamm.protocol.record_kernel`."""
 
     def scan(
         self, area: Buffer, count: int, rules: Rules, faults: list[Fault]
@@ -38,7 +38,7 @@ class Kernel(Protocol):
 
 
 class State(Enum):
-    """How far the compiled loops are."""
+    """The state of loading the compiled loops."""
 
     NOT_ASKED = "not asked"
     LOADING = "loading"

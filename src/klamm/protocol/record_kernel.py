@@ -93,7 +93,7 @@ def _varint(area: Any, at: int, end: int, bytes_max: int) -> tuple[int, int]:
 
 @_compiled
 def _headers_end(area: Any, at: int, end: int) -> int:
-    """Where the headers of a record end, -1 when they do not."""
+    """The end of a record's headers, -1 if they do not end."""
     count, at = _varint(area, at, end, 5)
     if at < 0 or count < 0 or count > end - at:
         return np.int64(-1)

@@ -141,7 +141,7 @@ def _subject(topic: str | None, broker: int | None, brokers: bool) -> Resource:
 
 
 def _place(offline: bool, data: Path | None, zookeeper: str | None) -> stores.Place | None:
-    """Where to look instead of asking brokers, if so."""
+    """The store to read instead of asking brokers, if that was asked for."""
     if data is not None and zookeeper is not None:
         raise UsageError("--data and --zookeeper cannot be used together")
     if offline:

@@ -32,7 +32,7 @@ _FILES_WANTED = 4096
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -41,7 +41,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check saw, and what to do about it."""
+    """A result of one check, with advice."""
 
     level: Level
     subject: str

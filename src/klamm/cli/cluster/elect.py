@@ -32,7 +32,7 @@ Results = list[dict[str, object]]
 
 
 class Kind(StrEnum):
-    """Which election."""
+    """The kind of an election."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"

@@ -33,14 +33,14 @@ _HIDDEN = "[hidden]"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stopped cluster keeps its metadata."""
+    """The place where a stopped cluster keeps its metadata."""
 
     data: Path | None = None
     zookeeper: str | None = None
 
 
 def stored(place: Place, subject: Resource) -> dict[str, str]:
-    """What was set for a topic, a broker or all brokers; secrets are not shown."""
+    """The stored settings of a topic, a broker or all brokers; secrets are not shown."""
 
     async def read() -> dict[str, str]:
         async with _opened(place) as session:

@@ -22,7 +22,7 @@ app = new_app("Write lines from standard input to a topic.")
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as written."""
+    """The replicas that must have a record before it counts as written."""
 
     ALL = "all"
     ONE = "1"
@@ -30,7 +30,7 @@ class Acks(StrEnum):
 
 
 class Format(StrEnum):
-    """What a line is."""
+    """The format of a line."""
 
     TEXT = "text"
     JSON = "json"

@@ -180,12 +180,12 @@ def gather(
 
 
 async def not_in_the_topic(admin: Admin) -> list[dict[str, Any]]:
-    """What brokers that are up have not brought to the ledger's topic yet."""
+    """The entries that live brokers have not copied to the ledger's topic yet."""
     return await _pages(admin, {"waiting": True})
 
 
 async def everything(admin: Admin) -> list[dict[str, Any]]:
-    """What all brokers that are up wrote down."""
+    """The entries of all live brokers."""
     return await _pages(admin, {})
 
 

@@ -1,4 +1,4 @@
-"""What the commands that run on Spark share: the session, the bar, and plain words for failures."""
+"""Shares the session, the progress bar and the error messages of commands that run on Spark."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Bar:
 
 
 class BarRoom(NamedTuple):
-    """What fits into a line: widths of the name and the bar, and whether the total is shown."""
+    """The layout of one line: widths of the name and the bar, and whether the total is shown."""
 
     name: int
     bar: int
@@ -227,7 +227,7 @@ def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
 
 
 def connection(reach: Reach | str, *, patience_s: float = DEFAULT_PATIENCE) -> ConnectionOptions:
-    """How a job reaches the cluster: with TLS and a password where properties say so."""
+    """The connection of a job to the cluster, with TLS and a password where properties say so."""
     return reach_of(reach).connection(patience_s=patience_s)
 
 

@@ -1,4 +1,4 @@
-"""What topics wait for, in words; and deletions that are waited for, helped along or called off."""
+"""Explains what topics wait for; waits for deletions, completes or cancels them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Explanation = dict[str, Any]
 
 
 async def explain(admin: Admin, topic: str) -> Explanation:
-    """What a topic waits for, as the controller sees it."""
+    """The controller's explanation of what a topic waits for."""
     answer = await admin.ask_controller(PrivateKey.EXPLAIN, {"topic": topic})
     return {name: value for name, value in answer.items() if name != "error_code"}
 
@@ -55,7 +55,7 @@ async def mark(
 
 
 class Standing(Enum):
-    """What a topic is that no metadata shows."""
+    """The standing of a topic that no metadata shows."""
 
     ABSENT = auto()
     UNBORN = auto()  # it never had a leader

@@ -289,7 +289,7 @@ def latencies(rows: Sequence[Row]) -> str:
 
 
 def reigns(rows: Sequence[Row], end_ms: int) -> str:
-    """Who was the controller when; what is blank, nobody was heard in."""
+    """Draws who was the controller when; blank where no controller wrote anything."""
     if not rows:
         return ""
     first_ms = min(row["began_ms"] for row in rows)
@@ -366,7 +366,7 @@ def _table(rows: Sequence[Row], count: int) -> str:
 
 
 def _column_order(name: str) -> int:
-    """What it is about comes first; the rest stays in its order."""
+    """The position of a column: the subject first, the rest in its order."""
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
