@@ -1,9 +1,9 @@
 """Settings of one listener: `listener.name.<l>.*` before what holds for the whole broker.
 
 A name can be said for a mechanism (`listener.name.<l>.<m>.<setting>`), for the listener, and for
-the broker; the nearest counts. The prefix has the listener's and the mechanism's names in lower case.
-Some settings hold only at one of these levels, where they would otherwise weaken another listener
-or mechanism.
+the broker; the nearest counts. The prefix has the names of the listener and the mechanism in lower
+case. Some settings hold only at one of these levels, where they would otherwise weaken another
+listener or mechanism.
 """
 
 from __future__ import annotations
