@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 
 import pytest
@@ -101,3 +102,20 @@ def test_settings_are_checked() -> None:
     assert fault() is None
     for change in ({"key_factory": "MD5"}, {"cipher": "DES"}, {"key_bits": 64}, {"rounds": 1023}):
         assert fault(**change) is not None
+
+
+@pytest.mark.parametrize(
+    ("cipher", "hidden", "vector"),
+    [
+        (CBC, "l2GihNQO7WTg+xkA83dalA==", "1BqIMXcN1h2VdW3mBqKrSQ=="),
+        (GCM, "AQdZSjwVys9Yl+6jA73JuZC2TsT00+0=", "C4GUdLGh91ZUX/zP"),
+    ],
+)
+def test_value_made_by_java_is_opened(cipher: str, hidden: str, vector: str) -> None:
+    salt = base64.b64encode(bytes(range(256))).decode()
+    value = (
+        f"keyFactoryAlgorithm:PBKDF2WithHmacSHA512,cipherAlgorithm:{cipher},keyLength:128,"
+        f"salt:{salt},iterations:4096,encryptedPassword:{hidden},passwordLength:6,"
+        f"initializationVector:{vector}"
+    )
+    assert decode_password(NEW, value) == Secret("gehéim")
