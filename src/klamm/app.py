@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klamm.broker.door import Door, exposure
+from klamm.broker.net.door import Door, exposure
 from klamm.broker.server import Broker
 from klamm.client.admin import Admin
-from klamm.client.cluster import Client, code_of
+from klamm.client.cluster import Client
+from klamm.client.errors import code_of
 from klamm.datadir import DataDirectory
 from klamm.model.errors import KlammError, RequestRefused, StoreUnavailable, UsageError
 from klamm.model.names import BrokerId

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import add_partitions_to_txn as messages
@@ -60,8 +61,9 @@ async def _add(
     verify_only: bool = False,
     fenced: ErrorCode = ErrorCode.PRODUCER_FENCED,
 ) -> list[messages.AddPartitionsToTxnTopicResult]:
-    wanted = [TopicPartition(t.name, p) for t in topics for p in t.partitions]
-    unknown = {at for at in wanted if broker.metadata.snapshot.partition(at) is None}
+    wanted = [TopicPartition(t.name, p) async for t in in_turns(topics) for p in t.partitions]
+    snapshot = broker.metadata.snapshot
+    unknown = {at async for at in in_turns(wanted) if snapshot.partition(at) is None}
     errors: dict[TopicPartition, ErrorCode]
     if unknown:
         errors = {
@@ -85,8 +87,8 @@ async def _add(
                     partition_index=number,
                     partition_error_code=errors[TopicPartition(topic.name, number)],
                 )
-                for number in topic.partitions
+                async for number in in_turns(topic.partitions)
             ],
         )
-        for topic in topics
+        async for topic in in_turns(topics)
     ]

@@ -79,10 +79,10 @@ class _Values:
 class TopicSettings(_Values):
     """The settings of one topic, as one broker sees them."""
 
-    __slots__ = ("_broker", "overrides")
+    __slots__ = ("broker", "overrides")
 
     def __init__(self, broker: BrokerSettings, overrides: Mapping[str, str]) -> None:
-        self._broker = broker
+        self.broker = broker
         self.overrides = overrides
         defaults = broker.topic_defaults
         # Most topics have no override: they share one dict.
@@ -100,7 +100,7 @@ class TopicSettings(_Values):
             # What is not understood has no effect, and is shown as somebody wrote it.
             shown = text if isinstance(value, Refused) else value_text(value)
             own = [Origin(name, shown, Source.TOPIC)]
-        inherited = self._broker.origins(*(synonym.name for synonym in definition.synonyms))
+        inherited = self.broker.origins(*(synonym.name for synonym in definition.synonyms))
         if not definition.synonyms:
             inherited = [Origin(name, definition.default, Source.DEFAULT)]
         return [*own, *inherited]
