@@ -30,6 +30,11 @@ class Principal:
         """The form in which ACLs, settings and logs have it."""
         return f"{self.type}:{self.name}"
 
+    @property
+    def quota_user(self) -> str:
+        """The name that quotas know; another type than User shares none with a user."""
+        return self.name if self.type == USER else self.text
+
     def __str__(self) -> str:
         return self.text
 

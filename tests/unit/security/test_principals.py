@@ -22,6 +22,11 @@ def test_token_makes_nobody_else() -> None:
     assert Principal("User", "a", by_token=True) == Principal("User", "a")
 
 
+def test_quotas_know_users_by_name_and_others_by_type() -> None:
+    assert Principal("User", "a").quota_user == "a"
+    assert Principal("Group", "a").quota_user == "Group:a"
+
+
 def test_super_users_are_separated_by_semicolons() -> None:
     assert parse_super_users("User:CN=a,O=b; User:admin;;") == {
         Principal("User", "CN=a,O=b"),
