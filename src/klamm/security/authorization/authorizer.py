@@ -123,7 +123,14 @@ class _Memory:
 class Authorizer:
     """Kafka's AclAuthorizer: super users, lists, and a rule for what no list speaks of."""
 
-    __slots__ = ("_allow_everyone", "_memories", "_remembered", "_snapshot", "_super_users")
+    __slots__ = (
+        "_allow_everyone",
+        "_is_loaded",
+        "_memories",
+        "_remembered",
+        "_snapshot",
+        "_super_users",
+    )
 
     def __init__(
         self,
@@ -135,6 +142,8 @@ class Authorizer:
         self._super_users = super_users
         self._allow_everyone = allow_everyone
         self._snapshot = snapshot or Snapshot()
+        # Before the lists are there, nobody can know that none speaks of a resource.
+        self._is_loaded = snapshot is not None
         # Shared by the connections of one caller, and gone with the last of them.
         self._memories: WeakValueDictionary[tuple[Principal, str], _Memory] = WeakValueDictionary()
         self._remembered = 0
@@ -147,6 +156,7 @@ class Authorizer:
     def replace(self, snapshot: Snapshot) -> None:
         """Other lists hold from now on, for connections that are open as well."""
         self._snapshot = snapshot
+        self._is_loaded = True
         self._forget()
 
     def caller(self, principal: Principal, host: str) -> Permissions:
@@ -167,7 +177,7 @@ class Authorizer:
         if self.is_super(principal):
             return Verdict(True, "super.users names this principal")
         if self._snapshot.operations(principal.text, host, right.type, name) is None:
-            word = "true" if self._allow_everyone else "false"
+            word = "true" if self._is_open else "false"
             return Verdict(
                 allowed, f"no ACL speaks of it, and allow.everyone.if.no.acl.found is {word}"
             )
@@ -195,14 +205,19 @@ class Authorizer:
         asked = (principal.text, host, right.type, right.bit)
         if self._snapshot.is_denied_everywhere(*asked):
             return False
-        return self._allow_everyone or self._snapshot.is_allowed_somewhere(*asked)
+        return self._is_open or self._snapshot.is_allowed_somewhere(*asked)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether everybody may do everything to what no list speaks of."""
+        return self._allow_everyone and self._is_loaded
 
     def _work_out(self, principal: Principal, host: str, kind: ResourceType, name: str) -> int:
         if principal in self._super_users:
             return ALL_BITS
         found = self._snapshot.operations(principal.text, host, kind, name)
         if found is None:
-            return ALL_BITS if self._allow_everyone else 0
+            return ALL_BITS if self._is_open else 0
         return found
 
     def _forget(self) -> None:
