@@ -43,6 +43,8 @@ def test_no_rule_applies() -> None:
     told = mapped("RULE:^x$/y/,RULE:^CN$/z/L", "CN=a")
     assert isinstance(told, Refused)
     assert told.why == "No rules apply to CN=a, rules [RULE:^x$/y/, RULE:^CN$/z/L]"
+    # A pattern that fits the beginning only would let everybody be somebody.
+    assert isinstance(mapped("RULE:CN=a/root/", "CN=a,O=elsewhere"), Refused)
 
 
 @pytest.mark.parametrize(
