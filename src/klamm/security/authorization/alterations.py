@@ -51,7 +51,12 @@ class Change:
 
     @property
     def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
         return not self.contents
+
+    def differing(self, snapshot: Snapshot) -> list[Pattern]:
+        """The patterns that really change: only those are announced to other brokers."""
+        return [p for p, acls in self.contents.items() if acls != snapshot.acls(p)]
 
 
 @dataclass(frozen=True, slots=True)

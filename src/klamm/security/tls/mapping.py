@@ -85,7 +85,7 @@ def parse_rules(text: str) -> MappingRules | Refused:
         elif match["pattern"] is not None:
             try:
                 pattern = re.compile(match["pattern"])
-            except re.error as fault:
+            except (re.error, OverflowError, RecursionError) as fault:
                 return Refused(f"Invalid rule: `{said}`: {fault}")
             rules.append(_Rule(said, pattern, match["replacement"], match["case"]))
     return MappingRules(tuple(rules) or (_Rule("DEFAULT"),))

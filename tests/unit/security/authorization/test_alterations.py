@@ -51,6 +51,9 @@ def test_creation_adds_to_what_the_pattern_has() -> None:
     plan = plan_creations(held, [READ_ORDERS, READ_ORDERS])
     assert plan.outcomes == (None, None)
     assert plan.change.contents == {ORDERS: {DENY_ALL, ALLOW_READ}}
+    assert plan.change.differing(held) == [ORDERS]
+    again = plan_creations(held.replaced(plan.change.contents), [READ_ORDERS])
+    assert again.change.differing(held.replaced(plan.change.contents)) == []
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,17 @@ def test_no_rule_applies() -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", ["default", "RULE:a/b", "RULE:a", "RULE:a/b/X", "DEFAULT DEFAULT", "RULE:(/b/", "x"]
+    "rules",
+    [
+        "default",
+        "RULE:a/b",
+        "RULE:a",
+        "RULE:a/b/X",
+        "DEFAULT DEFAULT",
+        "RULE:(/b/",
+        "RULE:a{99999999999}/b/",
+        "x",
+    ],
 )
 def test_what_is_no_rule_is_refused(rules: str) -> None:
     told = parse_rules(rules)
