@@ -131,6 +131,7 @@ class SaslServer:
         "_config",
         "_exchange",
         "_mechanism",
+        "_other_mechanism",
         "_principal",
         "_raw",
         "_session",
@@ -143,6 +144,7 @@ class SaslServer:
         self._state = State.HANDSHAKE_OR_VERSIONS
         self._exchange: Exchange | None = None
         self._mechanism = ""
+        self._other_mechanism = ""  # chosen for a re-authentication, and not the one before
         self._raw = False
         self._principal: Principal | None = None
         self._session = Session(None, 0)
@@ -202,6 +204,7 @@ class SaslServer:
         answer = self._handshake_answer(ErrorCode.NONE)
         if self._principal is not None and mechanism != self._mechanism:
             self._state = State.MISMATCH
+            self._other_mechanism = mechanism
             return Step(answer=answer)
         self._mechanism = mechanism
         self._exchange = make(entropy)
@@ -307,8 +310,8 @@ class SaslServer:
 
     def _mismatch(self) -> Step:
         return self._fail(
-            "another SASL mechanism was requested by the client than the one it is to "
-            f"re-authenticate with, {self._mechanism}"
+            f"SASL mechanism '{self._other_mechanism}' requested by client is not supported for "
+            f"re-authentication of mechanism '{self._mechanism}'"
         )
 
     def _fail(self, why: str, answer: Answer | None = None) -> Step:

@@ -231,6 +231,10 @@ def test_reauthentication_by_another_mechanism_closes_at_the_next_frame() -> Non
         step = event(one)
         assert closed(step, delayed=True)
         assert step.answer is None
+        assert step.why == (
+            "SASL mechanism 'OTHER' requested by client is not supported for re-authentication of "
+            "mechanism 'PLAIN'"
+        )
 
 
 def test_request_in_the_middle_of_a_reauthentication_is_illegal() -> None:
