@@ -28,6 +28,7 @@ from klamm.model.errors import KlammError, RequestRefused, StoreUnavailable, Usa
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.messages import create_topics
+from klamm.start_check import heed
 from klamm.store.backups import Policy
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Store
@@ -96,6 +97,11 @@ class ClusterApp:
         fault = plan.fault()
         if fault is not None:
             raise UsageError(fault)
+        heeded = heed(plan.settings)
+        if heeded.refusals:
+            raise UsageError("; ".join(heeded.refusals))
+        if heeded.idle:
+            log.warning("no effect here: %s", ", ".join(heeded.idle))
         self.plan = plan
         self.settings = plan.broker_settings()
         self.brokers: dict[int, Broker] = {}  # those that run
