@@ -71,7 +71,10 @@ async def _serve(frame: bytes) -> float:
             lambda view: all("load" in b.topics for b in view.brokers.values()), 10
         )
         connection = Connection(
-            Router(app.brokers[0]).route, _Nobody(), frame_size_max=100 << 20, listener="PLAINTEXT"
+            Router(app.brokers[0].parts).route,
+            _Nobody(),
+            frame_size_max=100 << 20,
+            listener="PLAINTEXT",
         )
         drain = _Drain()
         connection.connection_made(drain)

@@ -51,7 +51,7 @@ class WireBroker:
         self.cluster_id = ""
         self.secret = Secret(bytes(32))
         self.metadata = MetadataCache()
-        self.peers = Peers(self)
+        self.peers = Peers(self, self.metadata)
         self.shell = ControllerShell(self)
 
     @property

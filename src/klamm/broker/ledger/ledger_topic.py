@@ -82,9 +82,6 @@ class _Host(Protocol):
     @property
     def endpoint(self) -> Endpoint: ...
 
-    @property
-    def controller_epoch(self) -> int: ...
-
     async def in_worker(self, work: Callable[[], T]) -> T: ...
 
 
@@ -106,11 +103,14 @@ class LedgerTopic:
         ledger: Ledger,
         directory: Path,
         create: Callable[[str], Awaitable[str | None]],
+        *,
+        newest_epoch: Callable[[], int],
     ) -> None:
         self._host = host
         self._ledger = ledger
         self._path = directory / CURSOR
         self._create = create
+        self._newest_epoch = newest_epoch  # the highest of a controller that has ordered anything
         self._news = asyncio.Event()
         self._cursor: Cursor | None = None  # not yet read
         self._seen_id: str | None = None
@@ -235,7 +235,7 @@ class LedgerTopic:
 
     async def _send(self, client: Client, lines: Sequence[Line], place: Place) -> None:
         assert self._cursor is not None, "the cursor was read"
-        newest = self._host.controller_epoch
+        newest = self._newest_epoch()
         records = list(
             _records([x for x in lines if (x.epoch, x.sequence) not in self._there], newest)
         )

@@ -20,7 +20,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BrokerSettings
@@ -29,7 +29,6 @@ from klamm.store.layout import ConfigEntity, ConfigKind
 
 if TYPE_CHECKING:
     from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -304,20 +303,30 @@ class Quotas:
         self._meters = {k: m for k, m in self._meters.items() if not m.is_idle(now_ms)}
 
 
-def charge(broker: Broker, context: RequestContext, key: str, amount: int) -> int:
+class Charging(Protocol):
+    """What is needed to count what clients use."""
+
+    @property
+    def quotas(self) -> Quotas: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+
+def charge(charging: Charging, context: RequestContext, key: str, amount: int) -> int:
     """Count bytes of a client; how many milliseconds it is to be left alone for."""
-    if not broker.quotas.is_active or context.peer.is_broker:
+    if not charging.quotas.is_active or context.peer.is_broker:
         return 0
     client = Client.of(context.principal, context.client_id)
-    return broker.quotas.use(key, client, amount, broker.settings)
+    return charging.quotas.use(key, client, amount, charging.settings)
 
 
-def charge_time(broker: Broker, context: RequestContext) -> int:
+def charge_time(charging: Charging, context: RequestContext) -> int:
     """Count the time a request took so far; how long its client is to be left alone for."""
-    if not broker.quotas.is_timing or context.stopwatch is None or context.peer.is_broker:
+    if not charging.quotas.is_timing or context.stopwatch is None or context.peer.is_broker:
         return 0
     client = Client.of(context.principal, context.client_id)
-    return broker.quotas.use_time(client, context.stopwatch.busy_s, broker.settings)
+    return charging.quotas.use_time(client, context.stopwatch.busy_s, charging.settings)
 
 
 class Mutations:
