@@ -16,7 +16,7 @@ from measure import Measure
 
 from klamm.app import ClusterApp, Plan
 from klamm.broker.net.connection import Connection
-from klamm.broker.net.router import Router
+from klamm.broker.router import Router
 from klamm.protocol import produce
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import Record, encode_batch

@@ -17,7 +17,6 @@ from klamm.broker.ledger.ledger_topic import LedgerTopic
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.metrics import BrokerMetrics
 from klamm.broker.net.peers import Peers
-from klamm.broker.net.router import bounds_of
 from klamm.broker.parts import Parts
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.quotas.quotas import Quotas
@@ -34,6 +33,7 @@ from klamm.broker.troubles import Troubles
 from klamm.broker.workers import Workers
 from klamm.model.names import TopicPartition
 from klamm.model.settings import BrokerSettings, TopicSettings
+from klamm.protocol.bounds import Bounds
 
 
 def lay_ground(
@@ -56,7 +56,7 @@ def lay_ground(
         metrics=BrokerMetrics(is_timing=settings.int("klamm.metrics.port") >= 0),
         quotas=quotas,
         throttles=throttles,
-        bounds=bounds_of(settings),
+        bounds=_bounds_of(settings),
         dynamic_config=dynamic_config,
         workers=workers,
         troubles=Troubles(clock.elapsed_ms),
@@ -133,3 +133,13 @@ def _connect(parts: Parts) -> None:
     parts.replicas.on_role.append(parts.moves.resume)
     parts.dynamic_config.on_topic.append(topic_settings_changed)
     parts.dynamic_config.on_broker.append(broker_settings_changed)
+
+
+def _bounds_of(settings: BrokerSettings) -> Bounds:
+    """What a broker with these settings reads of a request."""
+    return Bounds(
+        frame_bytes=settings.int("socket.request.max.bytes"),
+        body_bytes=settings.int("klamm.request.max.bytes"),
+        private_bytes=settings.int("klamm.private.request.max.bytes"),
+        items=settings.int("klamm.request.max.items"),
+    )

@@ -24,13 +24,13 @@ from klamm.broker.building import build, lay_ground
 from klamm.broker.clock import Clock, SystemClock
 from klamm.broker.controller_channel import ControllerUnreachable
 from klamm.broker.ground import Ground
-from klamm.broker.net.connection_limits import ConnectionLimits
 from klamm.broker.net.door import Door
 from klamm.broker.net.framing import FrameMemory
 from klamm.broker.net.listener import Listener
-from klamm.broker.net.router import Router
 from klamm.broker.parts import Parts
+from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.replicas.lost_records import leave_in_sync_sets
+from klamm.broker.router import Router
 from klamm.broker.seat import Seat
 from klamm.broker.storage.housekeeping import Housekeeping
 from klamm.broker.storage.logs import Logs

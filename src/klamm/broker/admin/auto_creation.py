@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
 from klamm.broker.admin import topic_admin as admin
-from klamm.broker.admin.waiting import is_led
 from klamm.broker.clock import Clock
 from klamm.broker.net.peers import Peers
 from klamm.broker.quotas.quotas import Client, Quotas
@@ -177,7 +176,7 @@ class AutoCreation:
             refused = await self._send_on(ask, client)
         if await self._may_come(topic, refused):
             await self._host.metadata.wait_for(
-                lambda snapshot: is_led(snapshot, topic, 1), _VISIBLE_MS
+                lambda snapshot: snapshot.is_led(topic, 1), _VISIBLE_MS
             )
         return refused
 
@@ -209,7 +208,7 @@ class AutoCreation:
     def _answer(self, topic: str, refused: Refused | None) -> ErrorCode:
         if refused is not None and refused.code not in _BEING_CREATED:
             return refused.code
-        if is_led(self._host.metadata.snapshot, topic, 1):
+        if self._host.metadata.snapshot.is_led(topic, 1):
             return ErrorCode.NONE
         return ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -20,7 +20,8 @@ from klamm.broker.net.context import RequestContext
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.turns import LARGE, finished, in_turns, place_for
 from klamm.broker.parts import Parts
-from klamm.broker.quotas.quotas import Client, charge_time
+from klamm.broker.quotas.charging import charge_time
+from klamm.broker.quotas.quotas import Client
 from klamm.model.errors import ErrorCode
 from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
 from klamm.protocol import codec

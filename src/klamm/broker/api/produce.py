@@ -32,7 +32,8 @@ from klamm.broker.net.promises import Receipt
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.turns import finished
 from klamm.broker.parts import Parts
-from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE, charge, charge_time
+from klamm.broker.quotas.charging import charge, charge_time
+from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE
 from klamm.broker.replicas.leaders import current_leader, endpoints_of
 from klamm.broker.replicas.partition import Partition
 from klamm.broker.storage.openers import opened

@@ -1,7 +1,7 @@
 """RollCall (private, key 1006): a new controller asks what this broker holds.
 
 Asked with `{"controller": id, "controller_epoch": n, "broker_epoch": n}`; answers `replicas` and
-`metadata` (`broker/replicas/roll_call.py`). It fences like the controller's other requests: once
+`metadata` (`broker/roll_call_form.py`). It fences like the controller's other requests: once
 answered, whatever an earlier controller has on its way is refused. That is what makes the answer
 worth something, for nobody but the one who asked can change it.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
-from klamm.broker.replicas.roll_call import to_json
+from klamm.broker.roll_call_form import to_json
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 
 BROKERS_ONLY: Final = True

@@ -6,7 +6,8 @@ import asyncio
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.replies import Reply
-from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, Client, charge_time
+from klamm.broker.quotas.charging import charge_time
+from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, Client
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.leaders import endpoints_of
 from klamm.protocol.fetch import FetchResponse, encode_response, size_of

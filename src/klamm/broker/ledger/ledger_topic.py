@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from klamm.broker.admin.waiting import is_led
 from klamm.broker.ledger.ledger import Ledger, Line, Place
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.net.authorization import INTERNAL_WRITER
@@ -206,7 +205,7 @@ class LedgerTopic:
             why = await self._create(KLAMM_LEDGER)
             if why is not None:
                 raise KlammError(why)
-        await metadata.wait_for(lambda s: is_led(s, KLAMM_LEDGER, 1), _PATIENCE_MS)
+        await metadata.wait_for(lambda s: s.is_led(KLAMM_LEDGER, 1), _PATIENCE_MS)
         return True
 
     async def _find_out(self, client: Client) -> None:

@@ -20,15 +20,12 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.apis import ApiKey
 from klamm.store.layout import ConfigEntity, ConfigKind
-
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -301,32 +298,6 @@ class Quotas:
         now_ms = self._elapsed_ms()
         self._buckets = {k: b for k, b in self._buckets.items() if not b.is_full(now_ms)}
         self._meters = {k: m for k, m in self._meters.items() if not m.is_idle(now_ms)}
-
-
-class Charging(Protocol):
-    """What is needed to count what clients use."""
-
-    @property
-    def quotas(self) -> Quotas: ...
-
-    @property
-    def settings(self) -> BrokerSettings: ...
-
-
-def charge(charging: Charging, context: RequestContext, key: str, amount: int) -> int:
-    """Count bytes of a client; how many milliseconds it is to be left alone for."""
-    if not charging.quotas.is_active or context.peer.is_broker:
-        return 0
-    client = Client.of(context.principal, context.client_id)
-    return charging.quotas.use(key, client, amount, charging.settings)
-
-
-def charge_time(charging: Charging, context: RequestContext) -> int:
-    """Count the time a request took so far; how long its client is to be left alone for."""
-    if not charging.quotas.is_timing or context.stopwatch is None or context.peer.is_broker:
-        return 0
-    client = Client.of(context.principal, context.client_id)
-    return charging.quotas.use_time(client, context.stopwatch.busy_s, charging.settings)
 
 
 class Mutations:

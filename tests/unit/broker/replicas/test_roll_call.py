@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.replicas.roll_call import from_json, to_json
+from klamm.broker.roll_call_form import from_json, to_json
 from klamm.broker.server import Broker
 from klamm.controller.membership.roll_call import Holdings
 from klamm.model.errors import ProtocolError

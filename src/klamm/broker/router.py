@@ -29,13 +29,13 @@ from klamm.broker.net.replies import Reply
 from klamm.broker.net.stopwatch import Stopwatch, Timed
 from klamm.broker.net.turns import LARGE, finished, place_for
 from klamm.broker.parts import Parts
-from klamm.broker.quotas.quotas import EXEMPT, charge_time
+from klamm.broker.quotas.charging import charge_time
+from klamm.broker.quotas.quotas import EXEMPT
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
-from klamm.model.settings import BrokerSettings
 from klamm.protocol import codec, private
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.beginnings import Recognised
-from klamm.protocol.bounds import WAITS, Bounds
+from klamm.protocol.bounds import WAITS
 from klamm.protocol.frames import (
     RequestHeader,
     encode_response_frame,
@@ -261,16 +261,6 @@ async def encoded_in_turns(header: RequestHeader, response: Any) -> Reply:
     body = await finished(codec.encode_response_in_steps(key, version, response))
     mute_ms = getattr(response, "throttle_time_ms", 0)
     return Reply((encode_response_frame(header, body),), mute_ms=mute_ms)
-
-
-def bounds_of(settings: BrokerSettings) -> Bounds:
-    """What a broker with these settings reads of a request."""
-    return Bounds(
-        frame_bytes=settings.int("socket.request.max.bytes"),
-        body_bytes=settings.int("klamm.request.max.bytes"),
-        private_bytes=settings.int("klamm.private.request.max.bytes"),
-        items=settings.int("klamm.request.max.items"),
-    )
 
 
 def _unsupported(header: RequestHeader) -> Reply:
