@@ -208,7 +208,7 @@ class ClusterApp:
         """What each running broker believes right now."""
         controller = self.controller_id
         return ClusterView(
-            {at: BrokerView(broker.metadata.snapshot) for at, broker in self.brokers.items()},
+            {at: BrokerView(broker.parts.metadata.snapshot) for at, broker in self.brokers.items()},
             -1 if controller is None else controller,
         )
 
@@ -261,7 +261,7 @@ class ClusterApp:
     async def _change_since(self, view: ClusterView) -> None:
         """Until some broker has newer metadata than in this view, or brokers have come or gone."""
         waits = [
-            asyncio.ensure_future(self.brokers[at].metadata.wait_for(seen.is_older_than))
+            asyncio.ensure_future(self.brokers[at].parts.metadata.wait_for(seen.is_older_than))
             for at, seen in view.brokers.items()
             if at in self.brokers
         ]
@@ -284,7 +284,7 @@ class ClusterApp:
         a loss, and the last one left would lead everything, alone in sync.
         """
         brokers = self._take_all()
-        await asyncio.gather(*(broker.controller.stop(resign=False) for broker in brokers))
+        await asyncio.gather(*(broker.parts.controller.stop(resign=False) for broker in brokers))
         await asyncio.gather(*(broker.stop(hand_over=False) for broker in brokers))
 
     async def _start(self, at: int, gate: Callable[[], Awaitable[object]] | None = None) -> None:
