@@ -36,12 +36,14 @@ class Unbuilt(Exception):
 class CustomBuildHook(BuildHookInterface):
     """Puts the library into a wheel; into the working copy, where that is what is installed."""
 
+    place: tempfile.TemporaryDirectory[str] | None = None
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before it collects the files."""
-        self.directory = tempfile.mkdtemp(prefix="klamm-native-")
         is_editable = version == "editable"
-        library = LIBRARY if is_editable else Path(self.directory) / LIBRARY.name
         try:
+            self.place = tempfile.TemporaryDirectory(prefix="klamm-native-")
+            library = LIBRARY if is_editable else Path(self.place.name) / LIBRARY.name
             build(library)
         except (Unbuilt, OSError) as fault:
             self.app.display_warning(f"klamm: records will be checked by hand: {fault}")
@@ -53,7 +55,8 @@ class CustomBuildHook(BuildHookInterface):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Called by hatchling when the wheel is written."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.place is not None:
+            self.place.cleanup()
 
 
 def build(library: Path, source: Path = SOURCE) -> None:

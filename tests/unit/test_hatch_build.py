@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import tarfile
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 
 from klamm.protocol.native.library import SOURCE, Unavailable, load
 
@@ -28,27 +32,9 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-class App:
-    """What hatchling gives a hook to speak with."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def display_warning(self, text: str) -> None:
-        self.warnings.append(text)
-
-
-def run_hook(script: ModuleType, version: str) -> tuple[dict[str, Any], list[str]]:
-    hook = script.CustomBuildHook.__new__(script.CustomBuildHook)
-    app = App()
-    type(hook).app = app
-    data: dict[str, Any] = {"force_include": {}}
-    hook.initialize(version, data)
-    for library in data["force_include"]:
-        assert not isinstance(load(Path(library)), Unavailable)
-    hook.finalize(version, data, "")
-    assert not any(Path(library).exists() for library in data["force_include"])
-    return data, app.warnings
+def wheel(place: Path, version: str = "standard") -> zipfile.ZipFile:
+    (path,) = WheelBuilder(str(SCRIPT.parent)).build(directory=str(place), versions=[version])
+    return zipfile.ZipFile(path)
 
 
 @needs_compiler
@@ -60,13 +46,56 @@ def test_what_is_built_is_what_is_loaded(script: ModuleType, tmp_path: Path) -> 
 
 
 @needs_compiler
-def test_a_wheel_has_the_library_and_its_platform(script: ModuleType) -> None:
-    data, warnings = run_hook(script, "standard")
-    assert list(data["force_include"].values()) == ["klamm/protocol/native/klamm-records.so"]
-    assert data["tag"].startswith("py3-none-")
-    assert "manylinux" not in data["tag"]
-    assert not data["pure_python"]
-    assert not warnings
+def test_a_wheel_has_the_library_and_its_platform(script: ModuleType, tmp_path: Path) -> None:
+    with wheel(tmp_path) as built:
+        name = Path(str(built.filename)).name
+        library = built.extract("klamm/protocol/native/klamm-records.so", tmp_path)
+        assert "klamm/protocol/native/records.c" in built.namelist()
+        (facts,) = (name for name in built.namelist() if name.endswith(".dist-info/WHEEL"))
+        metadata = built.read(facts).decode()
+    assert "-py3-none-" in name
+    assert not name.endswith("-any.whl")
+    assert "manylinux" not in name
+    assert "Root-Is-Purelib: false" in metadata
+    assert not isinstance(load(Path(library)), Unavailable)
+
+
+def test_a_wheel_without_it_is_pure(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the working copy has one."""
+    monkeypatch.setenv("KLAMM_NO_NATIVE", "1")
+    with wheel(tmp_path) as built:
+        assert str(built.filename).endswith("-py3-none-any.whl")
+        assert not [name for name in built.namelist() if name.endswith(".so")]
+
+
+def test_a_source_distribution_has_what_it_takes(tmp_path: Path) -> None:
+    (path,) = SdistBuilder(str(SCRIPT.parent)).build(directory=str(tmp_path), versions=["standard"])
+    with tarfile.open(path) as built:
+        names = [name.partition("/")[2] for name in built.getnames()]
+    assert {"hatch_build.py", "src/klamm/protocol/native/records.c"} <= set(names)
+    assert not [name for name in names if name.endswith(".so")]
+
+
+class _App:
+    """What hatchling gives a hook to speak with."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def display_warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def run_hook(script: ModuleType, version: str) -> tuple[dict[str, Any], list[str]]:
+    app = _App()
+    hook = script.CustomBuildHook(str(SCRIPT.parent), {}, None, None, "", "wheel", app)
+    data: dict[str, Any] = {"force_include": {}}
+    hook.initialize(version, data)
+    hook.finalize(version, data, "")
+    assert not any(Path(library).exists() for library in data["force_include"])
+    return data, app.warnings
 
 
 @needs_compiler
@@ -79,6 +108,7 @@ def test_an_editable_installation_has_it_in_the_working_copy(
     assert not isinstance(load(library), Unavailable)
 
 
+@pytest.mark.parametrize("version", ["standard", "editable"])
 @pytest.mark.parametrize(
     ("variables", "why"),
     [
@@ -89,15 +119,22 @@ def test_an_editable_installation_has_it_in_the_working_copy(
         ({"KLAMM_NO_NATIVE": "1"}, "KLAMM_NO_NATIVE is set"),
     ],
 )
-def test_without_it_the_wheel_is_pure(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], why: str
+def test_its_absence_is_told_and_fails_nothing(
+    script: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    why: str,
+    version: str,
 ) -> None:
+    monkeypatch.setattr(script, "LIBRARY", tmp_path / "klamm-records.so")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    data, (warning,) = run_hook(script, "standard")
+    data, (warning,) = run_hook(script, version)
     assert data == {"force_include": {}}
     assert warning.startswith("klamm: records will be checked by hand: ")
     assert why in warning
+    assert not list(tmp_path.iterdir())
 
 
 @needs_compiler
