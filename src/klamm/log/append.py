@@ -208,7 +208,6 @@ LATER: Final = Later.LATER
 _PACKED_AT_ONCE: Final = 16 * 1024
 _EXPANDED_AT_ONCE: Final = 128 * 1024
 _EFFORT_US_MAX: Final = 2_500
-_MANY: Final = 200_000  # records for compiled loops in the same time
 _FAR: Final = 1 << 62
 
 
@@ -216,14 +215,14 @@ def inspect_at_once(
     batch: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int
 ) -> Inspected | AppendRefused | Later:
     """Inspect a batch unless it takes long."""
-    (_, _, _, _, _, attributes, _, base, max_timestamp, _, _, _, count) = header
-    if settings.asks_nothing and not attributes & CODEC_MASK and 0 <= base < _FAR:
+    if settings.asks_nothing:
         # What most batches are. Whatever is not as it should be is looked at again, with words.
         kernel = LOOPS.kernel
-        if kernel is None:
-            if _looks_right(batch, count, base, max_timestamp, settings.records_by_hand_max):
-                return _new(Inspected, (batch, header))
-        elif count <= _MANY and kernel.holds(batch):
+        if (
+            kernel.holds(batch)
+            if kernel is not None
+            else _looks_right(batch, header, settings.records_by_hand_max)
+        ):
             return _new(Inspected, (batch, header))
     if effort_us(header, settings) > _EFFORT_US_MAX:
         return LATER
@@ -237,13 +236,16 @@ def inspect_at_once(
         return LATER
 
 
-def _looks_right(batch: memoryview, count: int, base: int, latest: int, followed_max: int) -> bool:
-    """Whether a batch passes the bounded look by hand."""
+def _looks_right(batch: memoryview, header: BatchHeader, followed_max: int) -> bool:
+    """Whether a batch that is not compressed passes the bounded look by hand."""
+    (_, _, _, _, _, attributes, _, base, max_timestamp, _, _, _, count) = header
+    if attributes & CODEC_MASK or not 0 <= base < _FAR:
+        return False
     try:
         found = look(batch, HEADER_SIZE, count, base, followed_max)
     except ProtocolError:
         return False
-    return found is None or found == latest
+    return found is None or found == max_timestamp
 
 
 def effort_us(header: BatchHeader, settings: LogSettings) -> float:

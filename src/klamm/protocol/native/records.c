@@ -38,10 +38,13 @@ void PyEval_RestoreThread(void *state);
 enum {
     SIMPLE_VIEW = 0,
     HEADER_SIZE = 61, /* of a batch, and where in it some fields are */
+    ATTRIBUTES_AT = 21,
     BASE_TIME_AT = 27,
     MAX_TIME_AT = 35,
     COUNT_AT = 57,
+    CODEC_MASK = 7, /* of the attributes: how the records are compressed */
     RECORD_SIZE_MIN = 7,
+    HELD_MAX = 200000, /* records of a batch that take about two milliseconds */
     INT_BYTES_MAX = 5, /* of numbers of variable length */
     LONG_BYTES_MAX = 10,
     NO_TIME = -1,
@@ -81,8 +84,8 @@ struct place {
 
 /* The bits of a number as they are written, half of it and a sign at the end; NULL: it does not end.
  * Ten bytes may have 70 bits, of which the last six must not be used. */
-static inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int bytes_max,
-                                    uint64_t *bits)
+static const uint8_t *any_number(const uint8_t *at, const uint8_t *end, int bytes_max,
+                                 uint64_t *bits)
 {
     uint64_t value = 0;
     for (int place = 0; place < bytes_max && at < end; place++) {
@@ -96,6 +99,23 @@ static inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int b
         }
     }
     return NULL;
+}
+
+/* The same, quicker for those of one or two bytes, as nearly all are. */
+static inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int bytes_max,
+                                    uint64_t *bits)
+{
+    if (end - at >= 2) {
+        if (at[0] < 128) {
+            *bits = at[0];
+            return at + 1;
+        }
+        if (at[1] < 128) {
+            *bits = (at[0] & 127u) | (uint64_t)at[1] << 7;
+            return at + 2;
+        }
+    }
+    return any_number(at, end, bytes_max, bits);
 }
 
 static inline int64_t signed_of(uint64_t bits)
@@ -266,14 +286,17 @@ static inline uint64_t big_endian(const uint8_t *at, int size)
     return value;
 }
 
-/* Whether a whole batch without compression has sound records, and the largest time it says. */
+/* Whether a whole batch that is not compressed has sound records, and the largest time it says.
+ * No, too, for those with so many that others would wait: they are scanned elsewhere. */
 static int holds(const uint8_t *batch, ptrdiff_t size)
 {
     if (size < HEADER_SIZE)
         return 0;
     const uint8_t *at = batch + HEADER_SIZE, *end = batch + size;
     uint64_t base = big_endian(batch + BASE_TIME_AT, 8), count = big_endian(batch + COUNT_AT, 4);
-    if (base >= (uint64_t)FAR || count > (uint64_t)(end - at) / RECORD_SIZE_MIN)
+    if (big_endian(batch + ATTRIBUTES_AT, 2) & CODEC_MASK || base >= (uint64_t)FAR)
+        return 0;
+    if (count > HELD_MAX || count > (uint64_t)(end - at) / RECORD_SIZE_MIN)
         return 0;
     int64_t latest = NO_TIME;
     for (uint64_t index = 0; index < count; index++) {
