@@ -134,7 +134,7 @@ class PartitionData(NamedTuple):
 
 
 def size_of(data: PartitionData) -> int:
-    """How many bytes of records there are."""
+    """The number of bytes of records."""
     records = data.records
     return len(records) if isinstance(records, bytes | memoryview) else records.size
 
