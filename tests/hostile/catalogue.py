@@ -24,7 +24,7 @@ class Entry:
     target: Mapping[str, Any] = field(default_factory=dict)  # how its own cluster differs
     alone: bool = False  # needs a cluster of its own
     max_s: float = 2.0  # what the healthy user may wait in the smoke, on a busy machine
-    memory_mb: float = 100.0
+    memory_mb: float = 100.0  # by which the cluster may grow in the smoke
     may_complain: bool = False  # the cluster is expected to log errors: it was damaged
     may_stop: bool = False  # the healthy user may be refused: the damage is real
 
@@ -79,7 +79,18 @@ _ENTRIES: Final = (
     Entry(run=attacks.poison_batches),
     Entry(run=attacks.terminal_escapes),
     Entry(run=attacks.slow_loris, smoke={"seconds": 1.0}),
-    Entry(run=attacks.half_frames, full={"connections": 300}, smoke={"connections": 150}),
+    # In the smoke each of the three brokers may use the whole of klamm.request.memory.max.bytes.
+    Entry(
+        run=attacks.half_frames,
+        full={"connections": 300},
+        smoke={"connections": 250},
+        memory_mb=150.0,
+    ),
+    Entry(
+        run=attacks.unread_answers,
+        full={"connections": 200, "size_mb": 20},
+        smoke={"connections": 60, "size_mb": 10, "seconds": 1.0},
+    ),
     Entry(run=attacks.many_partitions, full={"count": 20_000}, smoke={"count": 1000}),
     Entry(
         run=attacks.partitions_on_a_busy_disk,
