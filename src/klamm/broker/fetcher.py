@@ -24,7 +24,7 @@ from klamm.broker.partition import Partition, Role
 from klamm.broker.tasks import Tasks
 from klamm.client.connection import Connection
 from klamm.client.errors import ConnectionLost
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError
 from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
@@ -302,8 +302,9 @@ class Fetcher:
             following.pause_s = 0.0
             following.is_paused = False
             self._hold_back(following, data)
-        except LogDirectoryFailed as failure:
-            self._broker.directory_failed(failure)
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
+            self._pause(following, str(trouble))
         except ProtocolError as fault:
             # What came is not what a leader wrote: its disk, or the way, has spoilt it.
             log.error("a fetch is refused", extra={"leader": self.leader, "why": str(fault)})

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.broker.pace import Pace
 from klamm.log import cleaner
-from klamm.log.partition import LogDirectoryFailed
+from klamm.log.partition import StorageTrouble
 from klamm.model.settings import BrokerSettings
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Housekeeping:
             await self._pause(interval_ms)
             try:
                 await chore()
-            except LogDirectoryFailed as failure:
-                self._broker.directory_failed(failure)
+            except StorageTrouble as trouble:
+                self._broker.storage_trouble(trouble)
 
     async def _pause(self, interval_ms: Interval) -> None:
         """As long as the settings say, also where they change meanwhile."""

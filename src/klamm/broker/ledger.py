@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm.controller.effects import Transition
 from klamm.controller.states import EDITION
+from klamm.log.files import FILE_MODE, make_directory, tighten_below
 from klamm.model.names import KLAMM_LEDGER, BrokerId, id_text
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -167,7 +168,8 @@ class Ledger:
         self._is_dirty = True
 
     def _open(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        self._descriptor = os.open(path, flags, FILE_MODE)
         self._size_bytes = path.stat().st_size
         if self._size_bytes:
             os.write(self._descriptor, b"\n")  # behind whatever a crash left of the last line
@@ -180,7 +182,8 @@ class Ledger:
         self._open(self._numbered(_number(files[-1]) + 1))
 
     def _latest_or_new(self) -> Path:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(str(self._directory.absolute()))
+        tighten_below(str(self._directory))
         files = self._files()
         if files and files[-1].stat().st_size < self._file_bytes_max:
             return files[-1]

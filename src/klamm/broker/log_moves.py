@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.broker.partition import Partition, Role
 from klamm.log.directory import LogDirectory
+from klamm.log.failure import StorageShortage
 from klamm.log.moving import align, take
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.errors import ErrorCode, ProtocolError
-from klamm.model.names import TopicPartition
+from klamm.model.names import TopicPartition, partition_fault
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
@@ -47,6 +48,8 @@ class LogMoves:
 
     def alter(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
         """Let a partition's log live in this directory from some time on (AlterReplicaLogDirs)."""
+        if partition_fault(topic_partition) is not None:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         logs = self._broker.logs
         directory = logs.directory_at(path)
         if directory is None:
@@ -125,8 +128,14 @@ class LogMoves:
     async def _move_one(self, topic_partition: TopicPartition) -> None:
         try:
             await self._move(topic_partition)
-        except LogDirectoryFailed as failure:
-            self._broker.directory_failed(failure)
+        except StorageShortage as shortage:
+            self._broker.storage_trouble(shortage)
+            await asyncio.sleep(_PAUSE_S)
+            self._moving.discard(topic_partition)
+            self._news.set()
+            return  # it still waits, and goes on when its turn comes
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
         except ProtocolError as fault:
             # The original does not read back as it was written. It is left alone.
             log.error(

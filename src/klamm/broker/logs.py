@@ -6,19 +6,44 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from klamm import collector
 from klamm.log.directory import DirectoryUnusable, LogDirectory
 from klamm.log.files import FilePool
 from klamm.log.moving import holds_more
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.partition import LogDirectoryFailed, PartitionLog, StorageTrouble
 from klamm.log.settings import LogSettings
 from klamm.model.errors import InvariantBroken
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
 
 log = logging.getLogger(__name__)
 
+# Wishes for logs that may never be made; the oldest are forgotten first.
+_PREFERRED_MAX: Final = 10_000
+
 Progress = Callable[[int, int], None]
+
+
+class NewLog(NamedTuple):
+    """A log that is to be made."""
+
+    partition: TopicPartition
+    topic_id: uuid.UUID
+    settings: LogSettings
+
+
+def make_files(
+    homes: Iterable[tuple[LogDirectory, NewLog]],
+) -> list[tuple[LogDirectory, PartitionLog] | StorageTrouble]:
+    """Make the files of new logs; what became of each. For a worker thread."""
+    made: list[tuple[LogDirectory, PartitionLog] | StorageTrouble] = []
+    for directory, new in homes:
+        try:
+            made.append((directory, directory.make(*new)))
+        except StorageTrouble as trouble:
+            made.append(trouble)
+    return made
 
 
 class Logs:
@@ -77,6 +102,7 @@ class Logs:
         if len(faults) == len(opened):
             raise faults[0]
         logs = cls(opened)
+        logs._find_elsewhere()
         logs._settle_moves(now_ms)
         return logs
 
@@ -95,21 +121,63 @@ class Logs:
         self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
     ) -> PartitionLog:
         """The log of a partition; a new one goes where it was asked for, or the fewest are."""
+        ((chosen, _),) = self.homes_for([NewLog(partition, topic_id, settings)])
+        return chosen.create(partition, topic_id, settings)
+
+    def homes_for(self, wanted: Iterable[NewLog]) -> list[tuple[LogDirectory, NewLog]]:
+        """Where new logs go: each where it was asked for, or where the fewest are."""
         online = self.online
         if not online:
             raise self._failure()
-        wished = self._preferred.pop(partition, None)
-        fewest = min(online, key=lambda directory: directory.burden)
-        chosen = wished if wished is not None and wished.is_online else fewest
-        return chosen.create(partition, topic_id, settings)
+        burdens = {directory: directory.burden for directory in online}
+        homes: list[tuple[LogDirectory, NewLog]] = []
+        for new in wanted:
+            wished = self._preferred.pop(new.partition, None)
+            is_usable = wished is not None and wished.is_online
+            chosen = (
+                wished
+                if wished is not None and is_usable
+                else min(burdens, key=burdens.__getitem__)
+            )
+            burdens[chosen] += 1
+            homes.append((chosen, new))
+        return homes
 
     def take_new(self) -> dict[LogDirectory, list[PartitionLog]]:
         """The logs made since this was last asked, where there are any."""
         return {directory: new for directory in self.online if (new := directory.take_new())}
 
+    # Logs that are not what they were
+
+    def missed_end(self, partition: TopicPartition) -> int | None:
+        """Where a log ended that is gone, or is shorter now; None: nothing is known to be gone."""
+        return max(
+            (d.missing[partition] for d in self.directories if partition in d.missing), default=None
+        )
+
+    def made_up_for(self, partition: TopicPartition) -> None:
+        """Nobody counts any more on what a log has lost."""
+        for directory in self.directories:
+            directory.made_up_for(partition)
+
+    @property
+    def any_new(self) -> bool:
+        """Whether a directory was nobody's before this start."""
+        return any(directory.is_new for directory in self.directories)
+
+    def _find_elsewhere(self) -> None:
+        """What one directory misses may have moved to another."""
+        for directory in self.directories:
+            for partition, end in list(directory.missing.items()):
+                found = self.get(partition)
+                if found is not None and found.log_end_offset >= end:
+                    directory.made_up_for(partition)
+
     def schedule_delete(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Put logs aside; they are removed when their delay has passed."""
         doomed = list(partitions)
+        for partition in doomed:
+            self.made_up_for(partition)
         for directory in self.directories:
             mine = [p for p in doomed if directory.get(p) or p in directory.futures]
             if mine:
@@ -133,7 +201,10 @@ class Logs:
 
     def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
         """Remember where a log is to be made, should it ever be."""
+        self._preferred.pop(partition, None)
         self._preferred[partition] = directory
+        while len(self._preferred) > _PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
 
     def replace(self, partition: TopicPartition, now_ms: int) -> PartitionLog:
         """Let the complete copy of a log stand in its place, and delete the original."""
@@ -157,6 +228,10 @@ class Logs:
                 elif not homes:
                     # A part of a log whose whole is not here: no log, but not ours to destroy.
                     log.warning("a copy without its log", extra={"partition": str(partition)})
+                    directory.set_aside(partition)
+                elif not _is_copy(directory.futures[partition], homes[0].get(partition)):
+                    # A long name is cut where a suffix must fit, and may then be another's.
+                    log.warning("a copy of another log", extra={"partition": str(partition)})
                     directory.set_aside(partition)
                 elif homes == [directory]:
                     directory.delete_future(partition, now_ms)
@@ -199,6 +274,12 @@ class Logs:
             if directory.failure is not None:
                 return directory.failure
         raise InvariantBroken("a broker without log directories")
+
+
+def _is_copy(copy: PartitionLog, original: PartitionLog | None) -> bool:
+    """Whether nothing says that a copy is one of another topic."""
+    ids = {log.topic_id for log in (copy, original) if log is not None}
+    return len(ids - {None, ZERO_ID}) <= 1
 
 
 def _close(directories: Iterable[LogDirectory]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.leaders import current_leader
 from klamm.broker.partition import Partition, Role
 from klamm.broker.replicas import epoch_fault
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.log.reading import Slice
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
@@ -92,8 +92,8 @@ def read(
         return _refused(broker, reader, topic_partition, code)
     try:
         return _read(broker, reader, partition, local, wanted, max_bytes, at_least_one, acknowledge)
-    except LogDirectoryFailed as failure:
-        broker.directory_failed(failure)
+    except StorageTrouble as trouble:
+        broker.storage_trouble(trouble)
         return _refused(broker, reader, topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
     except Exception:
         log.exception("a read failed", extra={"partition": str(topic_partition)})

@@ -16,13 +16,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from klamm import collector
+from klamm.broker.logs import NewLog, make_files
+from klamm.broker.orders import (
+    Order,
+    Stop,
+    faults_in,
+    in_slices,
+    leave_out_faults,
+    orders_of,
+    stops_of,
+)
 from klamm.broker.partition import Partition, Role
 from klamm.broker.roll_call import holdings
 from klamm.controller.membership.roll_call import Holdings
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.failure import LogDirectoryFailed, StorageShortage, StorageTrouble
+from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode, ProtocolError, StoreUnavailable
 from klamm.model.leadership import Recovery
@@ -44,28 +55,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 state_change: Final = logging.getLogger("klamm.state_change")
 
-_YIELD_EVERY: Final = 50  # partitions; making a log takes some system calls
+# To the controller: nothing is wrong with the disk, and ordered again it may work.
+_SHORT: Final = ErrorCode.REQUEST_TIMED_OUT
 _COMPARE_WITHIN_S: Final = 2.0  # a controller's word must not wait long for the store
 _SILENCE_MS: Final = 5_000  # after which a broker may have missed something
 
+PartitionState = leader_and_isr.LeaderAndIsrPartitionState
 LeadershipHook = Callable[[TopicPartition, int], None]
 RemovalHook = Callable[[TopicPartition], None]
-
-
-class Order(NamedTuple):
-    """What a LeaderAndIsr request says of one partition."""
-
-    topic_partition: TopicPartition
-    topic_id: uuid.UUID
-    state: leader_and_isr.LeaderAndIsrPartitionState
-
-
-class Stop(NamedTuple):
-    """What a StopReplica request says of one partition."""
-
-    topic_partition: TopicPartition
-    leader_epoch: int
-    delete: bool
 
 
 class ReplicaManager:
@@ -125,7 +122,7 @@ class ReplicaManager:
         self, request: leader_and_isr.Request
     ) -> tuple[ErrorCode, list[tuple[Order, ErrorCode]]]:
         """Lead and follow as ordered."""
-        orders = list(_orders(request))
+        orders = list(orders_of(request))
         async with self._lock:
             refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.STALE_BROKER_EPOCH:
@@ -133,34 +130,108 @@ class ReplicaManager:
             if refusal is not ErrorCode.NONE:
                 return refusal, [(order, refusal) for order in orders]
             leaders = {BrokerId(leader.broker_id) for leader in request.live_leaders}
-            settings = await self._settings_for(orders)
+            faults = faults_in(order.topic_partition for order in orders)
+            settings = await self._settings_for(
+                [order for order in orders if order.topic_partition not in faults]
+            )
             log_settings = {topic: LogSettings.of(own) for topic, own in settings.items()}
             results: list[tuple[Order, ErrorCode]] = []
             with collector.paused():
-                for at, order in enumerate(orders, 1):
-                    topic = order.topic_partition.topic
-                    code = self._obey_one(order, settings[topic], log_settings[topic], leaders)
-                    results.append((order, code))
-                    if at % _YIELD_EVERY == 0:
-                        await asyncio.sleep(0)
+                for some in in_slices(orders):
+                    sound = [order for order in some if order.topic_partition not in faults]
+                    troubles = await self._make_logs(sound, log_settings)
+                    for order in some:
+                        topic_partition = order.topic_partition
+                        trouble = troubles.get(topic_partition)
+                        if topic_partition in faults:
+                            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                        elif trouble is not None:
+                            code = self._not_made(topic_partition, trouble)
+                        else:
+                            topic = topic_partition.topic
+                            code = self._obey_one(
+                                order, settings[topic], log_settings[topic], leaders
+                            )
+                        results.append((order, code))
+                    await asyncio.sleep(0)
                 self._broker.fetchers.apply()
-            await self._sync_new_logs()
+            unsynced = await self._sync_new_logs()
         return ErrorCode.NONE, [
-            (order, ErrorCode.KAFKA_STORAGE_ERROR if self._is_offline(order) else code)
-            for order, code in results
+            (order, self._outcome(order.topic_partition, code, unsynced)) for order, code in results
         ]
 
-    async def _sync_new_logs(self) -> None:
-        """The controller hears that a replica is here when a loss of power cannot undo that."""
+    async def _make_logs(
+        self, orders: Iterable[Order], settings: Mapping[str, LogSettings]
+    ) -> Mapping[TopicPartition, StorageTrouble]:
+        """Make the files of logs that are about to be needed, while others are served.
+
+        What could not be made, and why. The lock is ours: nobody else makes or removes logs now.
+        """
+        logs = self._broker.logs
+        wanted = {
+            tp: NewLog(tp, order.topic_id, settings[tp.topic])
+            for order in orders
+            if logs.get(tp := order.topic_partition) is None and self._may_be_made(order)
+        }
+        if not wanted or not logs.online:
+            return {}
+        homes = logs.homes_for(wanted.values())
+        made = await self._broker.in_worker(partial(make_files, homes))
+        troubles: dict[TopicPartition, StorageTrouble] = {}
+        for topic_partition, outcome in zip(wanted, made, strict=True):
+            if isinstance(outcome, StorageTrouble):
+                troubles[topic_partition] = outcome
+            else:
+                directory, local = outcome
+                directory.adopt(local)
+        return troubles
+
+    def _may_be_made(self, order: Order) -> bool:
+        """Whether an order that is obeyed makes a new log."""
+        topic_partition, _, state = order
+        partition = self.partitions.get(topic_partition)
+        return (
+            self._refused_at_once(order, partition) is None
+            and (state.is_new or not self._broker.logs.any_failed)
+            and not self._is_lost(topic_partition, state)
+        )
+
+    def _not_made(self, topic_partition: TopicPartition, trouble: StorageTrouble) -> ErrorCode:
+        self._broker.storage_trouble(trouble)
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            partition = self.partitions[topic_partition] = Partition(topic_partition, self)
+        return self._not_taken(partition, trouble)
+
+    async def _sync_new_logs(self) -> AbstractSet[TopicPartition]:
+        """The controller hears that a replica is here when a loss of power cannot undo that.
+
+        What could not be brought to the disk now is told, and tried again with the next order.
+        """
+        unsynced: set[TopicPartition] = set()
         for directory, born in self._broker.logs.take_new().items():
             try:
-                await self._broker.in_worker(partial(directory.sync_new, born))
-            except LogDirectoryFailed as failure:
-                self._broker.directory_failed(failure)
+                syncing = partial(directory.sync_new, born, remember=self._remembers_disk)
+                await self._broker.in_worker(syncing)
+            except StorageTrouble as trouble:
+                self._broker.storage_trouble(trouble)
+                if isinstance(trouble, StorageShortage):
+                    directory.not_synced(born)
+                    unsynced.update(local.topic_partition for local in born)
+        return unsynced
 
-    def _is_offline(self, order: Order) -> bool:
-        partition = self.partitions.get(order.topic_partition)
-        return partition is not None and partition.role is Role.OFFLINE
+    def _outcome(
+        self,
+        topic_partition: TopicPartition,
+        code: ErrorCode,
+        unsynced: AbstractSet[TopicPartition],
+    ) -> ErrorCode:
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if code is ErrorCode.NONE and topic_partition in unsynced:
+            return _SHORT
+        return code
 
     async def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         # An epoch above our own is one we have registered but not been told of yet.
@@ -209,8 +280,22 @@ class ReplicaManager:
         log_settings: LogSettings,
         live_leaders: Collection[BrokerId],
     ) -> ErrorCode:
-        topic_partition, topic_id, state = order
+        topic_partition = order.topic_partition
         partition = self.partitions.get(topic_partition)
+        refusal = self._refused_at_once(order, partition)
+        if refusal is not None:
+            return refusal
+        if partition is None:
+            partition = self.partitions[topic_partition] = Partition(topic_partition, self)
+        try:
+            return self._take_role(partition, order, settings, log_settings, live_leaders)
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
+            return self._not_taken(partition, trouble)
+
+    def _refused_at_once(self, order: Order, partition: Partition | None) -> ErrorCode | None:
+        """Why an order is not obeyed, as far as no log has to be looked at for that."""
+        _, topic_id, state = order
         if partition is not None and partition.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = _topic_id(partition)
@@ -220,14 +305,16 @@ class ReplicaManager:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if partition is None:
-            partition = self.partitions[topic_partition] = Partition(topic_partition, self)
-        try:
-            return self._take_role(partition, order, settings, log_settings, live_leaders)
-        except LogDirectoryFailed as failure:
+        return None
+
+    def _not_taken(self, partition: Partition, trouble: StorageTrouble) -> ErrorCode:
+        if isinstance(trouble, LogDirectoryFailed):
             partition.fail()
-            self._broker.directory_failed(failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if partition.log is None:
+            # Nothing of it is here: what is not hosted must not look as if it were.
+            self.partitions.pop(partition.topic_partition, None)
+        return _SHORT if isinstance(trouble, StorageShortage) else ErrorCode.INCONSISTENT_TOPIC_ID
 
     def _take_role(
         self,
@@ -244,7 +331,7 @@ class ReplicaManager:
                 # It may be there, on the disk that cannot be read.
                 partition.fail()
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            if self._is_lost(state):
+            if self._is_lost(topic_partition, state):
                 self.partitions.pop(topic_partition, None)
                 return ErrorCode.LOG_DIR_NOT_FOUND
             local = self._broker.logs.create(topic_partition, topic_id, log_settings)
@@ -253,6 +340,10 @@ class ReplicaManager:
                 # Nothing of this topic is here: what is not hosted must not look as if it were.
                 del self.partitions[topic_partition]
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        elif self._is_shortened(topic_partition, state):
+            if partition.log is None:
+                del self.partitions[topic_partition]
+            return ErrorCode.LOG_DIR_NOT_FOUND
         if topic_id != ZERO_ID:
             if local.topic_id in (None, ZERO_ID):
                 # A crash came between the making of the directory and of the file with the id.
@@ -260,27 +351,49 @@ class ReplicaManager:
             self.topic_names[topic_id] = topic_partition.topic
         partition.in_sync_min = settings.int("min.insync.replicas")
         if state.leader == self.broker_id:
+            self._broker.logs.made_up_for(topic_partition)
             self._lead(partition, state, local)
         elif state.leader in self.eligible() or state.leader in live_leaders:
+            self._broker.logs.made_up_for(topic_partition)
             self._follow(partition, state, local)
         elif partition.log is None:
             partition.log = local
         self._broker.moves.resume(partition)
         return ErrorCode.NONE
 
-    def _is_lost(self, state: leader_and_isr.LeaderAndIsrPartitionState) -> bool:
-        """Whether a log that is not there is one that the cluster counts on.
-
-        Nobody wrote under the first epoch before its leader was told; and after an unclean election
-        what is lost has been given up.
-        """
-        return (
-            self._broker.settings.bool("klamm.election.remember.disk")
-            and not state.is_new
-            and self.broker_id in state.isr
-            and state.leader_epoch > 0
-            and state.leader_recovery_state == Recovery.RECOVERED
+    def _is_lost(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
+        """Whether a log that is not there is one that the cluster counts on."""
+        if not self._is_counted_on(state):
+            return False
+        if self._broker.logs.missed_end(topic_partition) is not None:
+            return self._may_give_way(state)
+        # Under the first epoch it may be that its leader has never been told, and there was never
+        # a log: not where the disk is another one than when the topic was made.
+        was_here = state.leader_epoch > 0 or (
+            self._broker.logs.any_new and topic_partition.topic in self._broker.topics_at_start
         )
+        return was_here and self._remembers_disk
+
+    def _is_shortened(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
+        """Whether a log has less than the cluster counts on, for it was cut while we were away."""
+        is_short = self._broker.logs.missed_end(topic_partition) is not None
+        return is_short and self._is_counted_on(state) and self._may_give_way(state)
+
+    def _is_counted_on(self, state: PartitionState) -> bool:
+        """Whether this replica is held to have everything.
+
+        After an unclean election what is lost has been given up.
+        """
+        is_recovered = state.leader_recovery_state == Recovery.RECOVERED
+        return not state.is_new and is_recovered and self.broker_id in state.isr
+
+    def _may_give_way(self, state: PartitionState) -> bool:
+        """Whether another has it all, or it is to be waited for what was lost here."""
+        return len(state.isr) > 1 or self._remembers_disk
+
+    @property
+    def _remembers_disk(self) -> bool:
+        return self._broker.settings.bool("klamm.election.remember.disk")
 
     def _lead(
         self,
@@ -317,7 +430,17 @@ class ReplicaManager:
             refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is not ErrorCode.NONE:
                 return refusal, []
-            results = [(stop, self._may_stop(stop)) for stop in _stops(request)]
+            stops = list(stops_of(request))
+            faults = faults_in(stop.topic_partition for stop in stops)
+            results = [
+                (
+                    stop,
+                    ErrorCode.INVALID_TOPIC_EXCEPTION
+                    if stop.topic_partition in faults
+                    else self._may_stop(stop),
+                )
+                for stop in stops
+            ]
             accepted = [stop for stop, code in results if code is ErrorCode.NONE]
             for stop in accepted:
                 self._stop_one(stop)
@@ -365,8 +488,8 @@ class ReplicaManager:
         """Whether the disk failed meanwhile."""
         try:
             self._broker.logs.schedule_delete(doomed, self.wall_ms())
-        except LogDirectoryFailed as failure:
-            self._broker.directory_failed(failure)
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
             return True
         return False
 
@@ -395,6 +518,7 @@ class ReplicaManager:
         async with self._lock:
             refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
+                refusal = leave_out_faults(request)
                 self._forget_ended()
                 known = self._broker.metadata.snapshot.brokers.keys()
                 self._broker.metadata_changed(self._broker.metadata.apply(request))
@@ -500,25 +624,3 @@ def _topic_id(partition: Partition | None) -> uuid.UUID:
     if partition is None or partition.log is None:
         return ZERO_ID
     return partition.log.topic_id or ZERO_ID
-
-
-def _orders(request: leader_and_isr.Request) -> Iterable[Order]:
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
-            yield Order(topic_partition, topic.topic_id, state)
-    for state in request.ungrouped_partition_states:
-        yield Order(TopicPartition(state.topic_name, state.partition_index), ZERO_ID, state)
-
-
-def _stops(request: stop_replica.Request) -> Iterable[Stop]:
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
-            yield Stop(topic_partition, state.leader_epoch, state.delete_partition)
-    for old in request.topics:
-        for index in old.partition_indexes:
-            yield Stop(TopicPartition(old.name, index), NO_EPOCH, request.delete_partitions)
-    for oldest in request.ungrouped_partitions:
-        topic_partition = TopicPartition(oldest.topic_name, oldest.partition_index)
-        yield Stop(topic_partition, NO_EPOCH, request.delete_partitions)

@@ -39,6 +39,7 @@ from klamm.broker.ledger_topic import LedgerTopic
 from klamm.broker.listener import Listener
 from klamm.broker.log_moves import LogMoves
 from klamm.broker.logs import Logs
+from klamm.broker.lost_records import leave_in_sync_sets
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.metrics import BrokerMetrics
 from klamm.broker.peers import Peers
@@ -53,7 +54,7 @@ from klamm.broker.strays import find_strays
 from klamm.broker.tasks import Tasks
 from klamm.broker.throttles import Throttles
 from klamm.log.directory import LogDirectory
-from klamm.log.partition import LogDirectoryFailed
+from klamm.log.partition import LogDirectoryFailed, StorageTrouble
 from klamm.log.settings import LogSettings
 from klamm.model import brokers
 from klamm.model.brokers import Endpoint
@@ -72,6 +73,7 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
 _CONTROLLED_SHUTDOWN_VERSION: Final = 3
+_TROUBLE_EVERY_MS: Final = 30_000
 _RECONNECT_S: Final = 0.5
 _FIRST_PAUSE_S: Final = 0.05
 _WORKERS: Final = 8  # one a chore, so that a long compaction keeps nobody waiting
@@ -156,7 +158,10 @@ class Broker:
         self._unwatch_session: Unwatch | None = None
         self._tasks = Tasks()
         self._is_up = False
+        self.topics_at_start: frozenset[str] = frozenset()  # that were there before this broker
         self._failed_paths: set[str] = set()
+        self._troubles = 0  # since they were last told of
+        self._trouble_told_ms: int | None = None
 
     # What others ask
 
@@ -232,6 +237,8 @@ class Broker:
         await self.dynamic_config.load()
         self.logs = await self._open_logs()
         await self._set_strays_aside()
+        missed = [p for directory in self.logs.directories for p in directory.missing]
+        await leave_in_sync_sets(self.session, self.id, missed)
         self.fetchers = Fetchers(self)
         self._tell_of_damage()
         self.endpoint = await self.listener.start(self._host, self._port)
@@ -276,15 +283,23 @@ class Broker:
         for directory in self.logs.directories:
             if directory.failure is not None:
                 self.directory_failed(directory.failure)
+            for path in directory.foreign:
+                log.warning("this is no log, and is left alone", extra={"path": path})
+            for partition, end in directory.missing.items():
+                if self.logs.get(partition) is None:
+                    log.error("a log is gone", extra={"partition": str(partition), "end": end})
         for local in self.logs:
             if local.damage is not None:
                 log.log(
                     logging.ERROR if local.damage.missing else logging.WARNING,
-                    "recovery cut a log",
+                    "a log was cut at rest" if local.damage.at_rest else "recovery cut a log",
                     extra={"partition": str(local.topic_partition), **local.damage._asdict()},
                 )
 
     async def _set_strays_aside(self) -> None:
+        for directory in self.logs.directories:
+            for gone in [p for p in directory.missing if p.topic not in self.topics_at_start]:
+                directory.made_up_for(gone)
         found = await find_strays(self.session, self.id, self.logs)
         for partition in found:
             log.warning("a log of no topic is set aside", extra={"partition": str(partition)})
@@ -293,6 +308,7 @@ class Broker:
     async def _loaded_settings(self) -> Callable[[str], LogSettings]:
         """The settings of the topics in the store, for logs that are already here."""
         names = await self.session.children(layout.TOPICS) or ()
+        self.topics_at_start = frozenset(names)
         known = await self.topic_settings(names)
         default = LogSettings.of(self.settings.for_topic({}))
         by_name = {name: LogSettings.of(topic) for name, topic in known.items() if topic.overrides}
@@ -455,6 +471,18 @@ class Broker:
         self.housekeeping.settings_changed()
         self.controller.broker_settings_changed()
         self.ledger_topic.wake()
+
+    def storage_trouble(self, trouble: StorageTrouble) -> None:
+        """A log could not do what it should; what that means depends on whose fault it is."""
+        if isinstance(trouble, LogDirectoryFailed):
+            self.directory_failed(trouble)
+            return
+        # Thousands of requests may meet the same shortage: one of them speaks for a while.
+        now_ms = self.clock.elapsed_ms()
+        self._troubles += 1
+        if self._trouble_told_ms is None or now_ms - self._trouble_told_ms >= _TROUBLE_EVERY_MS:
+            log.error("storage trouble", extra={"why": str(trouble), "times": self._troubles})
+            self._trouble_told_ms, self._troubles = now_ms, 0
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
         """A disk cannot be trusted any more: what is on it is offline until a restart."""

@@ -15,6 +15,7 @@ from klamm.controller.admission import Creation
 from klamm.controller.admission.placement import Placement
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused, StoreUnavailable
+from klamm.model.names import name_fault
 from klamm.store import layout
 from klamm.store.port import Create, Op, Outcome, Session, SetData
 
@@ -124,7 +125,12 @@ async def mark_for_deletion(session: Session, topics: Sequence[str]) -> list[Ref
     """Ask for the deletion of topics, pipelined; asking twice is asking once."""
     for _ in range(_TRIES):
         stored = await session.get_many([layout.topic_path(topic) for topic in topics])
-        present = [topic for topic, node in zip(topics, stored, strict=True) if node is not None]
+        present = [
+            topic
+            for topic, node in zip(topics, stored, strict=True)
+            # A name with a '/' in it leads to a node that is something else.
+            if node is not None and name_fault(topic) is None
+        ]
         try:
             await session.multis([Create(layout.delete_topic_path(t))] for t in present)
         except StoreUnavailable:

@@ -22,7 +22,8 @@ from typing import Final
 from klamm.log import names
 from klamm.log.batches import whole_batches
 from klamm.log.compaction import AbortedRanges, LastOffsets, Raw, Sieve, raw_records
-from klamm.log.files import FilePool, remove_files, sync_directory
+from klamm.log.failure import is_shortage
+from klamm.log.files import FilePool, remove_files, sync_directory, syncing
 from klamm.log.partition import PartitionLog
 from klamm.log.reading import find_aborted
 from klamm.log.records import Rest, area_of, rest
@@ -133,6 +134,8 @@ def build(
         discard(log)
         return None
     except OSError as error:
+        if is_shortage(error):
+            discard(log)
         raise log.health.failed(error) from error
 
 
@@ -264,21 +267,23 @@ def install(what: Plan, cleaned: Cleaned) -> bool:
 
 
 def _exchange(log: PartitionLog, cleaned: Cleaned, now_ms: int) -> None:
-    for _, fresh in cleaned.replacements:
-        for path in fresh.files:
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(path, path.removesuffix(names.CLEANED) + names.SWAP)
-    # From here on the decision stands: a start finds the new files complete.
-    sync_directory(log.directory)
-    due_ms = now_ms + log.settings.file_delete_delay_ms
-    for group, fresh in cleaned.replacements:
-        log.segments.exchange(group, fresh, due_ms)
-    sync_directory(log.directory)
+    with syncing(log.directory) as sync_names:
+        for _, fresh in cleaned.replacements:
+            for path in fresh.files:
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(path, path.removesuffix(names.CLEANED) + names.SWAP)
+        # From here on the decision stands: a start finds the new files complete.
+        sync_names()
+        due_ms = now_ms + log.settings.file_delete_delay_ms
+        for group, fresh in cleaned.replacements:
+            log.segments.exchange(group, fresh, due_ms)
+        sync_names()
 
 
 def discard(log: PartitionLog) -> None:
     """Remove what was built and cannot be used; the directory may be gone as well."""
-    with contextlib.suppress(FileNotFoundError):
+    # Whatever stays is written anew by the next cleaning, and removed by the next start.
+    with contextlib.suppress(OSError):
         left = [name for name in os.listdir(log.directory) if name.endswith(names.CLEANED)]
         remove_files(os.path.join(log.directory, name) for name in left)
 

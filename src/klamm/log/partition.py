@@ -15,6 +15,7 @@ is found out by recovery at the next start, never guessed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import struct
@@ -37,8 +38,8 @@ from klamm.log.append import (
 from klamm.log.checkpoints import write_topic_id
 from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
-from klamm.log.failure import Damage, Health, LogDirectoryFailed
-from klamm.log.files import FilePool
+from klamm.log.failure import Damage, Health, LogDirectoryFailed, StorageTrouble, is_shortage
+from klamm.log.files import DIRECTORY_MODE, FilePool, remove_files
 from klamm.log.filesystem import Bulk
 from klamm.log.following import append_run_by_run
 from klamm.log.history import ProducerHistory
@@ -56,7 +57,14 @@ from klamm.model.names import TopicPartition
 from klamm.protocol.batch import EPOCH_AT, BatchHeader
 
 # All that a user of a log needs to name.
-__all__ = ["AppendRefused", "Appended", "LogDirectoryFailed", "PartitionLog", "Slice"]
+__all__ = [
+    "AppendRefused",
+    "Appended",
+    "LogDirectoryFailed",
+    "PartitionLog",
+    "Slice",
+    "StorageTrouble",
+]
 
 _new: Final = tuple.__new__
 _pack_offset: Final = struct.Struct(">q").pack_into
@@ -107,8 +115,8 @@ class PartitionLog:
         topic_id: uuid.UUID | None = None,
         health: Health | None = None,
     ) -> PartitionLog:
-        """A new log in a directory that does not exist yet."""
-        os.mkdir(directory)
+        """A new log in a directory that does not exist yet, and does not where this fails."""
+        os.mkdir(directory, DIRECTORY_MODE)
         log = cls(
             topic_partition,
             directory,
@@ -118,7 +126,12 @@ class PartitionLog:
             health=health,
         )
         if topic_id is not None:
-            write_topic_id(log.metadata_path, topic_id)
+            try:
+                write_topic_id(log.metadata_path, topic_id)
+            except OSError:
+                remove_files([log.metadata_path])
+                os.rmdir(directory)
+                raise
         log.history.know(ProducerStates())
         log.durability.home_synced = False
         log.start_segment(0)
@@ -324,7 +337,12 @@ class PartitionLog:
         )
         jitter = self.settings.segment_jitter_ms
         segment.jitter_ms = random.randrange(jitter) if jitter else 0
-        segment.start(on_disk=base_offset > 0)
+        try:
+            segment.start(on_disk=base_offset > 0)
+        except OSError as error:
+            # Its first record makes the file as well; a crash before that costs the name alone.
+            if not is_shortage(error):
+                raise
         self.segments.add(segment)
         self.durability.names_synced = False
 
@@ -365,11 +383,20 @@ class PartitionLog:
 
     def bound_of(self, part: Slice) -> int:
         """An offset above all records of a slice, not far above: what to look up aborts for."""
-        return bound_of(self.segments, part, self.log_end_offset)
+        with self._reading():
+            return bound_of(self.segments, part, self.log_end_offset)
 
     def aborted_transactions(self, from_offset: int, upto: int) -> list[Aborted]:
         """The aborted transactions with records in [from_offset, upto), by first offset."""
-        return find_aborted(self.segments, from_offset, upto)
+        with self._reading():
+            return find_aborted(self.segments, from_offset, upto)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.health.failed(error) from error
 
     def _replay(self, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """The headers of all batches from an offset on, and the bytes of control batches."""
@@ -516,9 +543,11 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int, upto: int | None = None) -> TimedOffset | None:
         """The first record not older than a timestamp, below `upto` (the high watermark)."""
         bound = self.high_watermark if upto is None else upto
-        return finish(self.search_timestamp(timestamp, bound), self.settings.expanded_size_max)
+        with self._reading():
+            return finish(self.search_timestamp(timestamp, bound), self.settings.expanded_size_max)
 
     def offset_of_max_timestamp(self, upto: int | None = None) -> TimedOffset | None:
         """The record with the largest timestamp below `upto` (the high watermark)."""
         bound = self.high_watermark if upto is None else upto
-        return finish(self.search_max_timestamp(bound), self.settings.expanded_size_max)
+        with self._reading():
+            return finish(self.search_max_timestamp(bound), self.settings.expanded_size_max)

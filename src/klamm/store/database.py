@@ -10,9 +10,11 @@ Use from one thread only.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote
@@ -75,6 +77,19 @@ def rows_of(changes: Changes, tree: Tree) -> Rows:
     return rows
 
 
+def _keep_private(path: Path) -> None:
+    """Let nobody else read the file, nor those that SQLite makes beside it with its permissions."""
+    # One that is there is not opened: to close it again would drop the locks of whoever uses it.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        file = path.with_name(name)
+        with suppress(FileNotFoundError, PermissionError):
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if mode & 0o077:
+                file.chmod(mode & 0o700)
+
+
 class Database:
     """An open file."""
 
@@ -89,6 +104,7 @@ class Database:
         if not path.parent.is_dir():
             raise UsageError(f"the store {path} cannot be made: {path.parent} is not a directory")
         with _refusing(path):
+            _keep_private(path)
             connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
         try:
             with _refusing(path):

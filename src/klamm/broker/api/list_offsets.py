@@ -22,7 +22,7 @@ from klamm.broker.partition import Partition
 from klamm.broker.replicas import epoch_fault
 from klamm.broker.turns import in_turns
 from klamm.log.lookup import Search, TimedOffset, Unknown, look_into
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.list_offsets import (
@@ -93,12 +93,15 @@ async def _find(
         return _refused(wanted, fault)
     try:
         return await _look_up(context, request, partition, partition.log, wanted)
-    except LogDirectoryFailed as failed:
-        broker.directory_failed(failed)
+    except StorageTrouble as trouble:
+        broker.storage_trouble(trouble)
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     except FileNotFoundError:
         # The segment has left the log meanwhile, or the log its directory: the next try will do.
         return _refused(wanted, partition.not_leading())
+    except OSError as error:
+        broker.storage_trouble(partition.log.health.failed(error))
+        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 async def _look_up(

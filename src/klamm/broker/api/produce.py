@@ -36,7 +36,7 @@ from klamm.broker.transaction_openings import (
 )
 from klamm.broker.turns import finished
 from klamm.log.append import Appended, AppendRefused, Later
-from klamm.log.partition import LogDirectoryFailed
+from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import INTERNAL_TOPICS, TopicPartition
 from klamm.protocol.frames import encode_response_frame
@@ -204,8 +204,8 @@ async def _append_later(
             outcome = await _look_through_and_append(
                 broker, partition, context, records, acks, opening
             )
-        except LogDirectoryFailed as failure:
-            broker.directory_failed(failure)
+        except StorageTrouble as trouble:
+            broker.storage_trouble(trouble)
             outcome = ErrorCode.KAFKA_STORAGE_ERROR
         except Exception:
             log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
@@ -277,8 +277,8 @@ def append(
         return AppendRefused(ErrorCode.INVALID_RECORD, "there are no records")
     try:
         outcome = partition.append(records, acks=acks, version=version)
-    except LogDirectoryFailed as failure:
-        broker.directory_failed(failure)
+    except StorageTrouble as trouble:
+        broker.storage_trouble(trouble)
         return ErrorCode.KAFKA_STORAGE_ERROR
     except Exception:
         log.exception("an append failed", extra={"partition": str(partition.topic_partition)})

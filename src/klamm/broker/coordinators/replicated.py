@@ -18,7 +18,7 @@ from klamm.broker.partition import Partition
 from klamm.groups.classic.requests import Limits
 from klamm.groups.consumer.events import ConsumerLimits
 from klamm.log.append import Appended, AppendRefused
-from klamm.log.partition import LogDirectoryFailed
+from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
 from klamm.model.settings.broker_clients import CONSUMER_ASSIGNORS
@@ -53,8 +53,8 @@ class ReplicaJournal:
             outcome = led.append(
                 memoryview(bytearray(batch)), acks=-1, version=_PRODUCE_VERSION, from_client=False
             )
-        except LogDirectoryFailed as failure:
-            self._broker.directory_failed(failure)
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
             return Written(ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(outcome, AppendRefused):
             return Written(outcome.code)

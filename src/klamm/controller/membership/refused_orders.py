@@ -31,7 +31,13 @@ _EXPECTED: Final = frozenset(
     }
 )
 # The order was for a replica of another time, or meets a log that must not be touched.
-_FINAL: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INCONSISTENT_TOPIC_ID})
+_FINAL: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
 
 
 def sort_out(turn: Turn, broker: BrokerId, codes: Mapping[TopicPartition, ErrorCode]) -> None:

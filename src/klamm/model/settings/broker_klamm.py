@@ -236,9 +236,9 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.election.remember.disk",
         Kind.BOOLEAN,
         "false",
-        "Whether a broker whose disk is empty says so instead of leading from nothing: where it "
-        "was the last in-sync replica, the partition waits for its old disk or an unclean "
-        "election. In Kafka it leads an empty log, and the others truncate theirs.",
+        "Whether a broker whose disk is empty, or has lost records, says so instead of leading "
+        "with what is left: where it was the last in-sync replica, the partition waits for its "
+        "old disk or an unclean election. In Kafka it leads, and the others truncate their logs.",
         None,
         _WIDE,
     ),
