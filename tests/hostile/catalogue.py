@@ -25,6 +25,7 @@ class Entry:
     alone: bool = False  # needs a cluster of its own
     max_s: float = 2.0  # what the healthy user may wait in the smoke, on a busy machine
     memory_mb: float = 100.0  # by which the cluster may grow in the smoke
+    memory_goal_mb: float = 100.0  # and at full size
     may_complain: bool = False  # the cluster is expected to log errors: it was damaged
     may_stop: bool = False  # the healthy user may be refused: the damage is real
 
@@ -64,7 +65,7 @@ _ENTRIES: Final = (
         run=attacks.cleaner_bomb,
         smoke={"records": 3_000_000, "honest": 300_000, "seconds": 2.5},
     ),
-    Entry(run=attacks.subscription_pattern, full={"topics": 56}, smoke={"topics": 25}),
+    Entry(run=attacks.subscription_pattern, full={"topics": 56}, smoke={"topics": 56}),
     Entry(run=attacks.forged_stop_replica),
     Entry(run=attacks.forged_update_metadata),
     Entry(run=attacks.forged_roll_call),
@@ -91,7 +92,13 @@ _ENTRIES: Final = (
         full={"connections": 200, "size_mb": 20},
         smoke={"connections": 60, "size_mb": 10, "seconds": 1.0},
     ),
-    Entry(run=attacks.many_partitions, full={"count": 20_000}, smoke={"count": 1000}),
+    # Partitions that are there stay there: some 10 KB each.
+    Entry(
+        run=attacks.many_partitions,
+        full={"count": 20_000},
+        smoke={"count": 1000},
+        memory_goal_mb=300.0,
+    ),
     Entry(
         run=attacks.partitions_on_a_busy_disk,
         full={"count": 3000},
