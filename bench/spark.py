@@ -38,9 +38,9 @@ from measure import cluster
 from klamm.client.addresses import parse_bootstrap
 from klamm.client.blocking.lookup import Lookup
 from klamm.client.settings import ConnectionOptions
-from klamm.pipelines.archive import archive
-from klamm.pipelines.restore import restore
-from klamm.pipelines.session import start
+from klamm.pipelines.archive.archiving import archive
+from klamm.pipelines.archive.restoring import restore
+from klamm.pipelines.session.session import start
 
 _RESULTS = Path(__file__).parent / "results"
 _PARTITIONS = 2

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klamm.broker.door import Door, exposure
+from klamm.broker.net.door import Door, exposure
 from klamm.broker.server import Broker
 from klamm.client.admin import Admin
 from klamm.client.cluster import Client

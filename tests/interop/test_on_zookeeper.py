@@ -16,7 +16,7 @@ import pytest
 from interop.lifecycle import SETTINGS, live_and_die
 from interop.test_lifecycle_confluent import Confluent
 from klamm import Cluster
-from klamm.broker.standby import Standby
+from klamm.broker.term.standby import Standby
 from klamm.cli.__main__ import main
 from klamm.store import layout
 from klamm.store.port import Create

@@ -38,10 +38,10 @@ from klamm.client.blocking.wire import close_idle, lease
 from klamm.client.cluster import Client
 from klamm.client.errors import Distrusted
 from klamm.client.settings import of_properties, parse_connection
-from klamm.pipelines.fetcher import read_range
-from klamm.pipelines.options import parse_read, parse_write
-from klamm.pipelines.sink import write_frames
-from klamm.pipelines.source import plan_batch
+from klamm.pipelines.source.datasource import plan_batch
+from klamm.pipelines.source.fetcher import read_range
+from klamm.pipelines.source.options import parse_read, parse_write
+from klamm.pipelines.source.sink import write_frames
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import metadata
 from unit.store.zookeeper_server import ZooKeeperServer

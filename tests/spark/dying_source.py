@@ -24,8 +24,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from klamm.client.blocking.wire import Wire
-from klamm.pipelines.options import parse_write
-from klamm.pipelines.source import KlammDataSource, KlammStreamWriter, KlammWriter
+from klamm.pipelines.source.datasource import KlammDataSource, KlammStreamWriter, KlammWriter
+from klamm.pipelines.source.options import parse_write
 from klamm.protocol.apis import ApiKey
 
 

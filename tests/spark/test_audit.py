@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from klamm.controller.states.judging import judge
-from klamm.pipelines import audit, audit_tables
-from klamm.pipelines.report import render
+from klamm.pipelines.audit import judging as audit
+from klamm.pipelines.audit import tables as audit_tables
+from klamm.pipelines.audit.report import render
 
 Line = tuple[str, str, str]
 

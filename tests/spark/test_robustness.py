@@ -24,18 +24,18 @@ from klamm.client.errors import Unreachable
 from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive import archive, verify
-from klamm.pipelines.archive_files import Job, archive_window
-from klamm.pipelines.archive_shelf import find_archive
-from klamm.pipelines.fetcher import read_range
-from klamm.pipelines.options import parse_read, parse_write
-from klamm.pipelines.progress import Silent
-from klamm.pipelines.ranges import DataLost
-from klamm.pipelines.restore import restore
-from klamm.pipelines.sink import write_frames
-from klamm.pipelines.source import plan_batch
-from klamm.pipelines.stream import Stream
-from klamm.pipelines.writing import write_whole
+from klamm.pipelines.archive.archiving import archive, verify
+from klamm.pipelines.archive.files import Job, archive_window
+from klamm.pipelines.archive.restoring import restore
+from klamm.pipelines.archive.shelf import find_archive
+from klamm.pipelines.archive.writing import write_whole
+from klamm.pipelines.session.progress import Silent
+from klamm.pipelines.source.datasource import plan_batch
+from klamm.pipelines.source.fetcher import read_range
+from klamm.pipelines.source.options import parse_read, parse_write
+from klamm.pipelines.source.ranges import DataLost
+from klamm.pipelines.source.sink import write_frames
+from klamm.pipelines.source.stream import Stream
 
 from .conftest import FOREIGN, numbered
 

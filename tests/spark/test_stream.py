@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from klamm.client.blocking.lookup import Lookup
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.options import parse_read
-from klamm.pipelines.ranges import DataLost, StreamOffsets
-from klamm.pipelines.source import KlammStreamReader
-from klamm.pipelines.stream import Stream
+from klamm.pipelines.source.datasource import KlammStreamReader
+from klamm.pipelines.source.options import parse_read
+from klamm.pipelines.source.ranges import DataLost, StreamOffsets
+from klamm.pipelines.source.stream import Stream
 from klamm.spark import KlammProgressListener, read_stream
 
 from .conftest import numbered

@@ -11,12 +11,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from klamm.broker.control_messages import error_code
-from klamm.broker.controlling import ControllerShell
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.peers import Peers
-from klamm.broker.proof import Secret
-from klamm.broker.roll_call import to_json
+from klamm.broker.net.peers import Peers
+from klamm.broker.net.proof import Secret
+from klamm.broker.replicas.roll_call import to_json
+from klamm.broker.term.control_messages import error_code
+from klamm.broker.term.controlling import ControllerShell
 from klamm.controller.membership.roll_call import Holdings
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.peers import Peers
+from klamm.broker.net.peers import Peers
 from klamm.client.connection import Connection
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import KlammError

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.broker.api.produce import append, as_result, reply_of
-from klamm.broker.connection import Peer
-from klamm.broker.context import RequestContext
-from klamm.broker.partition import Partition
-from klamm.broker.promises import Receipt
-from klamm.broker.replies import Reply
-from klamm.broker.transaction_openings import is_transactional
+from klamm.broker.net.connection import Peer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.promises import Receipt
+from klamm.broker.net.replies import Reply
+from klamm.broker.replicas.partition import Partition
+from klamm.broker.replicas.transaction_openings import is_transactional
 from klamm.log.append import Appended, Later
 from klamm.model.errors import ErrorCode
 from klamm.protocol.beginnings import Beginning, Recognised

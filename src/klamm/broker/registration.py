@@ -11,7 +11,7 @@ import logging
 import secrets
 import uuid
 
-from klamm.broker.proof import KEY_SIZE, Secret
+from klamm.broker.net.proof import KEY_SIZE, Secret
 from klamm.model.brokers import Broker
 from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.model.names import BrokerId, id_text, is_usable_id

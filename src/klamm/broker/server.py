@@ -20,39 +20,39 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from klamm.broker import registration
-from klamm.broker.admin import Admin
-from klamm.broker.auto_creation import AutoCreation
+from klamm.broker.admin.auto_creation import AutoCreation
+from klamm.broker.admin.dynamic_config import DynamicConfig
+from klamm.broker.admin.policies import Policies
+from klamm.broker.admin.topic_admin import Admin
 from klamm.broker.clock import Clock, SystemClock
-from klamm.broker.connection_limits import ConnectionLimits
 from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
-from klamm.broker.controlling import ControllerShell
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.replicated import Coordinators
 from klamm.broker.coordinators.transactions import TransactionCoordinator
-from klamm.broker.door import Door
-from klamm.broker.dynamic_config import DynamicConfig
-from klamm.broker.fetch_sessions import FetchSessions
-from klamm.broker.fetcher import Fetchers
-from klamm.broker.framing import FrameMemory
-from klamm.broker.housekeeping import Housekeeping
-from klamm.broker.ledger_topic import LedgerTopic
-from klamm.broker.listener import Listener
-from klamm.broker.log_moves import LogMoves
-from klamm.broker.logs import Logs
-from klamm.broker.lost_records import leave_in_sync_sets
+from klamm.broker.fetching.fetch_sessions import FetchSessions
+from klamm.broker.ledger.ledger_topic import LedgerTopic
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.metrics import BrokerMetrics
-from klamm.broker.peers import Peers
-from klamm.broker.policies import Policies
+from klamm.broker.net.connection_limits import ConnectionLimits
+from klamm.broker.net.door import Door
+from klamm.broker.net.framing import FrameMemory
+from klamm.broker.net.listener import Listener
+from klamm.broker.net.peers import Peers
+from klamm.broker.net.proof import Secret
+from klamm.broker.net.router import Router, bounds_of
 from klamm.broker.producer_ids import ProducerIds
-from klamm.broker.proof import Secret
-from klamm.broker.proposals import Proposals
-from klamm.broker.quotas import Client, Quotas
-from klamm.broker.replicas import ReplicaManager
-from klamm.broker.router import Router, bounds_of
-from klamm.broker.strays import find_strays
+from klamm.broker.quotas.quotas import Client, Quotas
+from klamm.broker.quotas.throttles import Throttles
+from klamm.broker.replicas.fetcher import Fetchers
+from klamm.broker.replicas.lost_records import leave_in_sync_sets
+from klamm.broker.replicas.proposals import Proposals
+from klamm.broker.replicas.replicas import ReplicaManager
+from klamm.broker.storage.housekeeping import Housekeeping
+from klamm.broker.storage.logs import Logs
+from klamm.broker.storage.relocations import LogMoves
+from klamm.broker.storage.strays import find_strays
 from klamm.broker.tasks import Tasks
-from klamm.broker.throttles import Throttles
+from klamm.broker.term.controlling import ControllerShell
 from klamm.log.directory import LogDirectory
 from klamm.log.partition import LogDirectoryFailed, StorageTrouble
 from klamm.log.settings import LogSettings

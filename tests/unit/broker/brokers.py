@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from klamm.broker.partition import Partition
+from klamm.broker.replicas.partition import Partition
 from klamm.broker.server import Broker
 from klamm.client.connection import Connection
 from klamm.model.assignment import Assignment

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.partition import Partition, Role
+from klamm.broker.replicas.partition import Partition, Role
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol import fetch as fetch_messages

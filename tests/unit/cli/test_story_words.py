@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from klamm.cli.story import CAUSES, tell
+from klamm.cli.topics.story import CAUSES, tell
 from klamm.controller import events
 
 # Asked for, but nothing moves because of them.

@@ -15,7 +15,7 @@ from klamm.client.security.settings import properties_of
 from klamm.client.security.tls import context_of
 from klamm.client.settings import parse_connection
 from klamm.model.errors import UsageError
-from klamm.pipelines.options import parse_read
+from klamm.pipelines.source.options import parse_read
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.username": "ada", "sasl.password": "x"}
 # The conversation that RFC 7677 gives as its example.

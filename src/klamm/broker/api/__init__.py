@@ -27,8 +27,8 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.private import PrivateKey
 
 if TYPE_CHECKING:
-    from klamm.broker.connection import Answer
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.connection import Answer
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 Handle = Callable[["Broker", "RequestContext", Any], Awaitable[Any]]

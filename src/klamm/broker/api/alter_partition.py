@@ -22,7 +22,7 @@ from klamm.protocol.messages.alter_partition import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 BROKERS_ONLY: Final = True

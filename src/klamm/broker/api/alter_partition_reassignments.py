@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.turns import in_parts, in_turns
+from klamm.broker.net.turns import in_parts, in_turns
 from klamm.controller.events import PartitionFault, ReassignmentsAsked
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages.alter_partition_reassignments import (
@@ -18,7 +18,7 @@ from klamm.protocol.messages.alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 

@@ -12,13 +12,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker import asked
-from klamm.broker.partition import Role
-from klamm.broker.turns import in_turns
+from klamm.broker.net import asked
+from klamm.broker.net.turns import in_turns
+from klamm.broker.replicas.partition import Role
 from klamm.model.errors import ErrorCode, RequestRefused
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 _PATIENCE_S: Final = 10.0

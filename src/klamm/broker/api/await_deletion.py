@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker import asked
-from klamm.broker.waiting import until_absent
+from klamm.broker.admin.waiting import until_absent
+from klamm.broker.net import asked
 from klamm.store import layout
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 _WAIT_MS_MAX: Final = 60_000

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.consumer_records import grouped
-from klamm.broker.turns import in_turns
+from klamm.broker.net.authorization import GROUP_OPERATIONS, NOT_ASKED
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.consumer.state import ConsumerGroup, Partitions
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import consumer_group_describe as messages

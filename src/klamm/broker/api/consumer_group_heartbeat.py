@@ -10,9 +10,9 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.consumer_records import grouped
-from klamm.broker.turns import in_turns
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.consumer.events import Answer, Heartbeat
 from klamm.groups.consumer.patterns import TopicPattern, parse
 from klamm.groups.consumer.state import Partitions, TopicIdPartition

@@ -13,7 +13,7 @@ from klamm.model.names import BrokerId
 from klamm.protocol.messages.controlled_shutdown import RemainingPartition, Request, Response
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 BROKERS_ONLY: Final = True

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker import configs
-from klamm.broker.admin import Created
-from klamm.broker.context import RequestContext
-from klamm.broker.quotas import Client
-from klamm.broker.turns import in_turns
+from klamm.broker.admin import configs
+from klamm.broker.admin.topic_admin import Created
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.quotas.quotas import Client
 from klamm.controller.admission import NewTopic
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId

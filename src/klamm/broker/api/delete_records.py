@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm.broker.context import RequestContext
-from klamm.broker.partition import Partition
-from klamm.broker.turns import in_turns
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition, is_internal
 from klamm.protocol.messages.delete_records import (

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.admin import Deleted
-from klamm.broker.context import RequestContext
-from klamm.broker.quotas import Client
-from klamm.broker.turns import in_turns
+from klamm.broker.admin.topic_admin import Deleted
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.quotas.quotas import Client
 from klamm.controller.admission import Doomed
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.delete_topics import DeletableTopicResult, Request, Response

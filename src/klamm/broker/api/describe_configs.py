@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from klamm.broker import configs
-from klamm.broker.context import RequestContext
-from klamm.broker.entries import Entry
-from klamm.broker.turns import in_turns
+from klamm.broker.admin import configs
+from klamm.broker.admin.entries import Entry
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResource,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
-from klamm.broker.context import RequestContext
-from klamm.broker.turns import in_turns
+from klamm.broker.net.authorization import GROUP_OPERATIONS, NOT_ASKED
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.requests import GroupState
 from klamm.model.errors import ErrorCode

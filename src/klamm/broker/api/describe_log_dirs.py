@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
-from klamm.broker.logs import Logs
-from klamm.broker.turns import in_turns
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.storage.logs import Logs
 from klamm.log.directory import LogDirectory
 from klamm.log.partition import PartitionLog
 from klamm.model.errors import ErrorCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
-from klamm.broker.turns import in_turns
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.transactions import TxnState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import describe_transactions as messages

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from klamm.broker.turns import in_parts
+from klamm.broker.net.turns import in_parts
 from klamm.controller.events import ElectionsAsked, ElectionType, PartitionFault
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import BrokerId, TopicPartition
@@ -22,7 +22,7 @@ from klamm.protocol.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 

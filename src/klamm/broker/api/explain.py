@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from klamm.broker import asked
+from klamm.broker.net import asked
 from klamm.controller.events import ExplanationAsked
 from klamm.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 

@@ -17,17 +17,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker import reading
-from klamm.broker.connection import Answer
-from klamm.broker.context import RequestContext
-from klamm.broker.fetch_replies import large_reply, reply, size_of
-from klamm.broker.parking import Parked
-from klamm.broker.partition import Partition
-from klamm.broker.promises import Promise
-from klamm.broker.quotas import CONSUMER_BYTE_RATE, Client
-from klamm.broker.reading import Reader
-from klamm.broker.replies import Reply
-from klamm.broker.turns import Place, in_turns, place_for
+from klamm.broker.fetching import reading
+from klamm.broker.fetching.fetch_replies import large_reply, reply, size_of
+from klamm.broker.fetching.parking import Parked
+from klamm.broker.fetching.reading import Reader
+from klamm.broker.net.connection import Answer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.promises import Promise
+from klamm.broker.net.replies import Reply
+from klamm.broker.net.turns import Place, in_turns, place_for
+from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, Client
+from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, TopicPartition
 from klamm.protocol.apis import ApiKey

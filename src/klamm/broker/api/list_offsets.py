@@ -16,11 +16,11 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.context import RequestContext
-from klamm.broker.openers import opened
-from klamm.broker.partition import Partition
-from klamm.broker.replicas import epoch_fault
-from klamm.broker.turns import in_turns
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.replicas.partition import Partition
+from klamm.broker.replicas.replicas import epoch_fault
+from klamm.broker.storage.openers import opened
 from klamm.log.lookup import Search, TimedOffset, Unknown, look_into
 from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.errors import ErrorCode

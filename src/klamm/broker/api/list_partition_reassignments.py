@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.turns import in_parts
+from klamm.broker.net.turns import in_parts
 from klamm.controller.events import ReassignmentsListed
 from klamm.model.assignment import Assignment
 from klamm.model.names import TopicPartition
@@ -16,7 +16,7 @@ from klamm.protocol.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 

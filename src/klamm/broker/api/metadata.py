@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm.broker import authorization
-from klamm.broker.connection import Answer
-from klamm.broker.context import RequestContext
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
-from klamm.broker.quotas import Client, charge_time
-from klamm.broker.replies import Reply
-from klamm.broker.turns import LARGE, finished, in_turns, place_for
+from klamm.broker.net import authorization
+from klamm.broker.net.connection import Answer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.replies import Reply
+from klamm.broker.net.turns import LARGE, finished, in_turns, place_for
+from klamm.broker.quotas.quotas import Client, charge_time
 from klamm.model.errors import ErrorCode
 from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
 from klamm.protocol import codec

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.admin import Created
-from klamm.broker.log_sizes import log_sizes
-from klamm.broker.quotas import Client
+from klamm.broker.admin.topic_admin import Created
+from klamm.broker.quotas.quotas import Client
+from klamm.broker.storage.log_sizes import log_sizes
 from klamm.controller.admission import Growth, NewTopic
 from klamm.controller.effects import Plan, Transition
 from klamm.controller.events import (
@@ -46,7 +46,7 @@ from klamm.model.names import BrokerId, Replica, TopicPartition
 from klamm.model.topics import TopicNode
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 _LIMIT: Final = 1_000

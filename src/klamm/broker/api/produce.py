@@ -18,23 +18,23 @@ import logging
 from collections.abc import Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm.broker.authorization import INTERNAL_WRITER
-from klamm.broker.connection import Answer
-from klamm.broker.context import RequestContext
-from klamm.broker.leaders import current_leader, endpoints_of
-from klamm.broker.openers import opened
-from klamm.broker.partition import Partition
-from klamm.broker.promises import Receipt
-from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge, charge_time
-from klamm.broker.replies import Reply
-from klamm.broker.transaction_openings import (
+from klamm.broker.net.authorization import INTERNAL_WRITER
+from klamm.broker.net.connection import Answer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.promises import Receipt
+from klamm.broker.net.replies import Reply
+from klamm.broker.net.turns import finished
+from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE, charge, charge_time
+from klamm.broker.replicas.leaders import current_leader, endpoints_of
+from klamm.broker.replicas.partition import Partition
+from klamm.broker.replicas.transaction_openings import (
     NOT_VERIFIED,
     Opening,
     ask_coordinator,
     is_transactional,
     openings,
 )
-from klamm.broker.turns import finished
+from klamm.broker.storage.openers import opened
 from klamm.log.append import Appended, AppendRefused, Later
 from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode

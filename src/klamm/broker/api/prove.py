@@ -2,8 +2,8 @@
 
 Asked twice on a fresh connection: with `{"broker": id, "nonce": hex}`, which is answered with a
 `nonce`, and with `{"proof": hex}`, which is answered with this broker's own `proof`
-(`broker/proof.py`). From then on the connection is a broker's: it may ask what only brokers may,
-and no limit of connections or quota of clients holds for it.
+(`broker/net/proof.py`). From then on the connection is a broker's: it may ask what only brokers
+may, and no limit of connections or quota of clients holds for it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from klamm.broker.proof import Challenge
+from klamm.broker.net.proof import Challenge
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 

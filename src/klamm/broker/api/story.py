@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker import asked
-from klamm.broker.ledger import is_entry
+from klamm.broker.ledger.ledger import is_entry
+from klamm.broker.net import asked
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.protocol import private
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 _LIMIT: Final = 10_000

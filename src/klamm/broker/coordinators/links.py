@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.peers import Peers
+from klamm.broker.net.peers import Peers
 from klamm.client.connection import Connection
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import KlammError

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from itertools import islice
 from typing import Final
 
-from klamm.broker.openers import opened
+from klamm.broker.storage.openers import opened
 from klamm.log.records import area_of
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ProtocolError

@@ -14,7 +14,7 @@ from klamm.broker.coordinators.links import Links
 from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
 from klamm.broker.coordinators.verification import Question, Verdicts, Verifier
-from klamm.broker.partition import Partition
+from klamm.broker.replicas.partition import Partition
 from klamm.groups.classic.requests import Limits
 from klamm.groups.consumer.events import ConsumerLimits
 from klamm.log.append import Appended, AppendRefused
