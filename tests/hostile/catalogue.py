@@ -52,7 +52,7 @@ _ENTRIES: Final = (
     Entry(run=attacks.produce_large, full={"size_mb": 8}, smoke={"size_mb": 4}),
     Entry(run=attacks.fetch_large, full={"size_mb": 14}, smoke={"size_mb": 14}),
     Entry(run=attacks.tags_large, full={"size_mb": 30}, smoke={"size_mb": 30}),
-    Entry(run=attacks.tiny_requests, full={"requests": 200_000}, smoke={"requests": 20_000}),
+    Entry(run=attacks.tiny_requests, full={"requests": 200_000}, smoke={"requests": 5_000}),
     Entry(run=attacks.private_json_large, full={"size_mb": 75}, smoke={"size_mb": 30}),
     Entry(run=attacks.private_json_deep),
     Entry(
