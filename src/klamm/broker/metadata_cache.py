@@ -1,4 +1,4 @@
-"""What this broker knows of the whole cluster, as the controller told it last.
+"""Caches the metadata of the whole cluster, as the controller sent it last.
 
 Each UpdateMetadata makes a new snapshot; whoever holds one sees a single moment. Live brokers and
 the controller are replaced by those of the request, which always lists them all; partitions are
@@ -55,8 +55,15 @@ class Snapshot:
         found = self.topics.get(partition[0])
         return None if found is None else found.get(partition[1])
 
+    def is_led(self, topic: str, count: int) -> bool:
+        """Whether this many partitions of a topic are known and all have a leader."""
+        partitions = self.topics.get(topic, {})
+        return len(partitions) >= count and all(
+            info.leader != NO_LEADER for info in partitions.values()
+        )
+
     def endpoint(self, broker: BrokerId, listener: str) -> Endpoint | None:
-        """Where a broker is reached, if it lives and has this listener."""
+        """The address of a broker, if it is live and has this listener."""
         found = self.brokers.get(broker)
         return None if found is None else found.endpoint(listener)
 

@@ -1,4 +1,4 @@
-"""What can go wrong: Kafka's error codes, and our own family of exceptions.
+"""Errors: Kafka's codes, and our own family of exceptions.
 
 Expected refusals are values: an `ErrorCode` a partition, a `Refused` from a rule. An exception
 means that a whole request, a connection or a role cannot go on.
@@ -76,6 +76,12 @@ class ErrorCode(IntEnum):
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
     DELEGATION_TOKEN_AUTH_DISABLED = 61
+    DELEGATION_TOKEN_NOT_FOUND = 62
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+    DELEGATION_TOKEN_EXPIRED = 66
+    INVALID_PRINCIPAL_TYPE = 67
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70

@@ -13,7 +13,7 @@ from klamm.metrics.families import Collector
 from klamm.metrics.server import MetricsServer
 from unit.broker.brokers import World, fetch, produce, world
 
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 async def ask(server: MetricsServer, line: str) -> tuple[str, str]:
@@ -88,7 +88,7 @@ def test_nobody_is_timed_where_nobody_looks(tmp_path: Path) -> None:
             connection = await w.connect(0)
             await produce(connection, b"a")
             await connection.close()
-            assert w.brokers[0].metrics.requests == {}
+            assert w.brokers[0].parts.metrics.requests == {}
 
     asyncio.run(run())
 

@@ -5,31 +5,29 @@ Waits until the assignment is durable.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.groups.classic.requests import Sync
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import sync_group as messages
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _NAMES_PROTOCOLS: Final = 5  # the version from which on a member must say what it agreed to
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     if context.version >= _NAMES_PROTOCOLS and None in (
         request.protocol_type,
         request.protocol_name,
     ):
         return messages.Response(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    answer = await broker.groups.sync(
+    answer = await parts.groups.sync(
         request.group_id,
         Sync(
-            token=broker.groups.next_token(),
+            token=parts.groups.next_token(),
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             generation=request.generation_id,

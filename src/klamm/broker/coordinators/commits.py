@@ -1,18 +1,16 @@
-"""What both kinds of offset commits share: sort out the partitions, commit the good ones."""
+"""Shares the steps of both kinds of offset commits: sort partitions, commit the good ones."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
 
+from klamm.broker.coordinators.groups import GroupCoordinator
+from klamm.broker.ground import Ground
 from klamm.broker.net.turns import in_turns
 from klamm.groups.offsets import CommittedOffset
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_commit, txn_offset_commit
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _Partition = (
     offset_commit.OffsetCommitRequestPartition | txn_offset_commit.TxnOffsetCommitRequestPartition
@@ -23,28 +21,29 @@ Topics = Iterable[
 
 
 async def commit(
-    broker: Broker,
+    ground: Ground,
+    groups: GroupCoordinator,
     group_id: str,
     topics: Topics,
     refusal: Callable[[], Awaitable[ErrorCode | None]],
     *,
     producer: tuple[int, int] | None = None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """What became of each partition.
+    """The result for each partition.
 
     One that does not exist is told so, whoever asks. For the others the group is asked whether it
     has a reason to refuse them all; it does not come into being for those that do not exist.
     """
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
-    now_ms = broker.clock.now_ms()
-    longest = broker.settings.int("offset.metadata.max.bytes")
+    now_ms = ground.clock.now_ms()
+    longest = ground.settings.int("offset.metadata.max.bytes")
     async for topic in in_turns(topics):
         # The two kinds of partitions have these fields in common.
         partitions: Iterable[_Partition] = topic.partitions
         async for partition in in_turns(partitions):
             at = TopicPartition(topic.name, partition.partition_index)
-            if broker.metadata.snapshot.partition(at) is None:
+            if ground.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 offsets[at] = CommittedOffset(
@@ -61,6 +60,6 @@ async def commit(
         del offsets[at]
         errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
     if offsets:
-        outcome = await broker.groups.offsets.commit(group_id, offsets, producer=producer)
+        outcome = await groups.offsets.commit(group_id, offsets, producer=producer)
         errors |= dict.fromkeys(offsets, outcome)
     return errors

@@ -144,7 +144,7 @@ class GroupCoordinator:
         self.consumers.unloaded(shard)
 
     def shard(self, group: str, *, nameless: bool = False) -> Shard | ErrorCode:
-        """Where a group is kept here, or why it is not; see `Shards.of`."""
+        """The shard that keeps a group here, or the reason why none does; see `Shards.of`."""
         return self._shards.of(group, nameless=nameless)
 
     @property
@@ -282,7 +282,7 @@ class GroupCoordinator:
         *,
         knows_epochs: bool,
     ) -> ErrorCode | None:
-        """Why an ordinary commit is refused as a whole.
+        """The reason why an ordinary commit is refused as a whole.
 
         From version 9 on (`knows_epochs`) a client may belong to the new protocol.
         """
@@ -307,7 +307,7 @@ class GroupCoordinator:
     def txn_commit_fault(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode | None:
-        """Why a commit inside a transaction is refused as a whole."""
+        """The reason why a commit inside a transaction is refused as a whole."""
         shard = self.shard(group_id)
         if isinstance(shard, ErrorCode):
             return shard

@@ -1,4 +1,4 @@
-"""What a group coordinator keeps of one partition of the offsets topic, and how it is read back."""
+"""Keeps the groups of one partition of the offsets topic, and reads them back."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Shards:
         return iter([shard for shard in self.by_number.values() if not shard.is_loading])
 
     def of(self, group: str, *, nameless: bool = False) -> Shard | ErrorCode:
-        """Where a group is kept here, or why it is not.
+        """The shard that keeps a group here, or the reason why none does.
 
         A group with members has a name. Offsets may be kept without one, as old clients do.
         """

@@ -20,16 +20,12 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.apis import ApiKey
 from klamm.store.layout import ConfigEntity, ConfigKind
-
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -54,7 +50,7 @@ _KEPT_MAX: Final = 1000  # what was measured of so many, before the idle ones ar
 
 
 class Client(NamedTuple):
-    """Who asks: the user's name without its type, and what the client calls itself."""
+    """The client: the user's name without its type, and the client's id."""
 
     user: str
     client_id: str
@@ -111,7 +107,7 @@ class TokenBucket:
         return self.tokens >= self.burst
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until nothing is overdrawn any more."""
+        """The time until nothing is overdrawn any more."""
         self.refill(now_ms)
         return max(0, round(-self.tokens / self.rate * 1000))
 
@@ -134,11 +130,11 @@ class Meter:
             self.samples.append([start, amount])
 
     def take_back(self, amount: float) -> None:
-        """What was recorded last was not done after all."""
+        """Takes back what was recorded last, because it was not done."""
         self.samples[-1][1] -= amount
 
     def total(self, now_ms: int) -> float:
-        """What was measured in the windows that count."""
+        """The amount measured in the windows that count."""
         oldest_ms = now_ms - now_ms % self.window_ms - self.windows * self.window_ms
         return sum(amount for start, amount in self.samples if start > oldest_ms)
 
@@ -148,7 +144,7 @@ class Meter:
         return not self.samples or self.samples[-1][0] <= oldest_ms
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
-        """How long to do nothing for the measured rate to fall back to the limit."""
+        """The pause after which the measured rate is back at the limit."""
         if not self.samples:
             return 0
         # Measured over no less than all windows but one, so that a first burst is no crime.
@@ -158,7 +154,7 @@ class Meter:
 
 
 class Offer(NamedTuple):
-    """What became of something that may be held back."""
+    """The result of an offer that may be held back."""
 
     is_taken: bool  # do it: it was counted
     wait_ms: int
@@ -183,7 +179,7 @@ class Quotas:
         return self._limits
 
     def set_limits(self, entity: ConfigEntity, limits: Mapping[str, float]) -> None:
-        """What one entity may do from now on; nothing lifts its limits."""
+        """Sets the limits of one entity; an empty mapping lifts them."""
         self._limits.pop(entity, None)
         if limits:
             self._limits[entity] = dict(limits)
@@ -279,7 +275,7 @@ class Quotas:
         return Offer(True, wait_ms)
 
     def most(self, key: str, client: Client, settings: BrokerSettings) -> float:
-        """How much a client that did nothing may do at once."""
+        """The most that a client which did nothing may do at once."""
         limit = self.limit(key, client)
         if limit is None:
             return math.inf
@@ -302,22 +298,6 @@ class Quotas:
         now_ms = self._elapsed_ms()
         self._buckets = {k: b for k, b in self._buckets.items() if not b.is_full(now_ms)}
         self._meters = {k: m for k, m in self._meters.items() if not m.is_idle(now_ms)}
-
-
-def charge(broker: Broker, context: RequestContext, key: str, amount: int) -> int:
-    """Count bytes of a client; how many milliseconds it is to be left alone for."""
-    if not broker.quotas.is_active or context.peer.is_broker:
-        return 0
-    client = Client.of(context.principal, context.client_id)
-    return broker.quotas.use(key, client, amount, broker.settings)
-
-
-def charge_time(broker: Broker, context: RequestContext) -> int:
-    """Count the time a request took so far; how long its client is to be left alone for."""
-    if not broker.quotas.is_timing or context.stopwatch is None or context.peer.is_broker:
-        return 0
-    client = Client.of(context.principal, context.client_id)
-    return broker.quotas.use_time(client, context.stopwatch.busy_s, broker.settings)
 
 
 class Mutations:
@@ -346,5 +326,5 @@ class Mutations:
 
     @property
     def throttle_ms(self) -> int:
-        """What the response tells the client to wait."""
+        """The time that the response tells the client to wait."""
         return 0 if self._bucket is None else self._bucket.wait_ms(self._elapsed_ms())

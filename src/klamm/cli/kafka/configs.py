@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klamm import __version__
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import (
     BROKER_OVERRIDE,
@@ -32,6 +31,7 @@ from klamm.client import properties
 from klamm.client import settings as client_settings
 from klamm.client.admin import Admin, Resource, ResourceType
 from klamm.model.errors import KlammError, UsageError
+from klamm.version import __version__
 
 OPTIONS: Final = (
     Option("add-config", "k1=v1,k2=[v1,v2]", "Settings to add or change."),
@@ -133,7 +133,7 @@ def _check_actions(options: Options) -> None:
 
 
 def _entities(options: Options) -> list[Entity]:
-    """What the command is about, from the long form or the shortcuts."""
+    """The entities that the command is about, from the long form or the shortcuts."""
     short = options.given((*_SHORT, *_SHORT_DEFAULTS))
     long = options.given(("entity-type", "entity-name", "entity-default"))
     if short and long:
@@ -190,7 +190,7 @@ def _is_address(text: str) -> bool:
 
 
 def parse_additions(options: Options) -> dict[str, str]:
-    """What --add-config or --add-config-file asks to set."""
+    """The settings that --add-config or --add-config-file sets."""
     file = options.one("add-config-file")
     if file is not None:
         try:
@@ -202,7 +202,7 @@ def parse_additions(options: Options) -> dict[str, str]:
 
 
 def parse_removals(options: Options) -> list[str]:
-    """What --delete-config asks to remove."""
+    """The settings that --delete-config removes."""
     names = [name.strip() for text in options.all("delete-config") for name in text.split(",")]
     for name in names:
         _check_key(options, name)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import klamm
 from klamm.client.blocking.lookup import Lookup
 from klamm.client.errors import Answered, Unreachable
 from klamm.client.metadata import Topic, View
@@ -52,6 +51,7 @@ from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.session.workers import begin_task
 from klamm.pipelines.source.ranges import Range
 from klamm.pipelines.source.selection import bytes_per_offset, ids_of, no_topic, while_there
+from klamm.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What a run has done."""
+    """The result of a run."""
 
     manifest: Manifest
     manifest_path: Path
@@ -120,7 +120,7 @@ def archive(
 def _window_sizes(
     lookup: Lookup, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """How many offsets a file of each partition holds: tasks and files should not be huge."""
+    """The number of offsets in a file of each partition: tasks and files should not be huge."""
     try:
         rates = bytes_per_offset(lookup, starts, ends)
     except (Answered, Unreachable):
@@ -131,7 +131,7 @@ def _window_sizes(
 def _bounds(
     lookup: Lookup, view: View, topic: str
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where each partition begins and ends. Open transactions end it early: they may vanish."""
+    """The beginning and end of each partition. Open transactions end it early: they may vanish."""
     tps = view.topics[topic].partitions
     return lookup.earliest(tps), lookup.latest(tps, committed=True)
 
@@ -257,7 +257,7 @@ def _manifest(
         settings=beside[0],
         groups=beside[1],
         schema_fingerprint=hashlib.sha256(str(SCHEMA).encode()).hexdigest()[:16],
-        writer=f"klamm {klamm.__version__} / pyarrow {pa.__version__}",
+        writer=f"klamm {__version__} / pyarrow {pa.__version__}",
         created_ms=int(time.time() * 1000),
         path=Path(job.directory),
     )

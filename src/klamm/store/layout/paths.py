@@ -1,7 +1,8 @@
-"""Where everything is: Kafka's paths in ZooKeeper, and klamm's own below `/klamm`.
+"""Paths of the store: Kafka's in ZooKeeper, and klamm's own below `/klamm`.
 
-Left out: the nodes of authorizers and delegation tokens, of the migration to KRaft, and of
-consumers before 0.9, of which only the root is made because Kafka makes it.
+The nodes of access control lists and delegation tokens are in `acls` and `tokens`. Left out: those
+of the migration to KRaft, and of consumers before 0.9, of which only the root is made because Kafka
+makes it.
 """
 
 from __future__ import annotations
@@ -111,5 +112,5 @@ def delete_topic_path(topic: str) -> str:
 
 
 def forgotten_path(broker: BrokerId) -> str:
-    """What this broker has to drop when it comes back."""
+    """The path of the list of copies that this broker has to drop when it comes back."""
     return f"{FORGOTTEN}/{broker}"

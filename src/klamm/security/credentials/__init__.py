@@ -1,0 +1,1 @@
+"""Keeps what callers prove their identity with: SCRAM keys, tokens, passwords."""
