@@ -391,7 +391,7 @@ _POOLS: Final[Mapping[str, _Pool]] = {
     "configs.name": _SETTINGS,
     "configuration_keys": ("retention.ms", "cleanup.policy", "unknown.thing", ""),
     "value": _VALUES,
-    "AlterClientQuotas.value": (1e9, 5e8, 1.0),
+    "AlterClientQuotas.value": (1e9, 5e8),
     "AlterClientQuotas.key": (
         "producer_byte_rate",
         "consumer_byte_rate",
