@@ -80,12 +80,10 @@ _ENTRIES: Final = (
     Entry(run=attacks.poison_batches),
     Entry(run=attacks.terminal_escapes),
     Entry(run=attacks.slow_loris, smoke={"seconds": 1.0}),
-    # In the smoke each of the three brokers may use the whole of klamm.request.memory.max.bytes.
     Entry(
         run=attacks.half_frames,
         full={"connections": 300},
         smoke={"connections": 250},
-        memory_mb=150.0,
     ),
     Entry(
         run=attacks.unread_answers,

@@ -297,10 +297,10 @@ KLAMM: Final[tuple[Definition, ...]] = (
     setting(
         "klamm.request.memory.max.bytes",
         Kind.LONG,
-        "33554432",
-        "How much memory the requests on their way to a broker may take on all connections "
-        "together. When it is used up, connections with large requests wait, one at a time goes "
-        "on, and those that take too long are closed.",
+        "50331648",
+        "How much memory the requests on their way to the brokers of a process may take on all "
+        "connections together. When it is used up, connections with large requests wait, one at a "
+        "time goes on, and those that take too long are closed.",
         AtLeast(1_048_576),
     ),
 )
