@@ -58,14 +58,19 @@ _ENTRIES: Final = (
     Entry(
         run=attacks.story_flood,
         full={"partitions": 3000, "connections": 40},
-        smoke={"partitions": 500, "connections": 20, "each": 2},
+        smoke={"partitions": 1500, "connections": 30, "each": 1},
     ),
     Entry(run=attacks.compacted_produce, full={"records": 2_000_000}, smoke={"records": 1_000_000}),
     Entry(
         run=attacks.cleaner_bomb,
         smoke={"records": 3_000_000, "honest": 300_000, "seconds": 2.5},
     ),
-    Entry(run=attacks.subscription_pattern, full={"topics": 56}, smoke={"topics": 56}),
+    Entry(
+        run=attacks.subscription_pattern,
+        full={"topics": 56},
+        smoke={"topics": 56},
+        max_s=1.5,
+    ),
     Entry(run=attacks.forged_stop_replica),
     Entry(run=attacks.forged_update_metadata),
     Entry(run=attacks.forged_roll_call),
@@ -94,7 +99,7 @@ _ENTRIES: Final = (
     Entry(
         run=attacks.many_partitions,
         full={"count": 20_000},
-        smoke={"count": 1000},
+        smoke={"count": 500},
         memory_goal_mb=300.0,
     ),
     Entry(
