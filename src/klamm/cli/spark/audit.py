@@ -75,8 +75,11 @@ def audit(
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Judge every decision of the controllers: illegal moves, broken chains, lost events, stuck
-    deletions, latencies; as a summary, as Parquet tables, and as one page of HTML."""
+    """Check every decision of the controllers, and write a report.
+
+    It looks for illegal transitions, broken chains, lost events and stuck deletions, and measures
+    latencies. The result is a summary, Parquet tables, and one page of HTML.
+    """
     since_ms = parse_time(since) if since is not None else 0
     need_spark(master)
     if ledger is not None:
@@ -140,18 +143,18 @@ def _summary(found: Any, source: str) -> Iterator[str]:
     yield f"{found.events:,} events, {span}, {found.counts['epochs']} controller epochs"
     yield f"read from {source}"
     for name, label in (
-        ("illegal", "illegal moves"),
+        ("illegal", "illegal transitions"),
         ("broken_chains", "broken chains"),
         ("lost", "gaps with lost events"),
         ("stuck", "stuck deletions"),
     ):
         yield f"{found.counts[name]:>8,}  {label}"
     late = sum(row["late"] for row in found.rows["epochs"])
-    yield f"{late:>8,}  events of controllers after their time"
+    yield f"{late:>8,}  events written after a controller's term"
     quiet = [(row["quiet_ms"], row["controller_epoch"]) for row in found.rows["epochs"]]
     if longest := max((each for each in quiet if each[0] is not None), default=None):
         seconds, epoch = longest[0] / 1000, longest[1]
-        yield f"{seconds:>8,.1f}  seconds at most without a word, before epoch {epoch}"
+        yield f"{seconds:>8,.1f}  seconds of silence at most, before epoch {epoch}"
     for row in found.rows["stuck"][:5]:
         yield f"          {row['subject']}: {row['state']}, {row['waits_for']}"
 
