@@ -28,6 +28,7 @@ from klamm.model.errors import KlammError, RequestRefused, StoreUnavailable, Usa
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.messages import create_topics
+from klamm.start_check import heed
 from klamm.store.backups import Policy
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Store
@@ -47,7 +48,7 @@ _SILENT_S = 1.0  # somebody who waits for longer is told for what
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is asked of a cluster."""
+    """The wishes for a cluster: brokers, ports, data, settings."""
 
     brokers: int = 3
     host: str = "127.0.0.1"
@@ -58,7 +59,7 @@ class Plan:
     zookeeper: str | None = None  # host:port,... of a ZooKeeper to use as the store
 
     def fault(self) -> str | None:
-        """Why no cluster can be made of this, or None."""
+        """The reason why no cluster can be made of this, or None."""
         if self.brokers < 1:
             return f"a cluster needs at least one broker, not {self.brokers}"
         if not 0 <= self.port <= PORT_MAX - self.brokers + 1:
@@ -78,7 +79,7 @@ class Plan:
 
 
 def _fitting(brokers: int) -> dict[str, str]:
-    """What Kafka's own development configuration changes: a small cluster must still do all."""
+    """The settings of Kafka's own development configuration: a small cluster must still do all."""
     copies = str(min(3, brokers))
     return {
         "offsets.topic.replication.factor": copies,
@@ -96,6 +97,11 @@ class ClusterApp:
         fault = plan.fault()
         if fault is not None:
             raise UsageError(fault)
+        heeded = heed(plan.settings)
+        if heeded.refusals:
+            raise UsageError("; ".join(heeded.refusals))
+        if heeded.idle:
+            log.warning("no effect here: %s", ", ".join(heeded.idle))
         self.plan = plan
         self.settings = plan.broker_settings()
         self.brokers: dict[int, Broker] = {}  # those that run
@@ -126,7 +132,7 @@ class ClusterApp:
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus is told how the cluster is; '' where `klamm.metrics.port` is -1."""
+        """The address of the Prometheus metrics; '' where `klamm.metrics.port` is -1."""
         return self._metrics.url if self._metrics else ""
 
     async def start(self) -> None:
@@ -199,7 +205,7 @@ class ClusterApp:
         return next((at for at, broker in self.brokers.items() if broker.is_controller), None)
 
     def view(self) -> ClusterView:
-        """What each running broker believes right now."""
+        """The metadata that each running broker has right now."""
         controller = self.controller_id
         return ClusterView(
             {at: BrokerView(broker.parts.metadata.snapshot) for at, broker in self.brokers.items()},
@@ -428,7 +434,7 @@ class ClusterApp:
 
     @property
     def _connect(self) -> str:
-        """Where the ZooKeeper is that keeps the metadata; '' for the embedded store."""
+        """The address of the ZooKeeper that keeps the metadata; '' for the embedded store."""
         return self.settings.str("zookeeper.connect")
 
     async def _wait_for_all(self) -> None:
