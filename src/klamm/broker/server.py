@@ -28,6 +28,7 @@ from klamm.broker.net.door import Door
 from klamm.broker.net.framing import FrameMemory
 from klamm.broker.net.listener import Listener
 from klamm.broker.parts import Parts
+from klamm.broker.producing.shortcut import ProduceShortcut
 from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.replicas.lost_records import leave_in_sync_sets
 from klamm.broker.router import Router
@@ -212,7 +213,7 @@ class Broker:
     def _new_listener(self, parts: Parts) -> Listener:
         given = self._given
         return Listener(
-            Router(parts).route,
+            Router(parts, ProduceShortcut(parts)).route,
             frame_size_max=parts.bounds,
             memory=self._frame_memory,
             idle_ms_max=given.int("connections.max.idle.ms"),
