@@ -72,11 +72,11 @@ def _fault(
 ) -> PartitionFault | None:
     if partition is None:
         return PartitionFault(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the partition {id} does not exist"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The partition does not exist. It is {id}."
         )
     if context.is_queued(id.topic):
         return PartitionFault(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic {id.topic} is being deleted"
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic is being deleted. It is {id.topic}."
         )
     leader = partition.leadership.leader if partition.leadership else None
     if kind is ElectionType.PREFERRED and leader == partition.assignment.replicas[0]:

@@ -156,7 +156,7 @@ async def alter_all(
     async for each in in_turns(resources):
         kind, name = each.resource_type, each.resource_name
         if counts[kind, name] > 1:
-            outcome: Refused | None = Refused("the resource is in the request more than once")
+            outcome: Refused | None = Refused("Each resource must appear at most once.")
         else:
             outcome = await alter(
                 host,
@@ -253,7 +253,7 @@ class _Brokers:
         known = [c.name for c in changes if c.name in BROKER_SETTINGS]
         fixed = [n for n in known if BROKER_SETTINGS[n].dynamic is Dynamic.READ_ONLY]
         if fixed:
-            return Refused(f"cannot be changed while brokers run: {', '.join(fixed)}")
+            return Refused(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
         why = broker_fault(texts) or relation_fault(self._with(texts))
         return None if why is None else Refused(why, ErrorCode.INVALID_CONFIG)
 
@@ -279,18 +279,18 @@ def _policy_refusal(host: Host, entity: ConfigEntity, changes: Sequence[Change])
 
 def _topic_fault(host: Host, topic: str) -> Refused | None:
     if not topic:
-        return Refused("a topic must be named")
+        return Refused("Default topic resources are not allowed. Name a topic.")
     fault = name_fault(topic)
     if fault is not None:
         return Refused(fault, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if topic not in host.metadata.snapshot.topics:
-        return Refused(f"there is no topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return Refused(f"The topic '{topic}' does not exist.", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return None
 
 
 def _broker_entity(host: Host, name: str) -> ConfigEntity | Refused:
     if name and name != str(host.id):
-        return Refused(f"this is broker {host.id}: it cannot speak for broker {name}")
+        return Refused(f"Unexpected broker id, expected {host.id}, but received {name}")
     return ConfigEntity(ConfigKind.BROKER, name or None)
 
 

@@ -9,7 +9,6 @@ from klamm.model.settings.layers import (
     broker_fault,
     relation_fault,
     topic_faults,
-    unknown_name,
 )
 from klamm.model.settings.topic import TOPIC_SETTINGS
 
@@ -26,6 +25,5 @@ __all__ = [
     "broker_fault",
     "relation_fault",
     "topic_faults",
-    "unknown_name",
     "value_text",
 ]

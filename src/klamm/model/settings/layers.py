@@ -242,11 +242,10 @@ def _broker_name(name: str) -> str:
     return synonyms[0].name if synonyms else name
 
 
-def unknown_name(name: str, known: Iterable[str], what: str) -> str:
-    """The sentence about a name that is no setting, with the one that was probably meant."""
+def meant(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that is no setting: the one that was probably meant."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"{name} is not a {what} setting{hint}"
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def broker_fault(texts: Mapping[str, str]) -> str | None:
@@ -254,7 +253,8 @@ def broker_fault(texts: Mapping[str, str]) -> str | None:
     for name, text in texts.items():
         definition = _find(name)
         if definition is None:
-            return unknown_name(name, [*BROKER_SETTINGS, *TOPIC_SETTINGS], "broker or topic")
+            known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
+            return f"{name} is not a broker or topic setting{meant(name, known)}"
         value = definition.parse(text)
         if isinstance(value, Refused):
             return value.why
@@ -291,7 +291,7 @@ def topic_faults(overrides: Mapping[str, str], broker: BrokerSettings) -> str | 
     for name, text in overrides.items():
         definition = TOPIC_SETTINGS.get(name)
         if definition is None:
-            return unknown_name(name, TOPIC_SETTINGS, "topic")
+            return f"Unknown topic config name: {name}{meant(name, TOPIC_SETTINGS)}"
         value = definition.parse(text)
         if isinstance(value, Refused):
             return value.why
@@ -302,7 +302,10 @@ def topic_faults(overrides: Mapping[str, str], broker: BrokerSettings) -> str | 
 def _lag_fault(topic: TopicSettings) -> str | None:
     least, most = topic.int("min.compaction.lag.ms"), topic.int("max.compaction.lag.ms")
     if least > most:
-        return f"min.compaction.lag.ms={least} must not be more than max.compaction.lag.ms={most}"
+        return (
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > "
+            f"max.compaction.lag.ms ({most})"
+        )
     return None
 
 

@@ -195,6 +195,6 @@ def test_why_an_internal_topic_cannot_be_is_told() -> None:
     async def test(host: TestHost) -> None:
         why = await AutoCreation(host, Controller()).create_internal_topic(CONSUMER_OFFSETS)
         assert why is not None
-        assert "only 1 brokers" in why
+        assert "larger than available brokers: 1." in why
 
     on_a_host(test, racks={0: None})
