@@ -42,6 +42,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "RebalanceDue": "it was time to bring leaders back to their preferred brokers",
     "RetryDue": "it was time to try again",
     "ShutdownAsked": "a broker asked to be relieved before it stops",
+    "IsrChangesNoticed": "a leader stored who is in sync",
     "IsrChangesAsked": "a leader asked to change who is in sync",
     "ElectionsAsked": "somebody asked for an election",
     "ReassignmentsAsked": "somebody asked to move replicas",
