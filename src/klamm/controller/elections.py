@@ -55,16 +55,16 @@ def elections_asked(turn: Turn, event: ElectionsAsked) -> Flow[ElectionsAnswer]:
         Strategy.OFFLINE if unclean else Strategy.PREFERRED,
         unclean_allowed=unclean,
     )
-    leaders: dict[TopicPartition, BrokerId] = {}
+    leader_epochs: dict[TopicPartition, int] = {}
     for partition in elect:
         if partition.id in refused:
             why = refused[partition.id].why
             results[partition.id] = PartitionFault(_FAILED[event.kind], f"{partition.id}: {why}")
         else:
             assert partition.leadership is not None, f"{partition.id} is {partition.state}"
-            leaders[partition.id] = partition.leadership.leader
+            leader_epochs[partition.id] = partition.leadership.leader_epoch
             results[partition.id] = PartitionFault()
-    return ElectionsAnswer(results, leaders)
+    return ElectionsAnswer(results, leader_epochs)
 
 
 def _fault(

@@ -228,7 +228,7 @@ class PartitionFault:
 @dataclass(frozen=True, slots=True)
 class ElectionsAnswer:
     results: Mapping[TopicPartition, PartitionFault]
-    leaders: Mapping[TopicPartition, BrokerId]  # what the metadata will show
+    leader_epochs: Mapping[TopicPartition, int]  # what the metadata will show, or more
 
 
 @dataclass(frozen=True, slots=True)

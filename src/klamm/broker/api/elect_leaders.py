@@ -1,8 +1,9 @@
 """ElectLeaders (key 43): preferred elections, and unclean ones where nobody in sync is left.
 
-The answer waits until this broker's own metadata shows the new leaders. Version 0 knows preferred
-elections only and has no error of its own: a broker that is not the controller says so for every
-partition.
+The answer waits until this broker's own metadata has shown each new leader, or a later one: that
+all of them lead at the same moment is more than a busy cluster can promise. Version 0 knows
+preferred elections only and has no error of its own: a broker that is not the controller says so
+for every partition.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from klamm.broker.net.turns import in_parts
 from klamm.controller.events import ElectionsAsked, ElectionType, PartitionFault
 from klamm.model.errors import ErrorCode, RequestRefused
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.names import TopicPartition
 from klamm.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
@@ -22,6 +23,7 @@ from klamm.protocol.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
+    from klamm.broker.metadata_cache import MetadataCache, Snapshot
     from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
@@ -32,14 +34,14 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
             ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
         )
     results: dict[TopicPartition, PartitionFault] = {}
-    leaders: dict[TopicPartition, BrokerId] = {}
+    epochs: dict[TopicPartition, int] = {}
     for wanted in in_parts(_wanted(request)):
         answer = await broker.controller.submit(
             ElectionsAsked(ElectionType(request.election_type), wanted)
         )
         results |= answer.results
-        leaders |= answer.leaders
-    for id in await _not_seen(broker, leaders, request.timeout_ms):
+        epochs |= answer.leader_epochs
+    for id in await _not_seen(broker.metadata, epochs, request.timeout_ms):
         results[id] = PartitionFault(
             ErrorCode.REQUEST_TIMED_OUT, "the election was not seen in time"
         )
@@ -66,21 +68,20 @@ def _wanted(request: Request) -> tuple[TopicPartition, ...] | None:
 
 
 async def _not_seen(
-    broker: Broker, leaders: Mapping[TopicPartition, BrokerId], timeout_ms: int
+    metadata: MetadataCache, epochs: Mapping[TopicPartition, int], timeout_ms: int
 ) -> list[TopicPartition]:
-    """The partitions whose new leader this broker has not heard of when the time is up."""
+    """The partitions whose election this broker has not heard of when the time is up."""
+    left = dict(epochs)
 
-    def missing() -> list[TopicPartition]:
-        snapshot = broker.metadata.snapshot
-        found = {id: snapshot.partition(id) for id in leaders}
-        return [
-            id
-            for id, leader in leaders.items()
-            if (info := found[id]) is None or info.leader != leader
-        ]
+    def all_seen(snapshot: Snapshot) -> bool:
+        for id, epoch in list(left.items()):
+            info = snapshot.partition(id)
+            if info is not None and info.leader_epoch >= epoch:
+                del left[id]
+        return not left
 
-    await broker.metadata.wait_for(lambda _: not missing(), max(timeout_ms, 0))
-    return missing()
+    await metadata.wait_for(all_seen, max(timeout_ms, 0))
+    return list(left)
 
 
 def _grouped(
