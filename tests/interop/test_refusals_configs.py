@@ -127,7 +127,7 @@ REFUSED = [
         E.INVALID_REQUEST,
         "Cannot update these configs dynamically: Set(num.partitions)",
     ),
-    (BROKER, "", [("num.partitionsx", SET, "2")], E.INVALID_CONFIG, "did you mean"),
+    (BROKER, "", [("plug.in", SET, "x" * 70_000)], E.INVALID_CONFIG, "none of klamm's"),
     (BROKER, "", [("log.retention.ms", SET, "0")], E.INVALID_CONFIG, "must not be 0"),
     (
         BROKER,
@@ -190,6 +190,35 @@ def test_questions_are_refused(wire: Wire, kind: int, name: str, code: E) -> Non
         assert E(result.error_code) is code
         assert result.error_message
         assert result.configs == []
+
+
+@pytest.mark.parametrize("name", ["", "0"])
+def test_a_broker_stores_settings_of_plug_ins_and_shows_them_without_value(
+    wire: Wire, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    custom = ("com.acme.flavour", "cleanup.policy", "ssl.keystore.lokation")
+    source = 2 if name else 3
+    with caplog.at_level("WARNING"):
+        changes = [(each, SET, "v") for each in custom]
+        check(wire.alter(BROKER, name, *changes, broker=0), E.NONE, None)
+        wire.settle()
+    found = describe(wire, BROKER, name, *custom, broker=0)
+    shown = [(c.name, c.value, c.config_source, c.is_sensitive, c.read_only) for c in found.configs]
+    assert sorted(shown) == sorted((each, None, source, True, True) for each in custom)
+    if not name:  # each is told of once
+        told = [r.getMessage() for r in caplog.records]
+        assert "com.acme.flavour is no setting of klamm and has no effect." in told
+        assert any("log.cleanup.policy?" in each for each in told)
+        assert any("ssl.keystore.lokation" in each and "PROTECTS NOTHING" in each for each in told)
+    undo = [(each, DELETE, None) for each in custom]
+    check(wire.alter(BROKER, name, *undo, broker=0), E.NONE, None)
+    assert describe(wire, BROKER, name, *custom, broker=0).configs == []
+    assert value(wire, TOPIC, "t", "cleanup.policy")[0] == "delete"
+
+
+def test_a_replacement_may_have_settings_of_plug_ins(wire: Wire) -> None:
+    check(replace(wire, BROKER, "", com_acme_flavour="v", log_retention_ms="5"), E.NONE, None)
+    check(replace(wire, BROKER, ""), E.NONE, None)
 
 
 def test_a_resource_given_twice_is_refused_both_times(wire: Wire) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from klamm.broker.admin import loggers, topic_writes
 from klamm.broker.admin import topic_admin as admin
@@ -31,12 +31,17 @@ from klamm.model.settings import (
     Origin,
     Source,
     broker_fault,
+    described,
+    foreign,
     relation_fault,
     topic_faults,
 )
 from klamm.store import layout
 from klamm.store.layout import ConfigEntity, ConfigKind
 from klamm.store.port import Session
+
+# Everybody's settings of plug-ins are stored, as in Kafka, but not as a place for anything.
+_FOREIGN_SIZE_MAX: Final = 64 * 1024
 
 
 class ResourceType(IntEnum):
@@ -126,10 +131,11 @@ async def _broker_entries(host: Host, owner: ConfigEntity) -> Iterator[Entry]:
 def _cluster_entries(texts: Mapping[str, str]) -> Iterator[Entry]:
     """Only what was set for all brokers: each broker has its own idea of the rest."""
     for name, text in texts.items():
-        definition = BROKER_SETTINGS.get(name)
-        if definition is not None:
-            origin = Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)
-            yield Entry(definition, text, origin.source, False, [origin])
+        definition = described(name)
+        shown = None if definition.is_sensitive else text
+        origin = Origin(name, shown, Source.DYNAMIC_DEFAULT_BROKER)
+        read_only = definition.dynamic is Dynamic.READ_ONLY
+        yield Entry(definition, shown, origin.source, read_only, [origin])
 
 
 def _own_entries(settings: BrokerSettings) -> Iterator[Entry]:
@@ -139,6 +145,13 @@ def _own_entries(settings: BrokerSettings) -> Iterator[Entry]:
         value = None if hidden else settings.text(name)
         origins = [o._replace(text=None) if hidden else o for o in settings.origins(name)]
         yield Entry(definition, value, source, read_only, origins)
+    for name in settings.further_names:
+        definition = described(name)
+        origins = settings.origins(name)
+        if definition.is_sensitive:
+            origins = [origin._replace(text=None) for origin in origins]
+        read_only = definition.dynamic is Dynamic.READ_ONLY
+        yield Entry(definition, origins[0].text, origins[0].source, read_only, origins)
 
 
 async def alter_all(
@@ -254,7 +267,16 @@ class _Brokers:
         fixed = [n for n in known if BROKER_SETTINGS[n].dynamic is Dynamic.READ_ONLY]
         if fixed:
             return Refused(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
-        why = broker_fault(texts) or relation_fault(self._with(texts))
+        strange = foreign(texts)
+        size = sum(len(name) + len(text) for name, text in strange.items())
+        if size > _FOREIGN_SIZE_MAX:
+            return Refused(
+                f"Settings that are none of klamm's have {size} characters; "
+                f"{_FOREIGN_SIZE_MAX} are stored at most",
+                ErrorCode.INVALID_CONFIG,
+            )
+        own = {name: text for name, text in texts.items() if name not in strange}
+        why = broker_fault(own) or relation_fault(self._with(own))
         return None if why is None else Refused(why, ErrorCode.INVALID_CONFIG)
 
     def _with(self, texts: Mapping[str, str]) -> BrokerSettings:

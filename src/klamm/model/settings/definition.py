@@ -26,6 +26,7 @@ LONG_MAX: Final = 2**63 - 1
 class Kind(IntEnum):
     """How a setting's text is read; the numbers are those of DescribeConfigs."""
 
+    UNKNOWN = 0  # of settings that only a plug-in would know
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -229,7 +230,8 @@ class Definition:
 
     @property
     def is_sensitive(self) -> bool:
-        return self.kind is Kind.PASSWORD
+        # What nobody here knows may be a secret, as in Kafka.
+        return self.kind in (Kind.PASSWORD, Kind.UNKNOWN)
 
     def parse(self, text: str) -> Value | Refused:
         """The value of a text, or why it has none."""
@@ -290,6 +292,7 @@ def _read_text(text: str) -> Value | Refused:
 
 
 _READERS: Final[Mapping[Kind, Callable[[str], Value | Refused]]] = {
+    Kind.UNKNOWN: _read_text,
     Kind.BOOLEAN: _read_boolean,
     Kind.STRING: _read_text,
     Kind.INT: _ReadInteger(32, "INT"),

@@ -125,7 +125,7 @@ def test_what_has_no_settings_here_is_refused(kind: int, name: str, code: int) -
         (TOPIC, "t", [Change("flush.ms", "1", Operation.APPEND)], 40),
         (TOPIC, "t", [Change("cleanup.policy", "shred", Operation.APPEND)], 40),
         (BROKER, "", [Change("num.partitions", "2")], 42),
-        (BROKER, "0", [Change("num.partitionsx", "2")], 40),
+        (BROKER, "0", [Change("plug.in", "x" * 70_000)], 40),
         (BROKER, "0", [Change("log.retention.ms", "0")], 40),
         (BROKER, "0", [Change("message.max.bytes", "-1")], 40),
     ],
