@@ -11,6 +11,7 @@ from interop.wire import BROKER, TOPIC, Change, Wire, check, codes, topic
 from klamm import Cluster
 from klamm.broker.admin.policies import Alteration
 from klamm.model.errors import ErrorCode as E
+from klamm.model.settings import BROKER_SETTINGS, UNTOLD
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 
@@ -214,6 +215,13 @@ def test_a_broker_stores_settings_of_plug_ins_and_shows_them_without_value(
     check(wire.alter(BROKER, name, *undo, broker=0), E.NONE, None)
     assert describe(wire, BROKER, name, *custom, broker=0).configs == []
     assert value(wire, TOPIC, "t", "cleanup.policy")[0] == "delete"
+
+
+def test_a_broker_tells_of_the_settings_that_kafka_has_and_of_klamms_own(wire: Wire) -> None:
+    names = {c.name for c in describe(wire, BROKER, "0", broker=0).configs}
+    assert names == BROKER_SETTINGS.keys() - UNTOLD
+    assert {"log.retention.ms", "klamm.metrics.port"} <= names
+    assert not {"unstable.api.versions.enable", "log.initial.task.delay.ms"} & names
 
 
 def test_a_replacement_may_have_settings_of_plug_ins(wire: Wire) -> None:

@@ -25,6 +25,7 @@ from klamm.model.names import BrokerId, name_fault
 from klamm.model.settings import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
+    UNTOLD,
     BrokerSettings,
     Definition,
     Dynamic,
@@ -141,6 +142,8 @@ def _cluster_entries(texts: Mapping[str, str]) -> Iterator[Entry]:
 def _own_entries(settings: BrokerSettings) -> Iterator[Entry]:
     for name, definition in BROKER_SETTINGS.items():
         source, read_only = settings.source(name), definition.dynamic is Dynamic.READ_ONLY
+        if name in UNTOLD and source is Source.DEFAULT:
+            continue
         hidden = definition.is_sensitive
         value = None if hidden else settings.text(name)
         origins = [o._replace(text=None) if hidden else o for o in settings.origins(name)]

@@ -1,6 +1,6 @@
 """Settings: what may be set (`topic`, `broker`), and what is in force (`layers`)."""
 
-from klamm.model.settings.broker import BROKER_SETTINGS
+from klamm.model.settings.broker import BROKER_SETTINGS, UNTOLD
 from klamm.model.settings.definition import Definition, Dynamic, Kind, Source, value_text
 from klamm.model.settings.layers import (
     BrokerSettings,
@@ -18,6 +18,7 @@ from klamm.model.settings.topic import TOPIC_SETTINGS
 __all__ = [
     "BROKER_SETTINGS",
     "TOPIC_SETTINGS",
+    "UNTOLD",
     "BrokerSettings",
     "Definition",
     "Dynamic",
