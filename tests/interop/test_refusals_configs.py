@@ -128,6 +128,14 @@ REFUSED = [
         E.INVALID_REQUEST,
         "Cannot update these configs dynamically: Set(num.partitions)",
     ),
+    (
+        BROKER,
+        "",
+        [("listener.name.plain.ssl.keystore.location", SET, "/x")],
+        E.INVALID_REQUEST,
+        "dynamically: Set(listener.name.plain.ssl.keystore.location)",
+    ),
+    (BROKER, "", [("sasl.enabled.mechanisms", SET, "PLAIN")], E.INVALID_REQUEST, "dynamically"),
     (BROKER, "", [("plug.in", SET, "x" * 70_000)], E.INVALID_CONFIG, "none of klamm's"),
     (BROKER, "", [("log.retention.ms", SET, "0")], E.INVALID_CONFIG, "must not be 0"),
     (
@@ -224,6 +232,12 @@ def test_a_broker_tells_of_the_settings_that_kafka_has_and_of_klamms_own(wire: W
     assert not {"unstable.api.versions.enable", "log.initial.task.delay.ms"} & names
 
 
+def test_the_tuning_of_logins_that_nobody_makes_is_taken(wire: Wire) -> None:
+    name = "sasl.login.refresh.window.factor"
+    check(wire.alter(BROKER, "0", (name, SET, "0.7"), broker=0), E.NONE, None)
+    check(wire.alter(BROKER, "0", (name, DELETE, None), broker=0), E.NONE, None)
+
+
 def test_a_replacement_may_have_settings_of_plug_ins(wire: Wire) -> None:
     check(replace(wire, BROKER, "", com_acme_flavour="v", log_retention_ms="5"), E.NONE, None)
     check(replace(wire, BROKER, ""), E.NONE, None)
@@ -279,7 +293,7 @@ def test_a_changed_setting_is_in_force_on_every_replica(wire: Wire) -> None:
     check(wire.alter(TOPIC, "t", ("segment.bytes", SET, "4711")), E.NONE, None)
     wire.settle()
     for broker in wire.cluster._app.brokers.values():
-        (partition,) = broker.replicas.partitions.values()
+        (partition,) = broker.parts.replicas.partitions.values()
         assert partition.log is not None
         assert partition.log.settings.segment_bytes == 4711
 

@@ -57,7 +57,7 @@ class LogSettings:
     segment_ms: int = 604_800_000
     # Of the broker, for all topics.
     expanded_bytes_max: int = 32 << 20  # of a compressed batch
-    records_by_hand_max: int = 32  # that are opened of a batch without compiled loops
+    records_by_hand_max: int = 16  # whose lengths are followed without compiled loops
 
     @classmethod
     def of(cls, topic: TopicSettings) -> LogSettings:

@@ -85,4 +85,4 @@ async def test_a_broker_starts_although_no_controller_speaks_to_it(
         await connection.close()
         await hung.close()
         async with asyncio.timeout(10):
-            await broker.metadata.wait_for(lambda snapshot: broker.id in snapshot.brokers)
+            await broker.parts.metadata.wait_for(lambda snapshot: broker.id in snapshot.brokers)

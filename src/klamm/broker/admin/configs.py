@@ -266,8 +266,10 @@ class _Brokers:
         return self.settings.text(name)
 
     def fault(self, texts: Mapping[str, str], changes: Sequence[Change]) -> Refused | None:
-        known = [c.name for c in changes if c.name in BROKER_SETTINGS]
-        fixed = [n for n in known if BROKER_SETTINGS[n].dynamic is Dynamic.READ_ONLY]
+        strange = foreign({change.name: "" for change in changes})
+        # Also under the name of a listener: what asks for protection is never taken and ignored.
+        known = [c.name for c in changes if c.name not in strange]
+        fixed = [n for n in known if described(n).dynamic is Dynamic.READ_ONLY]
         if fixed:
             return Refused(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
         strange = foreign(texts)

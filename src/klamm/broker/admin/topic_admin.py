@@ -47,6 +47,9 @@ from klamm.store import layout
 from klamm.store.port import Session
 
 _NEWEST_DELETION: Final = 6
+# How long an answer waits for the other brokers to have heard of a change as well. Kafka does not
+# wait: whoever creates a topic there and asks another broker about it may hear that there is none.
+_TOLD_S: Final = 0.25
 
 
 class Controller(Protocol):
@@ -58,6 +61,8 @@ class Controller(Protocol):
     def is_queued_for_deletion(self, topic: str) -> bool: ...
 
     def is_alive(self, topic: str) -> bool: ...
+
+    async def everybody_told(self, within_s: float) -> None: ...
 
 
 class Host(Protocol):
@@ -71,9 +76,6 @@ class Host(Protocol):
 
     @property
     def metadata(self) -> MetadataCache: ...
-
-    @property
-    def controller(self) -> Controller: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,9 @@ class Deleted:
 class Admin:
     """The administration of topics on one broker; only the controller's is asked."""
 
-    def __init__(self, host: Host, policies: Policies) -> None:
+    def __init__(self, host: Host, controller: Controller, policies: Policies) -> None:
         self._host = host
+        self._controller = controller
         self._policies = policies
         self._turn = asyncio.Lock()
 
@@ -122,6 +125,8 @@ class Admin:
             if isinstance(outcome, Created)
         }
         late = await waiting.for_leaders(self._host.metadata, counts, timeout_ms)
+        if counts and timeout_ms > 0:
+            await self._controller.everybody_told(min(_TOLD_S, timeout_ms / 1000))
         return [
             late.get(outcome.creation.topic, outcome) if isinstance(outcome, Created) else outcome
             for outcome in outcomes
@@ -190,6 +195,8 @@ class Admin:
                 if refused is None and not validate_only:
                     counts[ask.topic] = ask.count
         late = await waiting.for_leaders(self._host.metadata, counts, timeout_ms)
+        if counts and timeout_ms > 0:
+            await self._controller.everybody_told(min(_TOLD_S, timeout_ms / 1000))
         return [outcome or late.get(ask.topic) for ask, outcome in zip(asks, outcomes, strict=True)]
 
     async def _grow(self, ask: Growth, quota: Mutations, validate_only: bool) -> Refused | None:
@@ -232,7 +239,7 @@ class Admin:
         overrides = (layout.decode_config(config.data) if config is not None else None) or {}
         return GrowthFacts(
             settings=settings,
-            marked=marker is not None or self._host.controller.is_queued_for_deletion(topic),
+            marked=marker is not None or self._controller.is_queued_for_deletion(topic),
             partitions={},
             brokers=await self._registered(),
             compacted="compact" in settings.for_topic(overrides).list("cleanup.policy"),
@@ -285,9 +292,9 @@ class Admin:
         return DeletionFacts(
             settings=self._host.settings,
             version=version,
-            names=self._host.controller.topic_names,
+            names=self._controller.topic_names,
             visible=snapshot.topics,
-            unborn=self._host.controller.is_alive,
+            unborn=self._controller.is_alive,
             policy=self._policies.delete,
         )
 

@@ -9,9 +9,11 @@ for every partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from klamm.broker.metadata_cache import MetadataCache, Snapshot
+from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_parts
+from klamm.broker.parts import Parts
 from klamm.controller.events import ElectionsAsked, ElectionType, PartitionFault
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
@@ -22,13 +24,8 @@ from klamm.protocol.messages.elect_leaders import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.metadata_cache import MetadataCache, Snapshot
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     if request.election_type not in ElectionType.__members__.values():
         raise RequestRefused(
             ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
@@ -36,12 +33,12 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     results: dict[TopicPartition, PartitionFault] = {}
     epochs: dict[TopicPartition, int] = {}
     for wanted in in_parts(_wanted(request)):
-        answer = await broker.controller.submit(
+        answer = await parts.controller.submit(
             ElectionsAsked(ElectionType(request.election_type), wanted)
         )
         results |= answer.results
         epochs |= answer.leader_epochs
-    for id in await _not_seen(broker.metadata, epochs, request.timeout_ms):
+    for id in await _not_seen(parts.metadata, epochs, request.timeout_ms):
         results[id] = PartitionFault(
             ErrorCode.REQUEST_TIMED_OUT, "the election was not seen in time"
         )

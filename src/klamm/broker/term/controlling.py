@@ -14,13 +14,14 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from klamm.broker.ledger.ledger import Ledger
-from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.net.peers import Peers
 from klamm.broker.term.control_messages import Sender
+from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.broker.term.inbox import Inbox
 from klamm.broker.term.observing import is_true
 from klamm.broker.term.outbox import Link, Outbox
@@ -125,6 +126,13 @@ class ControllerShell:
         """Whether the controller knows this topic and is not about to delete it."""
         context = self._term.core.context if self._term else None
         return context is not None and topic in context.topics and not context.is_queued(topic)
+
+    async def everybody_told(self, within_s: float) -> None:
+        """Until every broker has answered what it was told so far, but not for longer than this."""
+        if self._term is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._term.delivered()
 
     @property
     def standby_partitions(self) -> int:

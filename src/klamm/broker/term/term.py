@@ -18,9 +18,9 @@ from typing import Final
 
 from klamm import collector
 from klamm.broker.ledger.ledger import Ledger
-from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.term import observing
 from klamm.broker.term.committing import Committer
+from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.broker.term.controller_states import state_of
 from klamm.broker.term.inbox import Inbox, Letter
 from klamm.broker.term.observing import AtHand, Observer
@@ -118,7 +118,11 @@ class Term:
     async def _until_told(self) -> None:
         with suppress(TimeoutError):  # a broker that is silent must not keep others waiting
             async with asyncio.timeout(_TAKEOVER_S):
-                await self._outbox.delivered()
+                await self.delivered()
+
+    async def delivered(self) -> None:
+        """Until every broker has answered all that it was sent."""
+        await self._outbox.delivered()
 
     async def _make_features(self) -> None:
         """Brokers of Kafka look for this node; klamm has no features to finalize."""

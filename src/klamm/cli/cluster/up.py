@@ -88,7 +88,6 @@ def up(
 
 async def _serve(plan: Plan) -> int:
     from klamm.app import ClusterApp
-    from klamm.log.kernel import LOADER
 
     progress = _Progress()
     cluster = ClusterApp(plan, progress.show)
@@ -101,7 +100,6 @@ async def _serve(plan: Plan) -> int:
         progress.clear()
         metrics = f" metrics={cluster.metrics_url}" if cluster.metrics_url else ""
         print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}", flush=True)
-        LOADER.load_soon()
         if not await signals.unless_heard(_until_failed(cluster)):
             return 0 if await signals.unless_heard(cluster.stop()) else 130
         await cluster.stop()
