@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.broker.net.door import Door, exposure
-from klamm.broker.server import Broker
+from klamm.broker.server import Broker, frame_memory_of
 from klamm.client.admin import Admin
 from klamm.client.cluster import Client
 from klamm.client.errors import code_of
@@ -48,7 +48,7 @@ _SILENT_S = 1.0  # somebody who waits for longer is told for what
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is asked of a cluster."""
+    """The wishes for a cluster: brokers, ports, data, settings."""
 
     brokers: int = 3
     host: str = "127.0.0.1"
@@ -59,7 +59,7 @@ class Plan:
     zookeeper: str | None = None  # host:port,... of a ZooKeeper to use as the store
 
     def fault(self) -> str | None:
-        """Why no cluster can be made of this, or None."""
+        """The reason why no cluster can be made of this, or None."""
         if self.brokers < 1:
             return f"a cluster needs at least one broker, not {self.brokers}"
         if not 0 <= self.port <= PORT_MAX - self.brokers + 1:
@@ -82,7 +82,7 @@ class Plan:
 
 
 def _fitting(brokers: int) -> dict[str, str]:
-    """What Kafka's own development configuration changes: a small cluster must still do all."""
+    """The settings of Kafka's own development configuration: a small cluster must still do all."""
     copies = str(min(3, brokers))
     return {
         "offsets.topic.replication.factor": copies,
@@ -107,6 +107,7 @@ class ClusterApp:
             log.warning("no effect here: %s", ", ".join(heeded.idle))
         self.plan = plan
         self.settings = plan.broker_settings()
+        self._frame_memory = frame_memory_of(self.settings)
         self.brokers: dict[int, Broker] = {}  # those that run
         self._progress = progress or _quiet
         self._ports: dict[int, int] = {}  # kept over a broker's restart, for its clients
@@ -135,7 +136,7 @@ class ClusterApp:
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus is told how the cluster is; '' where `klamm.metrics.port` is -1."""
+        """The address of the Prometheus metrics; '' where `klamm.metrics.port` is -1."""
         return self._metrics.url if self._metrics else ""
 
     async def start(self) -> None:
@@ -208,7 +209,7 @@ class ClusterApp:
         return next((at for at, broker in self.brokers.items() if broker.is_controller), None)
 
     def view(self) -> ClusterView:
-        """What each running broker believes right now."""
+        """The metadata that each running broker has right now."""
         controller = self.controller_id
         return ClusterView(
             {at: BrokerView(broker.parts.metadata.snapshot) for at, broker in self.brokers.items()},
@@ -302,6 +303,7 @@ class ClusterApp:
             port=port,
             rack=self.plan.racks[at] if self.plan.racks else None,
             progress=lambda done, total: self._progress(f"broker {at}: log {done} of {total}"),
+            frame_memory=self._frame_memory,
         )
         await broker.start(gate)
         self.brokers[at] = broker
@@ -437,7 +439,7 @@ class ClusterApp:
 
     @property
     def _connect(self) -> str:
-        """Where the ZooKeeper is that keeps the metadata; '' for the embedded store."""
+        """The address of the ZooKeeper that keeps the metadata; '' for the embedded store."""
         return self.settings.str("zookeeper.connect")
 
     async def _wait_for_all(self) -> None:

@@ -1,4 +1,4 @@
-"""Renders the results of `measure` into the table of docs/hardening.md.
+"""Renders the results of `measure` into the table of docs/explanation/hardening.md.
 
 python tests/hostile/table.py bench/results/hostile-DATE.json
 """
@@ -16,7 +16,7 @@ if __name__ == "__main__":
 from hostile.catalogue import CATALOGUE
 
 P99_GOAL_MS: Final = 250
-PAGE: Final = Path(__file__).parents[2] / "docs" / "hardening.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "hardening.md"
 _BEGIN: Final = "<!-- attacks: begin -->"
 _END: Final = "<!-- attacks: end -->"
 

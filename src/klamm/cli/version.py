@@ -9,14 +9,14 @@ from klamm.cli.output import print_json, say
 from klamm.protocol.native.records import LOOPS
 from klamm.version import __version__
 
-app = new_app("The version of klamm, Python and the wire.")
+app = new_app("Print the versions of klamm, Python and the protocol.")
 
 KAFKA_BEHAVIOUR = "3.9, ZooKeeper mode"
 
 
 @app.command()
 def version(output: OutputOption = Output.TEXT) -> None:
-    """The version of klamm, Python and the wire."""
+    """Print the versions of klamm, Python and the protocol."""
     checks = "compiled" if LOOPS.kernel is not None else "by hand"
     if output is Output.JSON:
         facts = {

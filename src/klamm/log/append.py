@@ -1,4 +1,4 @@
-"""What a leader checks before it appends a batch, and what it writes into it.
+"""Checks a batch before a leader appends it, and stamps it.
 
 The 61 bytes of the header and one checksum come first; then a client's records are looked through
 (`records`), because what is in the log cannot be refused any more. Base offset, leader epoch and
@@ -55,7 +55,7 @@ _pack_crc: Final = struct.Struct(">I").pack_into
 
 
 class RecordError(NamedTuple):
-    """Why one record of a batch is refused."""
+    """The reason why one record of a batch is refused."""
 
     batch_index: int
     message: str
@@ -127,7 +127,7 @@ def read_sole_header(batch: memoryview) -> BatchHeader | AppendRefused:
 def header_fault(
     batch: memoryview, header: BatchHeader, settings: LogSettings, version: int, from_client: bool
 ) -> AppendRefused | None:
-    """Why this batch is not appended, as far as its header and checksum tell."""
+    """The reason to refuse this batch, as far as its header and checksum tell."""
     (base_offset, length, _, _, crc, attributes, delta, _, _, producer_id, _, sequence, count) = (
         header
     )
@@ -178,7 +178,7 @@ def header_fault(
 
 
 def too_large(size: int, settings: LogSettings) -> AppendRefused:
-    """Why a batch of this size has no place in the topic, or in a segment of it."""
+    """The refusal of a batch that is too large for the topic, or for a segment of it."""
     if size > settings.max_message_bytes:
         return AppendRefused(
             ErrorCode.MESSAGE_TOO_LARGE,

@@ -72,7 +72,7 @@ def area_of(batch: Buffer, header: BatchHeader, size_max: int) -> Buffer:
 
 
 class Checked(NamedTuple):
-    """What is known of the records of a batch, which make sense."""
+    """The result of checking the records of a valid batch."""
 
     max_timestamp: int | None  # None: not each record was opened
     faults: list[Fault]

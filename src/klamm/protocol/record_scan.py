@@ -31,7 +31,7 @@ _TIME_BYTES_MAX: Final = 5  # of its time, for as long as half a year after the 
 
 
 class Rules(NamedTuple):
-    """What a topic asks of each record."""
+    """The demands of a topic on each record."""
 
     base_timestamp: int
     oldest: int
@@ -227,7 +227,7 @@ class Place(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Which records of a batch are looked at, as differences to its offset and time."""
+    """The records of a batch to look at, as differences to its offset and time."""
 
     since: int  # the earliest time; irrelevant to `find_newest`
     first: int

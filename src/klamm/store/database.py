@@ -64,7 +64,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(changes: Changes, tree: Tree) -> Rows:
-    """What has to be written so that `tree` with these changes survives a restart."""
+    """The rows to write so that `tree` with these changes survives a restart."""
     rows = Rows([], [], tree.zxid)
     for path, entry in changes.items():
         before = tree.entries.get(path)

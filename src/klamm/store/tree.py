@@ -54,7 +54,7 @@ class Touched:
 
 
 class Tree:
-    """What readers see."""
+    """The tree that readers see."""
 
     __slots__ = ("_names", "_owned", "entries", "zxid")
 

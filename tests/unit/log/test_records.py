@@ -111,7 +111,7 @@ def test_what_is_right_is_taken(make_log: MakeLog, loops: str, codec: Codec, cou
 
 
 def test_by_hand_the_middle_of_many_is_not_looked_at(make_log: MakeLog, loops: str) -> None:
-    """docs/architecture.md says so; topics that ask for keys or times have each record opened."""
+    """As docs say (rooms/log.md); topics that ask for keys or times have each record opened."""
     odd = raw(area(*range(100), 7, *range(101, 200)), 200)
     log = make_log()
     # A leader stamps what it appends, so each time it is a copy.

@@ -38,7 +38,7 @@ _WHOLE: Final = frozenset(
 
 
 class MatchType(IntEnum):
-    """How a filter looks at the name of one type, by the numbers of the wire."""
+    """The way a filter matches the name of one type, by the numbers of the wire."""
 
     EXACT = 0
     DEFAULT = 1
@@ -66,15 +66,16 @@ class Component:
 
 
 def filter_fault(components: Sequence[Component]) -> Refused | None:
-    """Why this cannot be asked."""
+    """The reason why this cannot be asked."""
     types = [component.entity_type for component in components]
     if len(set(types)) != len(types):
         return Refused("a filter has one condition a type")
     for component in components:
         if component.match_type not in frozenset(MatchType):
             return Refused(f"{component.match_type} is not a way to match")
-        if (component.match_type == MatchType.EXACT) != (component.name is not None):
-            return Refused("a name belongs to an exact match and to no other")
+        # A name that goes with another kind of match is passed over, as in Kafka.
+        if component.match_type == MatchType.EXACT and component.name is None:
+            return Refused("an exact match needs a name")
     return _types_fault(types)
 
 
@@ -100,7 +101,7 @@ def entity_of(stored: ConfigEntity) -> dict[str, str | None]:
 
 
 def stored_entity(parts: Sequence[tuple[str, str | None]]) -> ConfigEntity | Refused:
-    """Where the quotas of an entity are kept."""
+    """The entity under which quotas are stored."""
     types = [entity_type for entity_type, _ in parts]
     fault = _types_fault(types)
     if fault is not None:

@@ -281,7 +281,7 @@ class Admin:
         ]
 
     def deletion_refusals(self, topics: Sequence[str]) -> dict[str, Refused]:
-        """Which of these topics may not be deleted, and why; nothing is written."""
+        """The topics that may not be deleted, with the reasons; nothing is written."""
         facts = self._deletion_facts(self._host.metadata.snapshot, _NEWEST_DELETION)
         asks = [Doomed(topic) for topic in topics]
         fault = deletion_request_fault(asks, facts)

@@ -1,4 +1,4 @@
-"""What a classic group is asked, its limits, and the names of its states."""
+"""Requests to a classic group, its limits, and the names of its states."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ class Limits:
     session_timeout_ms_max: int = 1_800_000
     size_max: int = 2**31 - 1
     initial_delay_ms: int = 3_000
+
+    def take_session(self, timeout_ms: int) -> bool:
+        """Whether a member may ask for so long a session."""
+        return self.session_timeout_ms_min <= timeout_ms <= self.session_timeout_ms_max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from klamm.store.layout.paths import CLUSTER_SECRET
 
 
 class Protection(StrEnum):
-    """Who may do what to a node."""
+    """The permissions on a node."""
 
     OPEN = "everybody may do everything"
     READABLE = "everybody may read, brokers may do everything"
@@ -31,7 +31,7 @@ _SECRETS: Final = (
 
 
 def protection(path: str, *, set_acl: bool) -> Protection:
-    """How a new node is protected."""
+    """The protection of a new node."""
     if not set_acl or path == "/consumers":
         return Protection.OPEN
     if path.startswith(_SECRETS):
