@@ -57,6 +57,8 @@ Progress = Callable[[int, int], None]
 
 _CONTROLLED_SHUTDOWN_VERSION: Final = 3
 _RECONNECT_S: Final = 0.5
+# Longer than a session of ZooKeeper outlives a controller that died.
+_INTRODUCED_MS_MAX: Final = 30_000
 _FIRST_PAUSE_S: Final = 0.05
 
 
@@ -162,7 +164,15 @@ class Broker:
         if gate is not None:
             await gate()
         await parts.controller.start()
-        await parts.metadata.wait_for(lambda snapshot: self.id in snapshot.brokers)
+        known = await parts.metadata.wait_for(
+            lambda snapshot: self.id in snapshot.brokers, _INTRODUCED_MS_MAX
+        )
+        if not known:
+            # It is registered and listens; whoever becomes the controller will find it.
+            log.warning(
+                "no controller has spoken to this broker; it starts without knowing the cluster",
+                extra={"broker": self.id},
+            )
 
     async def _reach_store(self) -> Ground:
         session = await self._store.connect()
