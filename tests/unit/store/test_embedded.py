@@ -302,7 +302,7 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
 def test_a_node_without_a_parent_is_damage(path: Path) -> None:
     asyncio.run(EmbeddedStore.open(path).close())
     connection = sqlite3.connect(path)
-    connection.execute("INSERT INTO node VALUES ('/a/b', NULL, 0, 1, 1, 0, 0)")
+    connection.execute("INSERT INTO node VALUES ('/a/b', NULL, 0, 1, 1, 0, 0, 1, 0, NULL, 0, 0, 0)")
     connection.commit()
     connection.close()
     assert "'/a' has children, but is not there" in _fails_to_open(path)
