@@ -78,11 +78,15 @@ class Caller:
         """Whether one of these permissions is given, by the door and by the node."""
         if wanted & ~READ and not self.may_write:
             return False
-        if self.hidden and any(f"{name}/" in f"{path}/" for name in self.hidden):
+        if self.hidden and self.is_kept_from(path):
             return False
         if acl is OPEN:
             return True
         return any(grant.perms & wanted and self._is(grant) for grant in acl)
+
+    def is_kept_from(self, path: str) -> bool:
+        """Whether the door keeps this caller from a node, wherever the tree's root is."""
+        return any(f"{name}/" in f"{path}/" for name in self.hidden)
 
     def _is(self, grant: Grant) -> bool:
         match grant.scheme:

@@ -284,7 +284,8 @@ class Draft:
         parent = self._get(above)
         if parent is None:
             return Outcome.NO_NODE
-        return None if caller.may(DELETE, above, parent.acl) else Outcome.NO_AUTH
+        may = caller.may(DELETE, above, parent.acl) and not caller.is_kept_from(op.path)
+        return None if may else Outcome.NO_AUTH
 
     def _create_for(
         self, op: ServedCreate, owner: int, zxid: int, now_ms: int, caller: Caller
@@ -300,7 +301,7 @@ class Draft:
         parent = self._get(above)
         if parent is None:
             return Result(Outcome.NO_NODE)
-        if not caller.may(CREATE, above, parent.acl):
+        if not caller.may(CREATE, above, parent.acl) or caller.is_kept_from(op.path):
             return Result(Outcome.NO_AUTH)
         if not is_valid(_numbered(op, parent.children_made)):
             return Result(Outcome.BAD_ARGUMENTS)
