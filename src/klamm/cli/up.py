@@ -1,7 +1,8 @@
 """`klamm up`: run a cluster until it is told to stop.
 
-The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it; it ends
-with `metrics=...` where metrics are served. Progress and warnings go to stderr. The first SIGINT or
+The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it; it goes
+on with `metrics=...` where metrics are served, and with `zookeeper=...` where the embedded store
+is. Progress and warnings go to stderr. The first SIGINT or
 SIGTERM asks for a controlled shutdown, a second one no longer waits for it.
 """
 
@@ -53,6 +54,10 @@ def up(
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT,...", help="keep the metadata in a ZooKeeper")
     ] = None,
+    zookeeper_port: Annotated[
+        int | None,
+        typer.Option(help="serve the embedded store as a ZooKeeper; 0 = a free port [off]"),
+    ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="tell Prometheus on this port; 0 = a free one [off]")
     ] = None,
@@ -68,6 +73,8 @@ def up(
     settings = parse_pairs(setting or (), option="-X")
     if metrics_port is not None:
         settings["klamm.metrics.port"] = str(metrics_port)
+    if zookeeper_port is not None:
+        settings["klamm.store.serve.port"] = str(zookeeper_port)
     plan = Plan(
         brokers=brokers,
         host=host,
@@ -95,7 +102,8 @@ async def _serve(plan: Plan) -> int:
             return 0
         progress.clear()
         metrics = f" metrics={cluster.metrics_url}" if cluster.metrics_url else ""
-        print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}", flush=True)
+        store = f" zookeeper={cluster.zookeeper_address}" if cluster.zookeeper_address else ""
+        print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}{store}", flush=True)
         await signals.heard()
         return 0 if await signals.unless_heard(cluster.stop()) else 130
     finally:
