@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-spark demo interop-extra leader-kills help up test check unit format clean install install-dev
+.PHONY: bench bench-spark demo hostile interop-extra leader-kills help up test check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,9 @@ bench: $(VENV)/.installed-dev ## measure a cluster from outside (ARGS="start cre
 
 bench-spark: $(VENV)/.installed-dev ## measure the Spark jobs beside Spark's own connector (ARGS="read --size 1000")
 	$(BIN)/python bench/spark.py $(ARGS)
+
+hostile: $(VENV)/.installed-dev ## every attack at full size, and fuzzed requests (KLAMM_HOSTILE_INPUTS=1000000)
+	KLAMM_HOSTILE=1 $(BIN)/python -m pytest tests/hostile $(ARGS)
 
 leader-kills: $(VENV)/.installed-dev ## kill leaders 50 times under load and check every promise
 	KLAMM_LEADER_KILLS=50 $(BIN)/python -m pytest tests/interop/test_leader_kills.py $(ARGS)

@@ -52,6 +52,7 @@ def produce(
 ) -> Figures:
     with cluster(brokers=copies) as running:
         create(running, PARTITIONS, copies)
+        running.settle()
         with Meter(running.pid) as meter:
             fill(running.bootstrap, total, size, acks, batching)
         return meter.rates(total)
@@ -61,6 +62,7 @@ def produce_alone(count: int) -> Figures:
     """Every record in a request of its own."""
     with cluster(brokers=1) as running:
         create(running, PARTITIONS, 1)
+        running.settle()
         with Meter(running.pid) as meter:
             fill(running.bootstrap, count * 100, 100, "1", ALONE)
         return {

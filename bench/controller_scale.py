@@ -31,13 +31,14 @@ from statistics import median
 
 from klamm.controller import events
 from klamm.controller.core import Core
-from klamm.controller.effects import LeaderAndIsr, RewriteTopic, Stored, TopicNode, Write
+from klamm.controller.effects import LeaderAndIsr, RewriteTopic, Stored, Write
 from klamm.controller.events import IsrChange
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.topics import TopicNode
 
 BROKERS = 12
 PARTITIONS_A_TOPIC = 10

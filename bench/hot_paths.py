@@ -15,8 +15,8 @@ from typing import Any
 from measure import Measure
 
 from klamm.app import ClusterApp, Plan
-from klamm.broker.connection import Connection
-from klamm.broker.router import Router
+from klamm.broker.net.connection import Connection
+from klamm.broker.net.router import Router
 from klamm.protocol import produce
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import Record, encode_batch

@@ -22,6 +22,7 @@ import bytes as data_plane
 import cluster_life
 import codec
 import connections
+import creations
 import failover
 import hot_paths
 import log
@@ -40,6 +41,7 @@ CASES: tuple[Case, ...] = (
     *data_plane.CASES,
     *null_sink.CASES,
     *connections.CASES,
+    *creations.CASES,
 )
 RESULTS = Path(__file__).parent / "results"
 

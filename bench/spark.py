@@ -35,11 +35,12 @@ from typing import Any
 import connector
 from measure import cluster
 
-from klamm.pipelines.archive import archive
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
-from klamm.pipelines.restore import restore
-from klamm.pipelines.session import start
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.settings import ConnectionOptions
+from klamm.pipelines.archive.archiving import archive
+from klamm.pipelines.archive.restoring import restore
+from klamm.pipelines.session.session import start
 
 _RESULTS = Path(__file__).parent / "results"
 _PARTITIONS = 2

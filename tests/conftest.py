@@ -1,11 +1,18 @@
-"""What all tests share: with KLAMM_RECORD_CLIENTS set, who used which API is written down."""
+"""What all tests share.
+
+Each begins with nothing written to the log; with KLAMM_RECORD_CLIENTS set, who used which API is
+written down.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 
 import pytest
+
+from klamm.repeats import Repeats
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,3 +32,11 @@ def _record_clients() -> Iterator[None]:
 
     with recording():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_line_is_a_repeat() -> None:
+    for log in list(logging.Logger.manager.loggerDict.values()):
+        for each in getattr(log, "filters", ()):
+            if isinstance(each, Repeats):
+                each.forget()

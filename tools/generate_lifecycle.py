@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from klamm import Cluster
-from klamm.cli import waiting
+from klamm.cli.topics import waiting
 from klamm.client.admin import PREFERRED_ELECTION, Admin
 from klamm.client.cluster import Client
 from klamm.client.producer import Producer

@@ -18,11 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from klamm.broker.net.door import Door, exposure
 from klamm.broker.server import Broker
 from klamm.client.admin import Admin
-from klamm.client.cluster import Client, code_of
+from klamm.client.cluster import Client
+from klamm.client.errors import code_of
 from klamm.datadir import DataDirectory
-from klamm.model.errors import RequestRefused, StoreUnavailable, UsageError
+from klamm.model.errors import KlammError, RequestRefused, StoreUnavailable, UsageError
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.messages import create_topics
@@ -112,6 +114,9 @@ class ClusterApp:
         self._metrics: MetricsServer | None = None
         self._served: StoreServer | None = None
         self._membership = asyncio.Event()  # set and cleared at once: wakes those who wait
+        self._watches: dict[int, asyncio.Task[None]] = {}  # a task a broker, until it stops
+        self._failed: dict[int, None] = {}  # those that stopped by themselves, in their order
+        self._all_failed = asyncio.Event()
 
     @property
     def store(self) -> Store:
@@ -142,6 +147,9 @@ class ClusterApp:
         """Return when every broker serves and knows all the others; undo all on failure."""
         raise_file_limit()
         self._check_ports()
+        for warning in (exposure(self.plan.host), Door(self.settings).warning()):
+            if warning is not None:
+                log.warning(warning)
         self._directory = DataDirectory.claim(self.plan.data)
         try:
             await self._serve_metrics()
@@ -187,6 +195,18 @@ class ClusterApp:
         """Let one broker crash."""
         await self._take(at).kill()
 
+    async def failed(self) -> str:
+        """Wait until the last broker has stopped by itself, and say so."""
+        await self._all_failed.wait()
+        return self._failure()
+
+    def _failure(self) -> str:
+        named = ", ".join(map(str, self._failed))
+        return (
+            f"no broker is left: {named} stopped by themselves, mostly because their disks failed; "
+            "the lines above say why"
+        )
+
     @property
     def controller_id(self) -> int | None:
         """The broker that is the active controller, None while there is none."""
@@ -205,6 +225,8 @@ class ClusterApp:
         try:
             async with asyncio.timeout(timeout_s):
                 while not predicate(view := self.view()):
+                    if self._all_failed.is_set():
+                        raise KlammError(self._failure())
                     await self._change_since(view)
                 return view
         except TimeoutError:
@@ -225,6 +247,8 @@ class ClusterApp:
             replication_factor,
             configs=[create_topics.CreatableTopicConfig(k, v) for k, v in configs.items()],
         )
+        if self._all_failed.is_set():
+            raise KlammError(self._failure())
         async with Client(self.bootstrap_servers) as client:
             (result,) = await Admin(client).create_topics([topic])
         if result.error_code:
@@ -293,6 +317,21 @@ class ClusterApp:
         await broker.start(gate)
         self.brokers[at] = broker
         self._ports[at] = broker.endpoint.port
+        self._failed.pop(at, None)
+        self._all_failed.clear()
+        self._watches[at] = asyncio.create_task(self._watch(at, broker), name=f"watch-{at}")
+        self._wake()
+
+    async def _watch(self, at: int, broker: Broker) -> None:
+        """Notice when a broker stops that nobody stopped."""
+        await broker.stopped.wait()
+        if self.brokers.get(at) is not broker:
+            return
+        del self.brokers[at]
+        self._failed[at] = None
+        log.critical("a broker stopped by itself", extra={"broker": at, "left": len(self.brokers)})
+        if not self.brokers:
+            self._all_failed.set()
         self._wake()
 
     def _take_all(self) -> list[Broker]:
@@ -465,6 +504,10 @@ class ClusterApp:
         await self.wait_until(are_known, ACQUAINTED_WITHIN_S)
 
     async def _release(self) -> None:
+        for watch in self._watches.values():
+            watch.cancel()
+        await asyncio.gather(*self._watches.values(), return_exceptions=True)
+        self._watches.clear()
         if self._metrics is not None:
             await self._metrics.stop()
             self._metrics = None

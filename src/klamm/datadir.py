@@ -15,9 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from klamm.log.files import make_directory
+from klamm.log.files import FILE_MODE, make_directory, tighten, tighten_below
 from klamm.log.names import META_PROPERTIES, parse_partition
 from klamm.model.errors import UsageError
+from klamm.store.backups import DIRECTORY as BACKUPS
 from klamm.store.backups import LOST_MARK
 
 LOCK_NAME = "klamm.lock"
@@ -130,7 +131,10 @@ def count_logs(directories: Iterable[Path]) -> int:
 
 def _lock(directory: Path) -> int:
     """Hold the directory's lock file; its content says who, for the one who comes second."""
-    lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    path = directory / LOCK_NAME
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    tighten(str(path))
+    tighten_below(str(directory / BACKUPS))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -6,7 +6,7 @@ orders = read_stream(spark, "localhost:9092", "orders", checkpoint="/data/checkp
 
 from __future__ import annotations
 
-from klamm.pipelines.listener import KlammProgressListener
-from klamm.pipelines.session import read_stream, register, start
+from klamm.pipelines.session.session import read_stream, register, start
+from klamm.pipelines.source.listener import KlammProgressListener
 
 __all__ = ["KlammProgressListener", "read_stream", "register", "start"]

@@ -533,7 +533,7 @@ def test_command_config_is_read_by_both_tools(kafka: Klamm, tmp_path: Path) -> N
         kafka("kafka-configs", "--describe", "--client", "none", *config),
     ):
         assert refused.code == 1
-        assert "security.protocol=SSL: klamm's listeners are PLAINTEXT" in refused.err
+        assert refused.err.count("set security.protocol to PLAINTEXT") == 1
 
 
 def test_text_from_strangers_steers_no_terminal(klamm: Klamm, cluster: Cluster) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from interop.members import ConfluentMember, NewProtocolMember, Seen, running
 from klamm import Cluster
 from klamm.broker.coordinators.journal import partition_for
-from klamm.cli.group_views import GroupView, look_at
+from klamm.cli.groups.views import GroupView, look_at
 from klamm.client.cluster import Client
 from klamm.client.errors import VersionMismatch
 from klamm.client.groups import Groups

@@ -81,7 +81,7 @@ def test_of_a_creation(klamm: Klamm) -> None:
 def test_of_more_partitions(klamm: Klamm) -> None:
     code, out, _ = klamm("topics", "alter", "T", "-p", "3", "--dry-run")
     assert code == 0
-    assert "  topic T: created -> grown (partitions [1, 2])" in out.splitlines()
+    assert "  topic T: created -> growing (partitions [1, 2])" in out.splitlines()
     assert klamm("topics", "alter", "T", "-p", "1", "--dry-run")[0] == 1
     code, out, _ = klamm("topics", "alter", "T", "-c", "retention.ms=5", "--dry-run")
     assert (code, out) == (0, "would alter topic T\n")

@@ -10,9 +10,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from klamm import Cluster
-from klamm.cli import freezing, topic_changes
 from klamm.cli.__main__ import main
 from klamm.cli.asking import run
+from klamm.cli.topics import changes as topic_changes
+from klamm.cli.topics import freezing
 from klamm.client.admin import Admin
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.protocol.private import PrivateKey

@@ -16,7 +16,8 @@ import pytest
 from interop.lifecycle import SETTINGS, live_and_die
 from interop.test_lifecycle_confluent import Confluent
 from klamm import Cluster
-from klamm.broker.standby import Standby
+from klamm.broker.term.standby import Standby
+from klamm.cli.__main__ import main
 from klamm.store import layout
 from klamm.store.port import Create
 from klamm.store.zookeeper import ZooKeeperStore
@@ -49,6 +50,22 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 def test_a_topics_life_on_zookeeper(zookeeper: ZooKeeperServer) -> None:
     with Cluster(3, settings=SETTINGS, zookeeper=f"{zookeeper.connect_string}/life") as cluster:
         live_and_die(Confluent(cluster.bootstrap_servers), cluster, "life-of-a-topic")
+
+
+def test_a_setting_is_undone_past_the_brokers(
+    zookeeper: ZooKeeperServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connect = f"{zookeeper.connect_string}/offline"
+    offline = ["--brokers", "--offline", "--zookeeper", connect]
+    with Cluster(1, zookeeper=connect) as cluster:
+        broker = cluster._app.brokers[0]
+        assert main(["configs", "set", "max.connections=9", *offline]) == 0
+        cluster._run(broker.dynamic_config.caught_up())
+        assert broker.settings.int("max.connections") == 9, "a running broker hears of it"
+    assert main(["configs", "unset", "max.connections", *offline]) == 0
+    capsys.readouterr()
+    assert main(["configs", "get", *offline]) == 0
+    assert capsys.readouterr().out == ""
 
 
 async def test_a_standby_has_at_hand_what_would_be_read(zookeeper: ZooKeeperServer) -> None:

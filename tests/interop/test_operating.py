@@ -18,6 +18,7 @@ from klamm.client.admin import EARLIEST, UNCLEAN_ELECTION, Admin
 from klamm.client.cluster import Client
 from klamm.client.consumer import Consumer
 from klamm.client.producer import Producer
+from klamm.controller.states.judging import judge
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
 from klamm.protocol.private import PrivateKey
@@ -124,6 +125,44 @@ def test_a_deletion_with_a_stopped_broker_is_explained_and_completed_without_it(
     cluster.start_broker(absent)
     eventually(lambda: f"/klamm/forgotten/{absent}" not in cluster.store_paths())
     assert hosts(tmp_path, "orders-0") == set()
+
+
+def test_a_copy_on_a_broker_that_never_was_there_is_given_up_and_the_ledger_says_so(
+    cluster: Cluster, klamm: Klamm
+) -> None:
+    here = cluster.wait_for_controller()
+    assert klamm("topics", "create", "x", "--assignment", f"{here}:7").code == 0
+    assert klamm("topics", "freeze", "x").code == 0
+    late = klamm("topics", "delete", "x", "--wait", "--timeout", "0.5")
+    assert (late.code, "on broker 7: broker is not there" in late.err) == (1, True)
+    assert klamm("topics", "explain", "x", "-o", "json").json()["state"] == "halted"
+    cluster.restart_broker(here)
+    assert cluster.wait_for_controller() != here
+    eventually(lambda: klamm("topics", "explain", "x", "-o", "json").json()["state"] == "halted")
+    assert klamm("topics", "delete", "x", "--forget-broker", "7", "--wait").code == 0
+
+    asked = _with_admin(cluster, lambda admin: admin.ask_brokers(PrivateKey.STORY, {}))
+    answers = cluster._run(asked)
+    ledger = [entry for answer in answers.values() for entry in answer["entries"]]
+    assert judge(ledger).faults() == []
+    assert sum(entry.get("edition") == 2 for entry in ledger) >= 2
+    life = [e for e in ledger if e["subject"] == "topic x"]
+    life.sort(key=lambda e: (e["controller_epoch"], e["sequence"]))
+    assert [(e["before"], e["after"]) for e in life] == [
+        ("absent", "created"),
+        ("created", "frozen"),
+        ("frozen", "queued for deletion"),
+        ("queued for deletion", "halted"),
+        ("found", "queued for deletion"),  # by another controller
+        ("queued for deletion", "halted"),
+        ("halted", "deleting"),
+        ("deleting", "absent"),
+    ]
+    why = "every replica has confirmed, but for the copies on broker 7: given up"
+    assert life[-1]["why"] == why
+    told = klamm("story", "x").out
+    assert "x-0 on broker 7: DeletionIneligible -> DeletionSuccessful (given up by hand)" in told
+    assert told.endswith(f"topic x: deleting -> absent ({why})\n")
 
 
 def test_a_deletion_that_waits_for_a_broker_is_called_off(cluster: Cluster, klamm: Klamm) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from interop.wire import BROKER, TOPIC, Change, Wire, check, codes, topic
 from klamm import Cluster
-from klamm.broker.policies import Alteration
+from klamm.broker.admin.policies import Alteration
 from klamm.model.errors import ErrorCode as E
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import alter_configs, describe_configs, incremental_alter_configs

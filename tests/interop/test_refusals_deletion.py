@@ -9,7 +9,7 @@ import pytest
 
 from interop.wire import Wire, check, codes, topic
 from klamm import Cluster
-from klamm.broker.waiting import until_absent
+from klamm.broker.admin.waiting import until_absent
 from klamm.model.errors import ErrorCode as E
 from klamm.protocol.messages.delete_topics import DeleteTopicState
 from klamm.store import layout

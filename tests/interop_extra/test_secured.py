@@ -1,15 +1,18 @@
-"""The Spark side against an Apache Kafka that wants TLS, both ways, and a password.
+"""Both drivers against an Apache Kafka that wants TLS, both ways, and a password.
 
-Records are written by a sink's task, read by a source's, and archived by the command.
+Records are written by a sink's task, read by a source's, and archived by the command; the other
+commands come in by the same door.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,12 +34,16 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from interop_extra.kafka_server import kafka_server
-from klamm.pipelines.fetcher import read_range
-from klamm.pipelines.options import parse_read, parse_write
-from klamm.pipelines.security import Distrusted
-from klamm.pipelines.sink import write_frames
-from klamm.pipelines.source import plan_batch
-from klamm.pipelines.wire import close_idle
+from klamm.client.blocking.wire import close_idle, lease
+from klamm.client.cluster import Client
+from klamm.client.errors import Distrusted
+from klamm.client.settings import of_properties, parse_connection
+from klamm.pipelines.source.datasource import plan_batch
+from klamm.pipelines.source.fetcher import read_range
+from klamm.pipelines.source.options import parse_read, parse_write
+from klamm.pipelines.source.sink import write_frames
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages import metadata
 from unit.store.zookeeper_server import ZooKeeperServer
 
 TOPIC = "behind-the-door"
@@ -86,6 +93,8 @@ def secured(
         "ssl.truststore.location": place / "ca.pem",
         "ssl.client.auth": "required",
         "offsets.topic.replication.factor": 1,
+        # A session holds for a moment only: whoever stays has to sign in again.
+        "connections.max.reauth.ms": 2000,
     }
     connect = f"{zookeeper.connect_string}/secured"
     with kafka_server(
@@ -157,3 +166,57 @@ def test_archive(secured: dict[str, str], tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["records"] == 3000
+
+
+def _klamm(config: Path, bootstrap: str, *words: str, stdin: str = "") -> str:
+    line = [*words, "--bootstrap-server", bootstrap, "--command-config", str(config)]
+    ran = subprocess.run(
+        [sys.executable, "-m", "klamm.cli", *line],
+        env=os.environ,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_commands(secured: dict[str, str], tmp_path: Path, mechanism: str) -> None:
+    config = tmp_path / "client.properties"
+    given = secured | _named(mechanism)
+    config.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    door = given["bootstrap.servers"]
+    name = f"made-with-{mechanism.lower()}"
+    _klamm(config, door, "topics", "create", name, "-p", "1", "-r", "1")
+    _klamm(config, door, "produce", name, stdin="one\ntwo\n")
+    assert _klamm(config, door, "consume", name) == "one\ntwo\n"
+    assert name in _klamm(config, door, "topics", "list")
+    assert name in _klamm(config, door, "kafka-topics", "--list")
+    _klamm(config, door, "groups", "list")
+
+
+def test_sessions_are_renewed(secured: dict[str, str]) -> None:
+    given = {n: v for n, v in (secured | _named("SCRAM-SHA-256")).items() if n[0] == "s"}
+    door = secured["bootstrap.servers"]
+    request = metadata.Request(topics=[])
+    end = time.monotonic() + 5  # more than twice as long as a session holds
+
+    async def main() -> int:
+        async with Client.of(door, of_properties(given)) as client:
+            connection = await client.to_any(client.deadline())
+            version, asked = connection.version_of(ApiKey.METADATA), 0
+            while time.monotonic() < end:
+                await connection.request(ApiKey.METADATA, version, request)
+                asked += 1
+            return asked
+
+    assert asyncio.run(main()) > 10
+    reach = parse_connection(door, given)
+    end += 5
+    with lease(reach.bootstrap[0], reach) as wire:
+        while time.monotonic() < end:
+            assert wire.call(ApiKey.METADATA, request).brokers
+    close_idle()

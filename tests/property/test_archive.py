@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive_files import decoder_of, file_faults, read_file, write_file
-from klamm.pipelines.archive_layout import (
+from klamm.pipelines.archive.files import decoder_of, file_faults, read_file, write_file
+from klamm.pipelines.archive.layout import (
     File,
     Window,
     data_name,
@@ -27,11 +28,10 @@ from klamm.pipelines.archive_layout import (
     entry_of,
     plan_windows,
 )
-from klamm.pipelines.batches import OpenBatch
-from klamm.pipelines.options import ConnectionOptions
-from klamm.pipelines.ranges import Range
-from klamm.pipelines.restore_partition import ContentSums, Job, Walk, send
-from klamm.pipelines.scanning import walk as hop
+from klamm.pipelines.archive.restore_partition import ContentSums, Job, Walk, send
+from klamm.pipelines.records.batches import OpenBatch
+from klamm.pipelines.records.scanning import walk as hop
+from klamm.pipelines.source.ranges import Range
 from klamm.protocol.batch import (
     Codec,
     ControlKind,

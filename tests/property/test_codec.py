@@ -215,3 +215,31 @@ def test_versions_not_served_are_refused() -> None:
     for key, version in ((ApiKey.PRODUCE, 2), (ApiKey.FETCH, 18), (9999, 0)):
         with pytest.raises(ProtocolError):
             codec.decode_request(key, version, b"")
+
+
+def steps_of(steps: Any) -> tuple[int, Any]:
+    """How often work in steps stopped, and what it came to."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+@pytest.mark.parametrize(("key", "version", "direction"), CASES)
+def test_work_in_steps_comes_to_the_same(key: int, version: int, direction: str) -> None:
+    dice = random.Random(f"{key} {version} {direction}")
+    for _ in range(3):
+        message = random_message(key, version, direction, dice)
+        body = encode(key, version, direction, message)
+        if direction == "Request":
+            _, again = steps_of(codec.decode_request_in_steps(key, version, body, 1 << 20))
+            assert again == decode(key, version, direction, body)
+            for damaged in (body[: len(body) // 2], dice.randbytes(40)):
+                with contextlib.suppress(ProtocolError):
+                    steps_of(codec.decode_request_in_steps(key, version, damaged, 1 << 20))
+        else:
+            _, written = steps_of(codec.encode_response_in_steps(key, version, message))
+            assert written == body

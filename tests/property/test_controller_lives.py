@@ -1,6 +1,8 @@
 """Everything that can happen to a controller, in any order, with faults; then the faults stop.
 
-After every event the core's invariants hold, and so do those of the store. Once nothing fails any
+After every event the core's invariants hold, and so do those of the store; every line of the ledger
+is legal and joins the one before, and the last lines say how everything stands (`World.handle`).
+Once nothing fails any
 more each topic ends led on all of its replicas, or gone from the store, every broker's metadata and
 every disk.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -132,6 +135,13 @@ class Lives(RuleBasedStateMachine):
             self.world.store.grow_topic(topic, [replicas])
             self._do(self.world.tell_topics)
 
+    @rule(topic=st.sampled_from(TOPICS), frozen=st.booleans())
+    def writing_is_forbidden_or_allowed(self, topic: str, frozen: bool) -> None:
+        node = self.world.store.topics.get(topic)
+        if node is not None:
+            self.world.store.topics[topic] = replace(node, frozen=frozen)
+            self._do(lambda: self.world.handle(events.FreezeSwitched(topic, frozen)))
+
     @rule(topic=st.sampled_from(TOPICS))
     def a_topic_is_deleted(self, topic: str) -> None:
         if topic in self.world.store.topics:
@@ -157,15 +167,15 @@ class Lives(RuleBasedStateMachine):
         ids = self._partitions()
         if ids:
             target = None if replicas is None else _ids(replicas)
-            ask = events.MovesAsked({ids[pick % len(ids)]: target})
+            ask = events.ReassignmentsAsked({ids[pick % len(ids)]: target})
             self._do(lambda: self.world.ask(ask))
 
     @rule(pick=st.integers(0, 8), replicas=replica_lists)
     def a_tool_asks_for_a_move(self, pick: int, replicas: list[int]) -> None:
         ids = self._partitions()
         if ids:
-            self.world.store.move_requests[ids[pick % len(ids)]] = _ids(replicas)
-            self._do(self._tell_move_requests)
+            self.world.store.reassignment_requests[ids[pick % len(ids)]] = _ids(replicas)
+            self._do(self._tell_reassignment_requests)
 
     @rule(pick=st.integers(0, 8), members=st.sets(st.sampled_from(BROKERS), min_size=1))
     def a_leader_changes_its_isr(self, pick: int, members: set[int]) -> None:
@@ -224,7 +234,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), broker=st.sampled_from(BROKERS))
     def an_operator_gives_up_a_copy(self, topic: str, broker: int) -> None:
-        self._do(lambda: self.world.ask(events.ReplicaForgotten(topic, BrokerId(broker))))
+        self._do(lambda: self.world.ask(events.ReplicaGivenUp(topic, BrokerId(broker))))
 
     @rule()
     def the_timers_fire(self) -> None:
@@ -286,8 +296,10 @@ class Lives(RuleBasedStateMachine):
             settle(self.world, same_controller=self.same_controller)
             check_settled(self.world)
 
-    def _tell_move_requests(self) -> None:
-        self.world.handle(events.MovesRequested(dict(self.world.store.move_requests)))
+    def _tell_reassignment_requests(self) -> None:
+        self.world.handle(
+            events.ReassignmentsRequested(dict(self.world.store.reassignment_requests))
+        )
 
     def _partitions(self) -> list[TopicPartition]:
         return [p.id for p in self.world.core.context.partitions()]
@@ -298,7 +310,7 @@ def _plannable(kind: str, id: TopicPartition, replicas: list[int] | None) -> eve
         case "delete":
             return events.MarkersChanged((id.topic,))
         case "move":
-            return events.MovesAsked({id: None if replicas is None else _ids(replicas)})
+            return events.ReassignmentsAsked({id: None if replicas is None else _ids(replicas)})
         case "preferred":
             return events.ElectionsAsked(ElectionType.PREFERRED, (id,))
         case "unclean":

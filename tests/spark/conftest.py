@@ -16,9 +16,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
-from klamm.pipelines.session import start
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.settings import ConnectionOptions
+from klamm.pipelines.session.session import start
 
 # These JVMs live for seconds: no second compiler, no threads for collecting garbage, no second look
 # at classes that came from a jar. It halves their CPU time, and the programs that tests start

@@ -18,6 +18,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from itertools import pairwise
 from multiprocessing import forkserver
 from pathlib import Path
 from types import FrameType
@@ -25,9 +26,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from klamm.client.blocking.wire import Wire
 from klamm.client.connection import Connection
-from klamm.pipelines.progress import Silent
-from klamm.pipelines.wire import Wire
+from klamm.pipelines.session.progress import Silent
 from klamm.protocol.apis import ApiKey
 
 Gateway = tuple[int, str]
@@ -43,7 +44,7 @@ CHANGING = frozenset(
     }
 )
 _FILES = ("os.rename", "os.remove", "shutil.rmtree")
-_ROOMS = (("klamm", "pipelines"), ("klamm", "cli"))
+_ROOMS = frozenset({("klamm", "pipelines"), ("klamm", "cli")})
 _SHARED = ("writing.py", "progress.py")  # everybody passes through these
 
 _server = multiprocessing.get_context("forkserver")
@@ -51,8 +52,11 @@ _server.set_forkserver_preload(
     [
         "spark.dying_jobs",
         # What a command imports when it is run.
-        *(f"klamm.cli.{name}" for name in ("archive", "audit", "restore", "topics")),
-        *(f"klamm.pipelines.{name}" for name in ("archive", "report", "restore", "session")),
+        *(f"klamm.cli.spark.{name}" for name in ("archive", "audit", "restore")),
+        "klamm.cli.topics.topics",
+        *(f"klamm.pipelines.archive.{name}" for name in ("archiving", "restoring")),
+        "klamm.pipelines.audit.report",
+        "klamm.pipelines.session.session",
         "pandas",
     ]
 )
@@ -138,7 +142,7 @@ def _way(frame: FrameType | None) -> str:
     places = []
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.parts[-3:-1] in _ROOMS and path.name not in _SHARED:
+        if _ROOMS & set(pairwise(path.parts)) and path.name not in _SHARED:
             places.append(f"{path.name}:{frame.f_lineno}")
         frame = frame.f_back
     return " < ".join(places)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from klamm.cli.__main__ import main
-from klamm.pipelines.archive_files import Job as WindowJob
-from klamm.pipelines.archive_files import archive_window
-from klamm.pipelines.audit import put_in_place
-from klamm.pipelines.options import ReadOptions
-from klamm.pipelines.ranges import Range, StreamOffsets
-from klamm.pipelines.restore_partition import Job as PartitionJob
-from klamm.pipelines.restore_partition import restore_partition
-from klamm.pipelines.stream import Stream
+from klamm.pipelines.archive.files import Job as WindowJob
+from klamm.pipelines.archive.files import archive_window
+from klamm.pipelines.archive.restore_partition import Job as PartitionJob
+from klamm.pipelines.archive.restore_partition import restore_partition
+from klamm.pipelines.audit.judging import put_in_place
+from klamm.pipelines.source.options import ReadOptions
+from klamm.pipelines.source.ranges import Range, StreamOffsets
+from klamm.pipelines.source.stream import Stream
 
 from .dying import Gateway, session_at
 

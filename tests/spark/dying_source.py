@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from klamm.pipelines.options import parse_write
-from klamm.pipelines.source import KlammDataSource, KlammStreamWriter, KlammWriter
-from klamm.pipelines.wire import Wire
+from klamm.client.blocking.wire import Wire
+from klamm.pipelines.source.datasource import KlammDataSource, KlammStreamWriter, KlammWriter
+from klamm.pipelines.source.options import parse_write
 from klamm.protocol.apis import ApiKey
 
 

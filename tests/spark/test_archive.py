@@ -15,15 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from klamm import Cluster
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.requests import Committed
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive import archive, verify
-from klamm.pipelines.archive_layout import Manifest, Part, sha256
-from klamm.pipelines.archive_shelf import find_archive, vacuum
-from klamm.pipelines.cluster import Committed, Lookup
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap
-from klamm.pipelines.progress import Silent
-from klamm.pipelines.restore import restore
+from klamm.pipelines.archive.archiving import archive, verify
+from klamm.pipelines.archive.layout import Manifest, Part, sha256
+from klamm.pipelines.archive.restoring import restore
+from klamm.pipelines.archive.shelf import find_archive, vacuum
+from klamm.pipelines.session.progress import Silent
 
 Make = Callable[..., str]
 Fill = Callable[..., None]

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from klamm.pipelines.archive import range_of
-from klamm.pipelines.archive_files import Job, archive_window
-from klamm.pipelines.archive_layout import FOOTER, File, Window, sha256
-from klamm.pipelines.archive_reuse import kept
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.ranges import Range
+from klamm.client.blocking.lookup import Lookup
+from klamm.pipelines.archive.archiving import range_of
+from klamm.pipelines.archive.files import Job, archive_window
+from klamm.pipelines.archive.layout import FOOTER, File, Window, sha256
+from klamm.pipelines.archive.reuse import kept
+from klamm.pipelines.source.ranges import Range
 
 from .conftest import numbered
 

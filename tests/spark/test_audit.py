@@ -10,8 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from klamm.pipelines import audit, audit_tables
-from klamm.pipelines.report import render
+from klamm.controller.states.judging import judge
+from klamm.pipelines.audit import judging as audit
+from klamm.pipelines.audit import tables as audit_tables
+from klamm.pipelines.audit.report import render
 
 Line = tuple[str, str, str]
 
@@ -230,3 +232,71 @@ def test_empty_ledger(spark: SparkSession, tmp_path: Path) -> None:
     found = audit.run(spark, audit.of_entries(spark, []), tmp_path / "tables", now_ms=0)
     assert (found.events, found.is_clean) == (0, True)
     assert "klamm audit" in render(found, title="klamm audit")
+
+
+WHOLE = {"edition": 2}
+DELETED: list[Line] = [
+    ("controller 0", "standby", "active"),
+    ("topic orders", "absent", "created"),
+    ("topic orders", "created", "growing"),
+    ("topic orders", "growing", "created"),
+    ("orders-0 on broker 7", "NonExistent", "New"),
+    ("orders-0 on broker 7", "New", "Online"),
+    ("topic orders", "created", "queued for deletion"),
+    ("topic orders", "queued for deletion", "deleting"),
+    ("topic orders", "deleting", "halted"),
+    ("orders-0 on broker 7", "Online", "DeletionSuccessful"),  # given up
+    ("topic orders", "halted", "deleting"),
+    ("orders-0 on broker 7", "DeletionSuccessful", "NonExistent"),
+    ("topic orders", "deleting", "absent"),
+]
+
+
+def _told(epoch: int, lines: list[Line]) -> list[dict[str, Any]]:
+    entries = [_entry(epoch, number, line) for number, line in enumerate(lines, 1)]
+    return [entries[0] | WHOLE, *entries[1:]]
+
+
+def test_the_life_of_a_topic_is_judged_and_a_copy_may_be_given_up(spark: SparkSession) -> None:
+    frame = _frame(spark, _told(1, DELETED))
+    assert audit_tables.illegal(frame).count() == 0
+    assert _faults(frame) == ([], [])
+    wrong = _told(1, [*DELETED[:8], ("topic orders", "created", "absent")])
+    assert [r.subject for r in audit_tables.illegal(_frame(spark, wrong)).collect()] == [
+        "topic orders"
+    ]
+
+
+OVER_TERMS: list[tuple[Line, str | None]] = [
+    (("topic orders", "found", "queued for deletion"), None),
+    (("orders-0", "found", "Offline"), None),
+    (("orders-0", "Online", "Offline"), None),
+    (("orders-0 on broker 0", "NonExistent", "New"), None),
+    (("orders-0", "Offline", "Online"), "Online"),
+    (("orders-0", "NonExistent", "New"), "Offline"),
+    (("topic orders", "halted", "deleting"), "created"),
+]
+
+
+@pytest.mark.parametrize("edition", [1, 2])
+def test_a_new_term_says_what_it_found(spark: SparkSession, edition: int) -> None:
+    """Both judges say the same, of both editions."""
+    before = [
+        ("controller 0", "standby", "active"),
+        ("topic orders", "queued for deletion", "halted"),
+        ("orders-0", "Online", "Offline"),
+        ("orders-0 on broker 0", "New", "Online"),
+    ]
+    told = [_entry(epoch, 0, before[0]) | WHOLE for epoch in (1, 2)]
+    for case, (line, _) in enumerate(OVER_TERMS):
+        own = {"topic_id": f"case {case}"}
+        told += [_entry(1, 10 * case + at, old) | own for at, old in enumerate(before[1:], 1)]
+        told.append(_entry(2, case + 1, line) | own)
+    entries = [{k: v for k, v in e.items() if edition == 2 or k != "edition"} for e in told]
+    frame, verdict = _frame(spark, entries), judge(entries)
+    found = {r.topic_id: r.expected for r in audit_tables.broken_chains(frame).collect()}
+    assert found == {line.topic_id: expected for line, expected in verdict.broken}
+    if edition == 2:
+        wanted = enumerate(expected for _, expected in OVER_TERMS)
+        assert found == {f"case {case}": expected for case, expected in wanted if expected}
+    assert audit_tables.illegal(frame).count() == len(verdict.illegal) == 0

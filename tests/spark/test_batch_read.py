@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from klamm.pipelines.columns import COLUMNS
-from klamm.pipelines.source import KlammReader, schema_text
+from klamm.pipelines.records.columns import COLUMNS
+from klamm.pipelines.source.datasource import KlammReader, schema_text
 
 from .conftest import numbered
 

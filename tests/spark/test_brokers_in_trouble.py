@@ -20,26 +20,29 @@ from pyspark.sql import SparkSession
 
 from klamm import Cluster
 from klamm.cli.asking import run
-from klamm.cli.audit import gather, not_in_the_topic
 from klamm.cli.options import Output
-from klamm.cli.topic_archive import archived
+from klamm.cli.spark.audit import gather, not_in_the_topic
+from klamm.cli.topics.archiving import archived
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.blocking.wire import close_idle
+from klamm.client.requests import Committed
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import KLAMM_LEDGER, TopicPartition
-from klamm.pipelines import audit
-from klamm.pipelines.archive import archive
-from klamm.pipelines.archive_layout import Manifest
-from klamm.pipelines.archive_shelf import find_archive
-from klamm.pipelines.cluster import Committed, Lookup
-from klamm.pipelines.fetcher import read_range
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap, parse_read, parse_write
-from klamm.pipelines.progress import Silent
-from klamm.pipelines.restore import restore
-from klamm.pipelines.restore_topic import FROZEN
-from klamm.pipelines.session import plainly
-from klamm.pipelines.sink import write_frames
-from klamm.pipelines.source import plan_batch
-from klamm.pipelines.stream import Stream
-from klamm.pipelines.wire import close_idle
+from klamm.pipelines.archive.archiving import archive
+from klamm.pipelines.archive.layout import Manifest
+from klamm.pipelines.archive.restore_topic import FROZEN
+from klamm.pipelines.archive.restoring import restore
+from klamm.pipelines.archive.shelf import find_archive
+from klamm.pipelines.audit import judging as audit
+from klamm.pipelines.session.progress import Silent
+from klamm.pipelines.session.session import plainly
+from klamm.pipelines.source.datasource import plan_batch
+from klamm.pipelines.source.fetcher import read_range
+from klamm.pipelines.source.options import parse_read, parse_write
+from klamm.pipelines.source.sink import write_frames
+from klamm.pipelines.source.stream import Stream
 
 from .conftest import FOREIGN
 from .disks import Disk, small_disk
@@ -284,7 +287,7 @@ def test_deletion_after_an_archive_when_a_broker_vanishes(
     name = "doomed"
     _filled(reach, name)
     ends = Ends(small, "archiving", times=2)  # by then it is frozen
-    monkeypatch.setattr("klamm.cli.topic_archive.watcher", lambda _output: ends)
+    monkeypatch.setattr("klamm.cli.topics.archiving.watcher", lambda _output: ends)
     given = ([name], tmp_path, Output.JSON, False, "local[1]", small.bootstrap_servers)
     frozen = f"still frozen: run this again, or `klamm topics unfreeze {name}`"
     with _said(f"{GONE}; {frozen}"), archived(*given, patience_s=0.5):

@@ -19,10 +19,10 @@ from confluent_kafka import KafkaError, Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from klamm.cli.spark import last_committed
-from klamm.pipelines.archive_layout import sha256
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.session import say_plainly
+from klamm.cli.spark.spark import last_committed
+from klamm.client.blocking.lookup import Lookup
+from klamm.pipelines.archive.layout import sha256
+from klamm.pipelines.session.session import say_plainly
 
 from .conftest import FOREIGN, numbered
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from klamm.pipelines.archive_shelf import find_archive
+from klamm.pipelines.archive.shelf import find_archive
 
 from .conftest import numbered
 from .test_examples import EXAMPLES, ORDERS, ROOT, _is_right

@@ -16,16 +16,16 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.metadata import View
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.asking import View
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.fetcher import read_range
-from klamm.pipelines.options import ReadOptions, parse_read, parse_write
-from klamm.pipelines.ranges import DataLost, Offsets, StreamOffsets
-from klamm.pipelines.sink import write_frames
-from klamm.pipelines.source import KlammReader, KlammStreamReader, plan_batch
-from klamm.pipelines.stream import Stream
+from klamm.pipelines.source.datasource import KlammReader, KlammStreamReader, plan_batch
+from klamm.pipelines.source.fetcher import read_range
+from klamm.pipelines.source.options import ReadOptions, parse_read, parse_write
+from klamm.pipelines.source.ranges import DataLost, Offsets, StreamOffsets
+from klamm.pipelines.source.sink import write_frames
+from klamm.pipelines.source.stream import Stream
 
 from .conftest import numbered
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from klamm.cli.spark import last_committed
+from klamm.cli.spark.spark import last_committed
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.archive_layout import File, Manifest, Part, digest_of, entry_of
-from klamm.pipelines.session import check_master
+from klamm.pipelines.archive.layout import File, Manifest, Part, digest_of, entry_of
+from klamm.pipelines.session.session import check_master
 
 from .conftest import FOREIGN
 

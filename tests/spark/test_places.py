@@ -16,9 +16,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from klamm.pipelines.archive import archive
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.progress import Silent
+from klamm.client.blocking.lookup import Lookup
+from klamm.pipelines.archive.archiving import archive
+from klamm.pipelines.session.progress import Silent
 from klamm.spark import read_stream
 
 from .conftest import FOREIGN, numbered
@@ -210,7 +210,7 @@ def test_topic_deleted_under_its_deletion(
     name = topic(1)
     fill(name, numbered(5, 1))
     watcher = Replaces(lookup, name, step, times, again=again)
-    monkeypatch.setattr("klamm.cli.topic_archive.watcher", lambda _output: watcher)
+    monkeypatch.setattr("klamm.cli.topics.archiving.watcher", lambda _output: watcher)
     code, _, err = command("topics", "delete", name, "--archive", str(tmp_path))
     assert (code, err) == (1, f"klamm: topic {name} {says}\n")
     assert (name in lookup.view([name]).topics) == again

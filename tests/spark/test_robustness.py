@@ -17,22 +17,25 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.blocking.wire import close_idle
+from klamm.client.errors import Unreachable
+from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive import archive, verify
-from klamm.pipelines.archive_files import Job, archive_window
-from klamm.pipelines.archive_shelf import find_archive
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.fetcher import read_range
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap, parse_read, parse_write
-from klamm.pipelines.progress import Silent
-from klamm.pipelines.ranges import DataLost
-from klamm.pipelines.restore import restore
-from klamm.pipelines.sink import write_frames
-from klamm.pipelines.source import plan_batch
-from klamm.pipelines.stream import Stream
-from klamm.pipelines.wire import Unreachable, close_idle
-from klamm.pipelines.writing import write_whole
+from klamm.pipelines.archive.archiving import archive, verify
+from klamm.pipelines.archive.files import Job, archive_window
+from klamm.pipelines.archive.restoring import restore
+from klamm.pipelines.archive.shelf import find_archive
+from klamm.pipelines.archive.writing import write_whole
+from klamm.pipelines.session.progress import Silent
+from klamm.pipelines.source.datasource import plan_batch
+from klamm.pipelines.source.fetcher import read_range
+from klamm.pipelines.source.options import parse_read, parse_write
+from klamm.pipelines.source.ranges import DataLost
+from klamm.pipelines.source.sink import write_frames
+from klamm.pipelines.source.stream import Stream
 
 from .conftest import FOREIGN, numbered
 
@@ -156,7 +159,7 @@ def test_a_deleted_topic_can_be_created_again_at_once(lookup: Lookup, topic: Mak
 
 
 def test_connections_are_kept_for_the_next_task(bootstrap: str, topic: Make, fill: Fill) -> None:
-    from klamm.pipelines import wire
+    from klamm.client.blocking import wire
 
     name = topic(1)
     fill(name, numbered(10, 1))
@@ -169,7 +172,7 @@ def test_connections_are_kept_for_the_next_task(bootstrap: str, topic: Make, fil
 
 
 def test_an_abandoned_read_leaves_no_connection(bootstrap: str, topic: Make, fill: Fill) -> None:
-    from klamm.pipelines import wire
+    from klamm.client.blocking import wire
 
     name = topic(1)
     fill(name, numbered(2000, 1), **{"batch.size": "1000", "linger.ms": "0"})

@@ -20,10 +20,11 @@ from pathlib import Path
 import pytest
 import trustme
 
+from klamm.client.addresses import parse_bootstrap
+from klamm.client.blocking.wire import Wire, close_idle, lease
+from klamm.client.errors import Distrusted, Unreachable
+from klamm.client.settings import ConnectionOptions, parse_connection
 from klamm.model.errors import ErrorCode
-from klamm.pipelines.options import ConnectionOptions, parse_bootstrap, parse_connection
-from klamm.pipelines.security import Distrusted
-from klamm.pipelines.wire import Unreachable, Wire, close_idle, lease
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.codec import decode_request, decode_response, encode_response
 from klamm.protocol.messages import api_versions, metadata, sasl_authenticate, sasl_handshake

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from klamm.client.blocking.lookup import Lookup
 from klamm.model.errors import UsageError
-from klamm.pipelines.archive_shelf import find_archive
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.restore_topic import FROZEN
+from klamm.pipelines.archive.restore_topic import FROZEN
+from klamm.pipelines.archive.shelf import find_archive
 
 from . import dying, dying_jobs
 from .conftest import FOREIGN, numbered

@@ -18,15 +18,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.requests import Committed
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive import archive, range_of, verify
-from klamm.pipelines.archive_files import Job as WindowJob
-from klamm.pipelines.archive_layout import Manifest, plan_windows
-from klamm.pipelines.archive_shelf import find_archive, vacuum
-from klamm.pipelines.cluster import Committed, Lookup
-from klamm.pipelines.restore import restore
-from klamm.pipelines.restore_partition import Job as PartitionJob
+from klamm.pipelines.archive.archiving import archive, range_of, verify
+from klamm.pipelines.archive.files import Job as WindowJob
+from klamm.pipelines.archive.layout import Manifest, plan_windows
+from klamm.pipelines.archive.restore_partition import Job as PartitionJob
+from klamm.pipelines.archive.restoring import restore
+from klamm.pipelines.archive.shelf import find_archive, vacuum
 
 from . import dying, dying_jobs
 from .conftest import FOREIGN, numbered

@@ -13,13 +13,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from klamm.client.blocking.lookup import Lookup
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import parse_read
-from klamm.pipelines.ranges import DataLost, StreamOffsets
-from klamm.pipelines.source import KlammStreamReader
-from klamm.pipelines.stream import Stream
+from klamm.pipelines.source.datasource import KlammStreamReader
+from klamm.pipelines.source.options import parse_read
+from klamm.pipelines.source.ranges import DataLost, StreamOffsets
+from klamm.pipelines.source.stream import Stream
 from klamm.spark import KlammProgressListener, read_stream
 
 from .conftest import numbered
@@ -169,7 +169,7 @@ def test_new_partitions_are_read_from_their_start(
 
 def _again(lookup: Lookup, name: str, partitions: int) -> None:
     """Deletes a topic and creates it anew, when the old one is gone."""
-    from klamm.pipelines.wire import Answered
+    from klamm.client.errors import Answered
 
     lookup.delete(name)
     deadline = time.monotonic() + 60

@@ -18,11 +18,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from klamm.client.blocking.lookup import Lookup
 from klamm.model.names import TopicPartition
-from klamm.pipelines.cluster import Lookup
-from klamm.pipelines.options import parse_read
-from klamm.pipelines.ranges import StreamOffsets
-from klamm.pipelines.stream import Stream
+from klamm.pipelines.source.options import parse_read
+from klamm.pipelines.source.ranges import StreamOffsets
+from klamm.pipelines.source.stream import Stream
 
 from . import dying, dying_jobs, dying_source
 from .conftest import numbered

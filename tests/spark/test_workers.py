@@ -10,8 +10,8 @@ from collections import Counter
 import pyspark
 from pyspark.sql import SparkSession
 
-from klamm.pipelines.archive import run_tasks
-from klamm.pipelines.workers import begin_task
+from klamm.pipelines.archive.archiving import run_tasks
+from klamm.pipelines.session.workers import begin_task
 
 
 def test_what_modules_leave_behind_is_not_collected_after_each_task(spark: SparkSession) -> None:

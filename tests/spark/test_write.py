@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from klamm.pipelines.session import register
+from klamm.pipelines.session.session import register
 
 Make = Callable[..., str]
 Read = Callable[..., DataFrame]

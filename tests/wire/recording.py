@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from klamm.broker.connection import Peer
-from klamm.broker.replies import Reply
-from klamm.broker.router import Router
+from klamm.broker.net.connection import Peer
+from klamm.broker.net.replies import Reply
+from klamm.broker.net.router import Router
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.codec import decode_request
 from klamm.protocol.frames import RequestHeader, parse_request_header

@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from klamm.controller import effects, events
-from klamm.controller.roll_call import Holdings, Shown, digest
+from klamm.controller.membership.roll_call import Holdings, Shown, digest
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import EPOCH_DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
@@ -26,6 +26,7 @@ class FakeBroker:
     refuses: dict[TopicPartition, ErrorCode] = field(default_factory=dict)  # orders for these
     controller_epoch: int = 0
     remembers_disk: bool = False
+    made: set[TopicPartition] = field(default_factory=set)  # logs that were here once
 
     def restart(self) -> None:
         self.roles, self.metadata, self.controller_epoch = {}, {}, 0
@@ -98,12 +99,14 @@ class FakeBroker:
         if self.remembers_disk and id not in self.logs and self._is_counted_on(order):
             return ErrorCode.LOG_DIR_NOT_FOUND
         self.logs[id] = topic_id
+        self.made.add(id)
         self.roles[id] = order.leadership
         return ErrorCode.NONE
 
     def _is_counted_on(self, order: effects.ReplicaOrder) -> bool:
         now = order.leadership
-        settled = now.leader_epoch > 0 and now.recovery is Recovery.RECOVERED
+        was_here = now.leader_epoch > 0 or order.partition in self.made
+        settled = was_here and now.recovery is Recovery.RECOVERED
         return settled and not order.is_new and self.id in now.isr
 
     def _stop(self, order: effects.StopOrder) -> ErrorCode:
@@ -117,6 +120,7 @@ class FakeBroker:
         if order.delete:
             self.roles.pop(id, None)
             self.logs.pop(id, None)
+            self.made.discard(id)
         return ErrorCode.NONE
 
     def _stale(self, request: effects.Request) -> events.Event | None:

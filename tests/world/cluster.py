@@ -8,10 +8,11 @@ from typing import TypeVar, cast
 
 from klamm.controller import events
 from klamm.controller.core import Core
-from klamm.controller.effects import Decision, Move, Outcome, Request, UpdateMetadata, Write
+from klamm.controller.effects import Decision, Outcome, Request, Transition, UpdateMetadata, Write
 from klamm.controller.events import Ask, Event
-from klamm.controller.invariants import check
-from klamm.controller.roll_call import Holdings, left_to_say
+from klamm.controller.membership.roll_call import Holdings, left_to_say
+from klamm.controller.states.invariants import check
+from klamm.controller.states.judging import Judge, line_of
 from klamm.controller.turn import Settings
 from klamm.model.errors import ControllerFenced
 from klamm.model.leadership import Leadership
@@ -42,6 +43,7 @@ class World:
         self.decisions: list[Decision] = []
         self.watchers: list[Callable[[Event, Decision], None]] = []
         self.before_commit: Callable[[Sequence[Write]], None] | None = None
+        self.judge = Judge()  # reads every line, as an audit would
         self._core: Core | None = None
         for broker in brokers:
             self.start_broker(broker, told=False)
@@ -65,6 +67,7 @@ class World:
             self.mail.clear()
         self.answers.clear()
         self._core = Core(BrokerId(controller), self.store.controller_epoch, self.settings)
+        self.judge.begin(self._core.epoch)
         began = self.store.everything()
         if not self.calls_roll:
             self.handle(began)
@@ -94,13 +97,21 @@ class World:
             decision = core.settle(decision, outcomes)
             self._announce(event, decision)
         check(core.context)
+        self.check_ledger()
         return decision.answer
+
+    def check_ledger(self) -> None:
+        """Every line is legal and joins the one before, and the last ones say how it stands."""
+        faults = [*self.judge.faults(), *self.judge.differences(self.core.context)]
+        assert not faults, faults
 
     def ask(self, event: Ask[A]) -> A:
         return cast(A, self.handle(cast(Event, event)))
 
     def _announce(self, event: Event, decision: Decision) -> None:
         self.decisions.append(decision)
+        for move in decision.transitions:
+            self.judge.take(line_of(self.core.epoch, move))
         for watcher in self.watchers:
             watcher(event, decision)
         self.mail.extend((request, self.core.epoch) for request in decision.requests)
@@ -193,8 +204,8 @@ class World:
         self.mail.clear()
         return taken
 
-    def moves(self) -> list[Move]:
-        return [move for decision in self.decisions for move in decision.moves]
+    def transitions(self) -> list[Transition]:
+        return [move for decision in self.decisions for move in decision.transitions]
 
     def warnings(self) -> list[str]:
         return [text for decision in self.decisions for text in decision.warnings]

@@ -75,7 +75,7 @@ def check_settled(world: World) -> None:
     """The store, the controller's memory, every cache and every disk agree."""
     store, context = world.store, world.core.context
     assert store.markers == {}
-    assert store.move_requests == {}
+    assert store.reassignment_requests == {}
     assert store.election_requests == ()
     assert store.leftovers == {}
     assert set(store.topics) == set(context.topics)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from klamm.controller import effects as do
-from klamm.controller.effects import Outcome, Stale, Stored, TopicNode, Write
+from klamm.controller.effects import Outcome, Stale, Stored, Write
 from klamm.controller.events import TermBegan
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ControllerFenced
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.topics import ProducerIdBlock, TopicNode
 
 
 @dataclass
@@ -25,11 +26,11 @@ class FakeStore:
     topics: dict[str, TopicNode] = field(default_factory=dict)
     states: dict[TopicPartition, Leadership] = field(default_factory=dict)
     markers: dict[str, None] = field(default_factory=dict)
-    move_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
+    reassignment_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
     election_requests: tuple[TopicPartition, ...] = ()
     log_dir_notices: dict[str, BrokerId] = field(default_factory=dict)
     leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
-    producer_ids: do.ProducerIdBlock | None = None
+    producer_ids: ProducerIdBlock | None = None
     producer_ids_version: int = 0
     zxid: int = 100
     ids_drawn: int = 0
@@ -69,7 +70,7 @@ class FakeStore:
             topics=dict(self.topics),
             states=dict(self.states),
             markers=tuple(self.markers),
-            move_requests=dict(self.move_requests),
+            reassignment_requests=dict(self.reassignment_requests),
             election_requests=self.election_requests,
             log_dir_notices=tuple(self.log_dir_notices),
             leftovers={broker: dict(left) for broker, left in self.leftovers.items()},
@@ -121,8 +122,8 @@ class FakeStore:
                 for name in log_dirs:
                     self.log_dir_notices.pop(name, None)
                 return Stored()
-            case do.RewriteMoveRequests(remaining):
-                self.move_requests = dict(remaining)
+            case do.RewriteReassignmentRequests(remaining):
+                self.reassignment_requests = dict(remaining)
                 return Stored()
             case do.RemoveElectionRequest():
                 self.election_requests = ()

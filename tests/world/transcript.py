@@ -8,6 +8,7 @@ from klamm.controller.effects import Decision, Request, Write
 from klamm.controller.events import Event
 from klamm.model.leadership import Leadership
 from klamm.model.names import TopicPartition
+from klamm.model.topics import TopicNode
 from world.cluster import World
 
 
@@ -30,7 +31,7 @@ class Transcript:
             self._event = event
             self._lines += ["", f"event  {_event(event)}"]
         self._lines += [f"  warn   {text}" for text in decision.warnings]
-        for move in decision.moves:
+        for move in decision.transitions:
             why = f"  ({move.why})" if move.why else ""
             self._lines.append(f"  move   {move.subject}: {move.before} -> {move.after}{why}")
         self._lines += [f"  send   {_request(request)}" for request in decision.requests]
@@ -62,7 +63,7 @@ def _event(event: Event) -> str:
         case events.IsrChangesAsked(broker=broker, changes=changes):
             wanted = [f"{c.topic}-{c.partition} to {_ids(c.isr)}" for c in changes]
             return f"{name}: leader {broker}, {'; '.join(wanted)}"
-        case events.MovesAsked(targets):
+        case events.ReassignmentsAsked(targets):
             wanted = [f"{id} to {'-' if t is None else _ids(t)}" for id, t in targets.items()]
             return f"{name}: {'; '.join(wanted)}"
         case events.ShutdownAsked(broker):
@@ -111,7 +112,7 @@ def _answer(answer: object) -> str:
             return f"{code.name}: " + "; ".join(
                 f"{c.topic}-{c.partition} {r.name}" for c, r, _ in results
             )
-        case events.MovesAnswer(results):
+        case events.ReassignmentsAnswer(results):
             return "; ".join(f"{id} {fault.code.name}" for id, fault in results.items())
         case events.ShutdownAnswer(code, remaining):
             return f"{code.name}, remaining {', '.join(map(str, remaining)) or '-'}"
@@ -123,7 +124,7 @@ def _led(leadership: Leadership) -> str:
     return f"leader {leadership.leader} epoch {leadership.leader_epoch} isr {_ids(leadership.isr)}"
 
 
-def _partitions(node: do.TopicNode) -> str:
+def _partitions(node: TopicNode) -> str:
     parts = []
     for index, assignment in node.partitions.items():
         moving = ""

@@ -11,10 +11,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from klamm.broker.control_messages import error_code
-from klamm.broker.controlling import ControllerShell
-from klamm.broker.roll_call import to_json
-from klamm.controller.roll_call import Holdings
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.net.peers import Peers
+from klamm.broker.net.proof import Secret
+from klamm.broker.replicas.roll_call import to_json
+from klamm.broker.term.control_messages import error_code
+from klamm.broker.term.controlling import ControllerShell
+from klamm.controller.membership.roll_call import Holdings
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
@@ -45,6 +48,10 @@ class WireBroker:
         self._session: Session | None = None
         self._server: asyncio.Server | None = None
         self._peers: set[asyncio.StreamWriter] = set()
+        self.cluster_id = ""
+        self.secret = Secret(bytes(32))
+        self.metadata = MetadataCache()
+        self.peers = Peers(self)
         self.shell = ControllerShell(self)
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.net.peers import Peers
 from klamm.client.connection import Connection
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import KlammError
@@ -27,8 +28,9 @@ class ControllerUnreachable(KlammError):
 class ControllerChannel:
     """Requests from one broker to the controller."""
 
-    def __init__(self, metadata: MetadataCache, name: Callable[[], str]) -> None:
+    def __init__(self, metadata: MetadataCache, peers: Peers, name: Callable[[], str]) -> None:
         self._metadata = metadata
+        self._peers = peers
         self._name = name
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
@@ -58,7 +60,8 @@ class ControllerChannel:
             raise ControllerUnreachable("no controller is known")
         if self._connection is None or endpoint != self._endpoint:
             await self.close()
-            self._connection = await Connection.open(endpoint.host, endpoint.port, self._name())
+            to = snapshot.controller_id
+            self._connection = await self._peers.connect(to, endpoint, self._name())
             self._endpoint = endpoint
         return self._connection
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from klamm.broker.controller_states import ControllerState
+from klamm.broker.term.controller_states import ControllerState
 
 # Seconds; the first holds a request served from memory, the last a failover of a large cluster.
 BOUNDS_S: Final = (

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.broker.api.produce import append, as_result, reply_of
-from klamm.broker.connection import Peer
-from klamm.broker.context import RequestContext
-from klamm.broker.partition import Partition
-from klamm.broker.promises import Receipt
-from klamm.broker.replies import Reply
-from klamm.broker.transaction_openings import is_transactional
-from klamm.log.append import Appended
+from klamm.broker.net.connection import Peer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.promises import Receipt
+from klamm.broker.net.replies import Reply
+from klamm.broker.replicas.partition import Partition
+from klamm.broker.replicas.transaction_openings import is_transactional
+from klamm.log.append import Appended, Later
 from klamm.model.errors import ErrorCode
 from klamm.protocol.beginnings import Beginning, Recognised
 from klamm.protocol.produce import PartitionResult, TopicResult
@@ -33,6 +33,8 @@ def serve(broker: Broker, peer: Peer, request: Recognised) -> bytes | Reply | Re
     if partition is None or broker.quotas.is_active or is_transactional(records):
         return None
     outcome = append(broker, partition, beginning.version, records, beginning.acks)
+    if isinstance(outcome, Later):
+        return None
     if isinstance(outcome, Appended):
         if beginning.acks == 1:
             return _in_form(beginning, correlation_id, outcome)

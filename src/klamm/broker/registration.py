@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import uuid
 
+from klamm.broker.net.proof import KEY_SIZE, Secret
 from klamm.model.brokers import Broker
 from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.model.names import BrokerId, id_text, is_usable_id
@@ -43,6 +45,24 @@ async def _cluster_id(session: Session) -> str:
     if cluster_id is None:
         raise UsageError(f"the store's {layout.CLUSTER_ID} cannot be read")
     return cluster_id
+
+
+async def cluster_secret(session: Session) -> Secret:
+    """What the brokers of this cluster know and nobody else; the first of them draws it."""
+    node = await session.get(layout.CLUSTER_SECRET)
+    if node is None:
+        drawn = layout.encode_cluster_secret(secrets.token_bytes(KEY_SIZE))
+        above = layout.parent(layout.CLUSTER_SECRET)
+        # Several may start at once: all read what the first has drawn.
+        await session.multis([[Create(above)], [Create(layout.CLUSTER_SECRET, drawn)]])
+        node = await session.get(layout.CLUSTER_SECRET)
+    key = layout.decode_cluster_secret(node.data) if node is not None else None
+    if key is None or len(key) != KEY_SIZE:
+        raise UsageError(
+            f"the store's {layout.CLUSTER_SECRET} is damaged; "
+            "remove that node while all brokers are stopped, and a new secret is drawn"
+        )
+    return Secret(key)
 
 
 async def register(

@@ -20,36 +20,41 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from klamm.broker import registration
-from klamm.broker.admin import Admin
-from klamm.broker.auto_creation import AutoCreation
+from klamm.broker.admin.auto_creation import AutoCreation
+from klamm.broker.admin.dynamic_config import DynamicConfig
+from klamm.broker.admin.policies import Policies
+from klamm.broker.admin.topic_admin import Admin
 from klamm.broker.clock import Clock, SystemClock
-from klamm.broker.connection_limits import ConnectionLimits
 from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
-from klamm.broker.controlling import ControllerShell
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.replicated import Coordinators
 from klamm.broker.coordinators.transactions import TransactionCoordinator
-from klamm.broker.dynamic_config import DynamicConfig
-from klamm.broker.fetch_sessions import FetchSessions
-from klamm.broker.fetcher import Fetchers
-from klamm.broker.housekeeping import Housekeeping
-from klamm.broker.ledger_topic import LedgerTopic
-from klamm.broker.listener import Listener
-from klamm.broker.log_moves import LogMoves
-from klamm.broker.logs import Logs
+from klamm.broker.fetching.fetch_sessions import FetchSessions
+from klamm.broker.ledger.ledger_topic import LedgerTopic
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.metrics import BrokerMetrics
-from klamm.broker.policies import Policies
+from klamm.broker.net.connection_limits import ConnectionLimits
+from klamm.broker.net.door import Door
+from klamm.broker.net.framing import FrameMemory
+from klamm.broker.net.listener import Listener
+from klamm.broker.net.peers import Peers
+from klamm.broker.net.proof import Secret
+from klamm.broker.net.router import Router, bounds_of
 from klamm.broker.producer_ids import ProducerIds
-from klamm.broker.proposals import Proposals
-from klamm.broker.quotas import Client, Quotas
-from klamm.broker.replicas import ReplicaManager
-from klamm.broker.router import Router
-from klamm.broker.strays import find_strays
+from klamm.broker.quotas.quotas import Client, Quotas
+from klamm.broker.quotas.throttles import Throttles
+from klamm.broker.replicas.fetcher import Fetchers
+from klamm.broker.replicas.lost_records import leave_in_sync_sets
+from klamm.broker.replicas.proposals import Proposals
+from klamm.broker.replicas.replicas import ReplicaManager
+from klamm.broker.storage.housekeeping import Housekeeping
+from klamm.broker.storage.logs import Logs
+from klamm.broker.storage.relocations import LogMoves
+from klamm.broker.storage.strays import find_strays
 from klamm.broker.tasks import Tasks
-from klamm.broker.throttles import Throttles
+from klamm.broker.term.controlling import ControllerShell
 from klamm.log.directory import LogDirectory
-from klamm.log.partition import LogDirectoryFailed
+from klamm.log.partition import LogDirectoryFailed, StorageTrouble
 from klamm.log.settings import LogSettings
 from klamm.model import brokers
 from klamm.model.brokers import Endpoint
@@ -68,6 +73,7 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
 _CONTROLLED_SHUTDOWN_VERSION: Final = 3
+_TROUBLE_EVERY_MS: Final = 30_000
 _RECONNECT_S: Final = 0.5
 _FIRST_PAUSE_S: Final = 0.05
 _WORKERS: Final = 8  # one a chore, so that a long compaction keeps nobody waiting
@@ -103,13 +109,15 @@ class Broker:
         settings = settings.with_static({k: text for k, text in own.items() if text is not None})
         self.clock: Clock = clock or SystemClock()
         self.cluster_id = ""
+        self.secret: Secret
         self.epoch = -1  # of the registration; -1 before the first
         self.session: Session
         self.endpoint: Endpoint
         self.logs: Logs
         self.metadata = MetadataCache()
         self.metrics = BrokerMetrics(is_timing=settings.int("klamm.metrics.port") >= 0)
-        self.channel = ControllerChannel(self.metadata, lambda: f"broker-{self.id}")
+        self.peers = Peers(self)
+        self.channel = ControllerChannel(self.metadata, self.peers, lambda: f"broker-{self.id}")
         self.proposals = Proposals(self, self.channel)
         self.producer_ids = ProducerIds(self.channel, id, lambda: self.epoch)
         self.fetchers: Fetchers
@@ -137,17 +145,23 @@ class Broker:
         self._host = host
         self._port = port
         self._progress = progress
+        self.bounds = bounds_of(settings)
         self.listener = Listener(
             Router(self).route,
-            frame_size_max=settings.int("socket.request.max.bytes"),
+            frame_size_max=self.bounds,
+            memory=FrameMemory(settings.int("klamm.request.memory.max.bytes")),
             idle_ms_max=settings.int("connections.max.idle.ms"),
             limits=ConnectionLimits(self.quotas, lambda: self.settings),
+            is_admitted=Door(settings).admits,
         )
         self._own_sessions: frozenset[int] = frozenset()
         self._unwatch_session: Unwatch | None = None
         self._tasks = Tasks()
         self._is_up = False
+        self.topics_at_start: frozenset[str] = frozenset()  # that were there before this broker
         self._failed_paths: set[str] = set()
+        self._troubles = 0  # since they were last told of
+        self._trouble_told_ms: int | None = None
 
     # What others ask
 
@@ -219,9 +233,12 @@ class Broker:
     async def _come_up(self, gate: Callable[[], Awaitable[object]] | None) -> None:
         self.session = await self._store.connect()
         self.cluster_id = await registration.prepare(self.session)
+        self.secret = await registration.cluster_secret(self.session)
         await self.dynamic_config.load()
         self.logs = await self._open_logs()
         await self._set_strays_aside()
+        missed = [p for directory in self.logs.directories for p in directory.missing]
+        await leave_in_sync_sets(self.session, self.id, missed)
         self.fetchers = Fetchers(self)
         self._tell_of_damage()
         self.endpoint = await self.listener.start(self._host, self._port)
@@ -266,15 +283,23 @@ class Broker:
         for directory in self.logs.directories:
             if directory.failure is not None:
                 self.directory_failed(directory.failure)
+            for path in directory.foreign:
+                log.warning("this is no log, and is left alone", extra={"path": path})
+            for partition, end in directory.missing.items():
+                if self.logs.get(partition) is None:
+                    log.error("a log is gone", extra={"partition": str(partition), "end": end})
         for local in self.logs:
             if local.damage is not None:
                 log.log(
                     logging.ERROR if local.damage.missing else logging.WARNING,
-                    "recovery cut a log",
+                    "a log was cut at rest" if local.damage.at_rest else "recovery cut a log",
                     extra={"partition": str(local.topic_partition), **local.damage._asdict()},
                 )
 
     async def _set_strays_aside(self) -> None:
+        for directory in self.logs.directories:
+            for gone in [p for p in directory.missing if p.topic not in self.topics_at_start]:
+                directory.made_up_for(gone)
         found = await find_strays(self.session, self.id, self.logs)
         for partition in found:
             log.warning("a log of no topic is set aside", extra={"partition": str(partition)})
@@ -283,13 +308,16 @@ class Broker:
     async def _loaded_settings(self) -> Callable[[str], LogSettings]:
         """The settings of the topics in the store, for logs that are already here."""
         names = await self.session.children(layout.TOPICS) or ()
+        self.topics_at_start = frozenset(names)
         known = await self.topic_settings(names)
         default = LogSettings.of(self.settings.for_topic({}))
         by_name = {name: LogSettings.of(topic) for name, topic in known.items() if topic.overrides}
         return lambda topic: by_name.get(topic, default)
 
     async def _register(self) -> None:
-        me = brokers.Broker(id=self.id, epoch=-1, endpoints=(self.endpoint,), rack=self.rack)
+        me = brokers.Broker(
+            id=self.id, epoch=-1, endpoints=(self.endpoint,), rack=self.rack, can_prove=True
+        )
         self.epoch = await registration.register(
             self.session,
             me,
@@ -443,6 +471,18 @@ class Broker:
         self.housekeeping.settings_changed()
         self.controller.broker_settings_changed()
         self.ledger_topic.wake()
+
+    def storage_trouble(self, trouble: StorageTrouble) -> None:
+        """A log could not do what it should; what that means depends on whose fault it is."""
+        if isinstance(trouble, LogDirectoryFailed):
+            self.directory_failed(trouble)
+            return
+        # Thousands of requests may meet the same shortage: one of them speaks for a while.
+        now_ms = self.clock.elapsed_ms()
+        self._troubles += 1
+        if self._trouble_told_ms is None or now_ms - self._trouble_told_ms >= _TROUBLE_EVERY_MS:
+            log.error("storage trouble", extra={"why": str(trouble), "times": self._troubles})
+            self._trouble_told_ms, self._troubles = now_ms, 0
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
         """A disk cannot be trusted any more: what is on it is offline until a restart."""

@@ -29,34 +29,36 @@ class App(Protocol):
 
 SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Run": {
-        "up": Command("up", "run a cluster until Ctrl-C"),
-        "demo": Command("demo", "a guided tour of about two minutes"),
-        "doctor": Command("doctor", "whether this machine is fit for a cluster, and what to do"),
+        "up": Command("cluster.up", "run a cluster until Ctrl-C"),
+        "demo": Command("spark.demo", "a guided tour of about two minutes"),
+        "doctor": Command(
+            "cluster.doctor", "whether this machine is fit for a cluster, and what to do"
+        ),
         "version": Command("version", "the version of klamm, Python and the wire"),
     },
     "Topics and records": {
-        "topics": Command("topics", "create, list, describe, alter and delete topics"),
-        "produce": Command("produce", "write lines of standard input to a topic"),
-        "consume": Command("consume", "print the records of a topic"),
-        "story": Command("story", "what became of a topic, and why"),
+        "topics": Command("topics.topics", "create, list, describe, alter and delete topics"),
+        "produce": Command("records.produce", "write lines of standard input to a topic"),
+        "consume": Command("records.consume", "print the records of a topic"),
+        "story": Command("topics.story", "what became of a topic, and why"),
     },
     "Operate": {
-        "configs": Command("configs", "read and change the settings of topics and brokers"),
-        "brokers": Command("brokers", "who is there, what they hold, and how to empty one"),
-        "elect": Command("elect", "elect leaders: the preferred ones, or any that live"),
-        "reassign": Command("reassign", "plan, apply, watch and cancel moves of replicas"),
-        "groups": Command("groups", "consumer groups, where they stand, set them elsewhere"),
-        "store": Command("store", "back-ups of the embedded store, and its repair"),
+        "configs": Command("cluster.configs", "read and change the settings of topics and brokers"),
+        "brokers": Command("cluster.brokers", "who is there, what they hold, and how to empty one"),
+        "elect": Command("cluster.elect", "elect leaders: the preferred ones, or any that live"),
+        "reassign": Command("cluster.reassign", "plan, apply, watch and cancel moves of replicas"),
+        "groups": Command("groups.groups", "consumer groups, where they stand, set them elsewhere"),
+        "store": Command("cluster.store", "back-ups of the embedded store, and its repair"),
     },
     "Records in bulk, on Spark": {
-        "archive": Command("archive", "keep a topic as Parquet files, with proof"),
-        "restore": Command("restore", "fill a topic with archived records, with proof"),
-        "audit": Command("audit", "judge every decision of the controllers, with a report"),
-        "spark": Command("spark", "a PySpark shell, a check-up, offsets of a checkpoint"),
+        "archive": Command("spark.archive", "keep a topic as Parquet files, with proof"),
+        "restore": Command("spark.restore", "fill a topic with archived records, with proof"),
+        "audit": Command("spark.audit", "judge every decision of the controllers, with a report"),
+        "spark": Command("spark.spark", "a PySpark shell, a check-up, offsets of a checkpoint"),
     },
     "With the flags of Kafka's own tools": {
-        "kafka-topics": Command("kafka_topics", "as kafka-topics.sh"),
-        "kafka-configs": Command("kafka_configs", "as kafka-configs.sh"),
+        "kafka-topics": Command("kafka.topics", "as kafka-topics.sh"),
+        "kafka-configs": Command("kafka.configs", "as kafka-configs.sh"),
     },
 }
 COMMANDS: Final = {name: command for part in SECTIONS.values() for name, command in part.items()}

@@ -6,36 +6,33 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from klamm.cli.command_config import ClientSettings
+from klamm.cli.reach import Reach, reach_of
 from klamm.client.admin import Admin
-from klamm.client.cluster import Client, code_of
+from klamm.client.cluster import Client
+from klamm.client.errors import code_of
+from klamm.client.settings import ClientSettings
 from klamm.model.errors import ErrorCode, RequestRefused
 
 T = TypeVar("T")
 
 
 def run(
-    bootstrap: str, work: Callable[[Admin], Awaitable[T]], settings: ClientSettings | None = None
+    reach: Reach | str,
+    work: Callable[[Admin], Awaitable[T]],
+    settings: ClientSettings | None = None,
 ) -> T:
     """Do this work with a client that is closed afterwards."""
+    place = reach_of(reach)
+    given = settings or place.settings
 
     async def main() -> T:
-        given = Client(bootstrap) if settings is None else _client(bootstrap, settings)
-        async with given as client:
-            # A client waits for a cluster that restarts; a person who mistyped the port should not.
-            await client.to_any(client.deadline())
+        async with (
+            Client(place.servers) if given is None else Client.of(place.servers, given)
+        ) as client:
+            await client.reach()
             return await work(Admin(client))
 
     return asyncio.run(main())
-
-
-def _client(bootstrap: str, settings: ClientSettings) -> Client:
-    return Client(
-        bootstrap,
-        client_id=settings.client_id,
-        timeout_s=settings.timeout_s,
-        request_timeout_s=settings.request_timeout_s,
-    )
 
 
 class Declined(RequestRefused):

@@ -8,8 +8,26 @@ from typing import Annotated
 
 import typer
 
+from klamm.cli.reach import DEFAULT_BOOTSTRAP, App, BootstrapOption, Reach
 from klamm.model.errors import UsageError
 from klamm.protocol.compression import Codec
+
+__all__ = [
+    "DEFAULT_BOOTSTRAP",
+    "DEFAULT_MASTER",
+    "BootstrapOption",
+    "Compression",
+    "DryRunOption",
+    "MasterOption",
+    "Output",
+    "OutputOption",
+    "Reach",
+    "new_app",
+    "parse_assignment",
+    "parse_ids",
+    "parse_pairs",
+    "parse_partition",
+]
 
 
 class Output(StrEnum):
@@ -33,9 +51,9 @@ class Compression(StrEnum):
         return Codec[self.name]
 
 
-def new_app(summary: str) -> typer.Typer:
+def new_app(summary: str) -> App:
     """A Typer app without what makes it slow: rich help, completion, decorated tracebacks."""
-    return typer.Typer(
+    return App(
         help=summary,
         add_completion=False,
         rich_markup_mode=None,
@@ -45,21 +63,10 @@ def new_app(summary: str) -> typer.Typer:
     )
 
 
-BootstrapOption = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap-server",
-        "-b",
-        envvar="KLAMM_BOOTSTRAP_SERVER",
-        metavar="HOST:PORT,...",
-        help="brokers to ask first",
-    ),
-]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text, or one JSON value")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="let the cluster check everything and change nothing")
 ]
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 MasterOption = Annotated[
     str,
     typer.Option(envvar="KLAMM_SPARK_MASTER", help="where Spark runs: local[*], spark://host:port"),

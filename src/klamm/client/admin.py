@@ -11,13 +11,26 @@ import asyncio
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from klamm.client.cluster import Client, Picture, code_of
+from klamm.client import requests
+from klamm.client.cluster import Client
 from klamm.client.connection import Connection
+from klamm.client.errors import code_of
+from klamm.client.metadata import Picture
+from klamm.client.requests import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    ConfigChange,
+    Operation,
+    Resource,
+    ResourceType,
+    by_topic,
+    per_partition,
+)
 from klamm.model.errors import ErrorCode, RequestRefused
-from klamm.model.names import ZERO_ID, TopicPartition
+from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import READ_UNCOMMITTED
 from klamm.protocol.messages import (
@@ -39,47 +52,25 @@ from klamm.protocol.messages import (
     metadata,
 )
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-
 PREFERRED_ELECTION: Final = 0
 UNCLEAN_ELECTION: Final = 1
 
 Config = Mapping[str, str | None]
 
-
-class ResourceType(IntEnum):
-    """What a set of settings belongs to."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    GROUP = 32
-
-
-class Resource(NamedTuple):
-    """The owner of settings; an empty broker name means the default of all brokers."""
-
-    type: int
-    name: str
-
-
-class Operation(IntEnum):
-    """What to do to one setting."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class ConfigChange(NamedTuple):
-    """One step of an incremental change of settings."""
-
-    operation: Operation
-    name: str
-    value: str | None = None
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "PREFERRED_ELECTION",
+    "UNCLEAN_ELECTION",
+    "Admin",
+    "Config",
+    "ConfigChange",
+    "Operation",
+    "Resource",
+    "ResourceType",
+    "by_topic",
+]
 
 
 class Admin:
@@ -140,15 +131,8 @@ class Admin:
         longer than `patience_ms` (default: the whole timeout).
         """
         deadline = self.client.deadline(timeout_s)
-        states = [
-            delete_topics.DeleteTopicState(name=t)
-            if isinstance(t, str)
-            else delete_topics.DeleteTopicState(None, t)
-            for t in topics
-        ]
-        names = [s.name for s in states if s.name is not None and s.topic_id == ZERO_ID]
-        request = delete_topics.Request(
-            states, names, deadline.left_ms if patience_ms is None else patience_ms
+        request = requests.deletion(
+            topics, deadline.left_ms if patience_ms is None else patience_ms
         )
         response: delete_topics.Response = await self.client.at_controller(
             ApiKey.DELETE_TOPICS, request, deadline=deadline
@@ -185,11 +169,11 @@ class Admin:
         documentation: bool = False,
     ) -> list[describe_configs.DescribeConfigsResult]:
         """Settings in force; those of a broker are asked of that broker."""
-        keys = None if names is None else list(names)
         results: list[describe_configs.DescribeConfigsResult] = []
         for node_id, group in _by_home(resources).items():
-            wanted = [describe_configs.DescribeConfigsResource(r.type, r.name, keys) for r in group]
-            request = describe_configs.Request(wanted, synonyms, documentation)
+            request = requests.configs(
+                group, names=names, synonyms=synonyms, documentation=documentation
+            )
             response = await self._at_home(node_id, ApiKey.DESCRIBE_CONFIGS, request)
             results += response.results
         return results
@@ -203,18 +187,9 @@ class Admin:
         """Changes single settings and leaves the others alone."""
         results: list[incremental_alter_configs.AlterConfigsResourceResponse] = []
         for node_id, group in _by_home(changes).items():
-            wanted = [
-                incremental_alter_configs.AlterConfigsResource(
-                    r.type,
-                    r.name,
-                    [
-                        incremental_alter_configs.AlterableConfig(c.name, c.operation, c.value)
-                        for c in changes[r]
-                    ],
-                )
-                for r in group
-            ]
-            request = incremental_alter_configs.Request(wanted, validate_only)
+            request = requests.config_changes(
+                {resource: changes[resource] for resource in group}, validate_only=validate_only
+            )
             response = await self._at_home(node_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
             results += response.responses
         return results
@@ -250,13 +225,7 @@ class Admin:
     ) -> dict[int, list[describe_log_dirs.DescribeLogDirsResult]]:
         """What lies on the disks of these brokers, or of all."""
         ids = list((await self.client.refresh([])).nodes) if brokers is None else list(brokers)
-        wanted = None
-        if partitions is not None:
-            wanted = [
-                describe_log_dirs.DescribableLogDirTopic(topic, numbers)
-                for topic, numbers in by_topic(partitions).items()
-            ]
-        request = describe_log_dirs.Request(wanted)
+        request = requests.log_dirs(partitions)
         asked = (self.client.at_node(i, ApiKey.DESCRIBE_LOG_DIRS, request) for i in ids)
         answers = await asyncio.gather(*asked)
         return {i: _unless_refused(a).results for i, a in zip(ids, answers, strict=True)}
@@ -303,20 +272,13 @@ class Admin:
         async def ask(
             connection: Connection, part: Mapping[TopicPartition, int]
         ) -> dict[TopicPartition, list_offsets.ListOffsetsPartitionResponse]:
-            topics: defaultdict[str, list[list_offsets.ListOffsetsPartition]] = defaultdict(list)
-            for (topic, partition), timestamp in part.items():
-                asked = list_offsets.ListOffsetsPartition(partition, timestamp=timestamp)
-                topics[topic].append(asked)
-            request = list_offsets.Request(
-                -1, isolation_level, [list_offsets.ListOffsetsTopic(*t) for t in topics.items()]
-            )
             response = await connection.request(
                 ApiKey.LIST_OFFSETS,
                 connection.version_of(ApiKey.LIST_OFFSETS),
-                request,
+                requests.offsets(part, isolation_level),
                 timeout_s=deadline.left_s(),
             )
-            return _per_partition(response.topics)
+            return per_partition(response.topics)
 
         return await self.client.at_leaders(wanted, ask, deadline=deadline)
 
@@ -341,7 +303,7 @@ class Admin:
                 delete_records.Request(wanted, deadline.left_ms),
                 timeout_s=deadline.left_s(),
             )
-            return _per_partition(response.topics)
+            return per_partition(response.topics)
 
         return await self.client.at_leaders(before, ask, deadline=deadline)
 
@@ -361,7 +323,7 @@ class Admin:
                 describe_producers.Request(wanted),
                 timeout_s=deadline.left_s(),
             )
-            return _per_partition(response.topics)
+            return per_partition(response.topics)
 
         return await self.client.at_leaders(dict.fromkeys(partitions), ask, deadline=deadline)
 
@@ -410,7 +372,7 @@ class Admin:
                 ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, deadline=deadline
             )
         )
-        return _per_partition(response.responses)
+        return per_partition(response.responses)
 
     async def reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -429,7 +391,7 @@ class Admin:
                 ApiKey.LIST_PARTITION_REASSIGNMENTS, request, deadline=deadline
             )
         )
-        return _per_partition(response.topics)
+        return per_partition(response.topics)
 
     async def ask_controller(self, key: int, body: Mapping[str, Any]) -> dict[str, Any]:
         """What the controller answers to one of klamm's private requests, unless it refuses."""
@@ -453,20 +415,8 @@ class Admin:
         return dict(zip(ids, await asyncio.gather(*map(one, ids)), strict=True))
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers grouped by topic, both in their order."""
-    grouped: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in partitions:
-        grouped[topic].append(partition)
-    return dict(grouped)
-
-
 def _of(picture: Picture, names: Iterable[str]) -> dict[str, metadata.MetadataResponseTopic]:
     return {name: picture.topics[name] for name in names if name in picture.topics}
-
-
-def _per_partition(topics: Iterable[Any]) -> dict[TopicPartition, Any]:
-    return {TopicPartition(t.name, p.partition_index): p for t in topics for p in t.partitions}
 
 
 def _by_home(resources: Iterable[Resource]) -> dict[int | None, list[Resource]]:

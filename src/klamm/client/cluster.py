@@ -12,60 +12,45 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from klamm.client.connection import CONNECT_TIMEOUT_S, Connection
+from klamm.client import metadata
+from klamm.client.addresses import Address, parse_bootstrap, text
+from klamm.client.connection import CONNECT_TIMEOUT_S, AfterConnect, Connection
 from klamm.client.deadline import Deadline
-from klamm.client.errors import ClientError, ConnectionLost, DeadlineExceeded, VersionMismatch
-from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused, UsageError
+from klamm.client.errors import (
+    ClientError,
+    ConnectionLost,
+    DeadlineExceeded,
+    Distrusted,
+    Unreachable,
+    VersionMismatch,
+    code_of,
+    nobody,
+)
+from klamm.client.metadata import GROUP_KEY, TRANSACTION_KEY, Node, Picture
+from klamm.client.retries import CONTROLLER_MOVED, COORDINATOR_MOVED, pauses
+from klamm.client.security import Security
+from klamm.client.settings import ClientSettings
+from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.messages import find_coordinator, metadata
 from klamm.protocol.private import SOFTWARE_NAME
 
 TIMEOUT_S: Final = 30.0
-# The picture is asked for anew this long after it turned out to be old.
-_PAUSE_S: Final = 0.05
-_PAUSE_S_MAX: Final = 1.0
-_NOT_THERE: Final = frozenset({ErrorCode.NOT_CONTROLLER})
-_COORDINATOR_MOVED: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-GROUP_KEY: Final = 0
-TRANSACTION_KEY: Final = 1
 
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A broker and where it listens."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """What the last Metadata answer said."""
-
-    nodes: Mapping[int, Node] = field(default_factory=dict)
-    controller_id: int = -1
-    cluster_id: str | None = None
-    topics: Mapping[str, metadata.MetadataResponseTopic] = field(default_factory=dict)
-
-    def leader(self, tp: TopicPartition) -> metadata.MetadataResponsePartition | None:
-        """The partition as last seen, when somebody leads it."""
-        topic = self.topics.get(tp.topic)
-        for partition in topic.partitions if topic else ():
-            if partition.partition_index == tp.partition:
-                return partition if partition.leader_id in self.nodes else None
-        return None
+__all__ = [
+    "GROUP_KEY",
+    "TIMEOUT_S",
+    "TRANSACTION_KEY",
+    "Client",
+    "Node",
+    "Picture",
+    "code_of",
+    "error_codes",
+    "parse_bootstrap",
+]
 
 
 class Coded(Protocol):
@@ -78,26 +63,47 @@ A = TypeVar("A")
 R = TypeVar("R", bound=Coded)
 
 
+Introduce = Callable[[Connection], Awaitable[None]]
+
+
 class Client:
     """Connections to a cluster, opened when needed and kept; `async with` closes them."""
 
     def __init__(
         self,
-        bootstrap: str | Sequence[tuple[str, int]],
+        bootstrap: str | Sequence[Address],
         *,
         client_id: str | None = SOFTWARE_NAME,
         timeout_s: float = TIMEOUT_S,
         request_timeout_s: float = math.inf,
+        security: Security | None = None,
+        introduce: AfterConnect | None = None,
     ) -> None:
-        """A call has `timeout_s` in all, each request it takes no more than the other."""
+        """A call has `timeout_s` in all, each request it takes no more than the other.
+
+        `introduce` is called with each connection before anything else uses it.
+        """
         self.bootstrap = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else bootstrap
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.request_timeout_s = request_timeout_s
+        self._security = security or Security()
+        self._steps = () if introduce is None else (introduce,)
         self.picture = Picture()
         self._connections: dict[tuple[str, int], Connection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+
+    @classmethod
+    def of(cls, bootstrap: str, settings: ClientSettings) -> Self:
+        """A client with the settings of a properties file."""
+        return cls(
+            bootstrap,
+            client_id=settings.client_id,
+            timeout_s=settings.timeout_s,
+            request_timeout_s=settings.request_timeout_s,
+            security=settings.security,
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,12 +130,15 @@ class Client:
             if known is not None and not known.is_closed:
                 return known
             patience_s = min(CONNECT_TIMEOUT_S, deadline.left_s())
-            made = await Connection.open(host, port, self.client_id, timeout_s=patience_s)
-            try:
-                await made.negotiate(timeout_s=patience_s)
-            except BaseException:
-                await made.close()
-                raise
+            made = await Connection.open(
+                host,
+                port,
+                self.client_id,
+                timeout_s=patience_s,
+                security=self._security,
+                negotiates=True,
+                steps=self._steps,
+            )
             self._connections[address] = made
             return made
 
@@ -142,14 +151,26 @@ class Client:
 
     async def to_any(self, deadline: Deadline) -> Connection:
         """A connection to whoever can be reached: a known broker, or one of the first addresses."""
-        addresses = [(n.host, n.port) for n in self.picture.nodes.values()]
-        faults = []
+        addresses = [node.address for node in self.picture.nodes.values()]
+        faults: list[Exception] = []
         for host, port in dict.fromkeys([*self._connections, *addresses, *self.bootstrap]):
             try:
                 return await self.connection(host, port, deadline)
-            except ClientError as fault:
-                faults.append(str(fault))
-        raise ConnectionLost("no broker can be reached: " + "; ".join(faults))
+            except Distrusted:
+                raise  # the others would say the same
+            except (ClientError, ProtocolError) as fault:
+                faults.append(fault)
+        raise nobody(faults)
+
+    async def reach(self) -> None:
+        """Has any broker answer once, and raises what is in the way of that at once.
+
+        A client waits for a cluster that restarts; a person who mistyped a port or forgot a
+        password should not have to.
+        """
+        deadline = self.deadline()
+        connection = await self.to_any(deadline)
+        await self._ask(connection, ApiKey.METADATA, metadata.request([]), deadline)
 
     async def refresh(
         self,
@@ -160,26 +181,28 @@ class Client:
     ) -> Picture:
         """A fresh picture: of these topics, or of all of them."""
         deadline = deadline or self.deadline()
-        names = None if topics is None else [metadata.MetadataRequestTopic(name=t) for t in topics]
-        request = metadata.Request(topics=names, allow_auto_topic_creation=create)
+        names = None if topics is None else list(topics)
+        request = metadata.request(names, create=create)
         response = await self.anywhere(ApiKey.METADATA, request, deadline=deadline)
-        seen = {t.name: t for t in response.topics if t.name is not None}
-        self.picture = Picture(
-            nodes={b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers},
-            controller_id=response.controller_id,
-            cluster_id=response.cluster_id,
-            topics=seen if topics is None else {**self.picture.topics, **seen},
-        )
+        before = None if names is None else self.picture.topics
+        self.picture = metadata.picture_of(response, before)
         return self.picture
 
-    async def anywhere(self, key: ApiKey, message: Any, *, deadline: Deadline | None = None) -> Any:
-        """The answer of any broker."""
+    async def anywhere(
+        self,
+        key: ApiKey,
+        message: Any,
+        *,
+        deadline: Deadline | None = None,
+        again_on: frozenset[ErrorCode] = frozenset(),
+    ) -> Any:
+        """The answer of any broker; one with these codes is waited out."""
         deadline = deadline or self.deadline()
 
         async def once() -> Any:
             return await self._ask(await self.to_any(deadline), key, message, deadline)
 
-        return await self._until(deadline, once)
+        return await self._until(deadline, once, again_on=again_on)
 
     async def at_node(
         self, node_id: int, key: ApiKey, message: Any, *, deadline: Deadline | None = None
@@ -206,7 +229,7 @@ class Client:
             connection = await self.to_node(self.picture.controller_id, deadline)
             return await self._ask(connection, key, message, deadline)
 
-        return await self._until(deadline, once, again_on=_NOT_THERE)
+        return await self._until(deadline, once, again_on=CONTROLLER_MOVED)
 
     async def ask_controller(
         self, key: int, body: Mapping[str, Any], *, deadline: Deadline | None = None
@@ -218,10 +241,11 @@ class Client:
             await self.refresh([], deadline=deadline)
             connection = await self.to_node(self.picture.controller_id, deadline)
             if key not in connection.versions:
-                raise VersionMismatch(f"{connection.host}:{connection.port} is no klamm broker")
+                place = text((connection.host, connection.port))
+                raise VersionMismatch(f"{place} is no klamm broker")
             return await connection.ask(key, body, timeout_s=deadline.left_s())
 
-        answer: dict[str, Any] = await self._until(deadline, once, again_on=_NOT_THERE)
+        answer: dict[str, Any] = await self._until(deadline, once, again_on=CONTROLLER_MOVED)
         return answer
 
     async def at_coordinator(
@@ -245,26 +269,21 @@ class Client:
             except ClientError:
                 self._coordinators.pop((kind, name), None)
                 raise
-            if _COORDINATOR_MOVED.intersection(error_codes(response)):
+            if COORDINATOR_MOVED.intersection(error_codes(response)):
                 self._coordinators.pop((kind, name), None)
             return response
 
-        return await self._until(deadline, once, again_on=_COORDINATOR_MOVED)
+        return await self._until(deadline, once, again_on=COORDINATOR_MOVED)
 
     async def _coordinator(self, kind: int, name: str, deadline: Deadline) -> int:
         known = self._coordinators.get((kind, name))
         if known is not None and known in self.picture.nodes:
             return known
         await self.refresh([], deadline=deadline)
-        request = find_coordinator.Request(key=name, key_type=kind, coordinator_keys=[name])
+        request = metadata.coordinator_request(name, kind)
         connection = await self.to_any(deadline)
         response = await self._ask(connection, ApiKey.FIND_COORDINATOR, request, deadline)
-        answer = response.coordinators[0] if response.coordinators else response
-        if answer.error_code in _COORDINATOR_MOVED:
-            raise ConnectionLost(f"{name!r} has no coordinator yet")
-        if answer.error_code:
-            raise RequestRefused(code_of(answer.error_code), answer.error_message)
-        node_id = int(answer.node_id)
+        node_id = metadata.coordinator_of(name, response).id
         self._coordinators[kind, name] = node_id
         return node_id
 
@@ -286,7 +305,7 @@ class Client:
         done: dict[TopicPartition, R] = {}
         last: dict[TopicPartition, R] = {}
         faults: dict[TopicPartition, str] = {}
-        pauses = _pauses()
+        waits = pauses()
         while missing := {tp: a for tp, a in wanted.items() if tp not in done}:
             for tp, outcome in (await self._round(missing, ask, deadline)).items():
                 if isinstance(outcome, str):
@@ -295,7 +314,7 @@ class Client:
                     last[tp] = outcome
                 else:
                     done[tp] = outcome
-            if len(done) < len(wanted) and not await deadline.pause(next(pauses)):
+            if len(done) < len(wanted) and not await deadline.pause(next(waits)):
                 break
         for tp in wanted:
             if tp not in done and tp not in last:
@@ -315,32 +334,31 @@ class Client:
         by_node: dict[int, dict[TopicPartition, A]] = {}
         try:
             await self.refresh({tp.topic for tp in wanted}, deadline=deadline)
-        except ClientError as fault:
+        except Unreachable as fault:
             return dict.fromkeys(wanted, str(fault))
         for tp, argument in wanted.items():
             leader = self.picture.leader(tp)
             if leader is None:
-                outcomes[tp] = self._why_no_leader(tp)
+                outcomes[tp] = self.picture.why_no_leader(tp)
             else:
                 by_node.setdefault(leader.leader_id, {})[tp] = argument
+
+        distrusted: list[Distrusted] = []
 
         async def one(node_id: int, part: Mapping[TopicPartition, A]) -> None:
             try:
                 outcomes.update(await ask(await self.to_node(node_id, deadline), part))
+            except Distrusted as fault:
+                distrusted.append(fault)
             except (ClientError, ProtocolError) as fault:
                 outcomes.update(dict.fromkeys(part, str(fault)))
 
         async with asyncio.TaskGroup() as group:
             for node_id, part in by_node.items():
                 group.create_task(one(node_id, part))
+        if distrusted:
+            raise distrusted[0]
         return outcomes
-
-    def _why_no_leader(self, tp: TopicPartition) -> str:
-        topic = self.picture.topics.get(tp.topic)
-        if topic is None or topic.error_code:
-            code = code_of(topic.error_code if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return f"{code.name} for topic {tp.topic!r}"
-        return "it has no leader now"
 
     async def _ask(
         self,
@@ -361,43 +379,26 @@ class Client:
         again_on: frozenset[ErrorCode] = frozenset(),
     ) -> Any:
         """Tries until there is an answer without these codes, or time is over."""
-        pauses = _pauses()
+        waits = pauses()
         while True:
-            fault: ClientError | None = None
+            fault: Exception | None = None
             response = None
             try:
                 response = await once()
                 if not again_on.intersection(error_codes(response)):
                     return response
-            except (ConnectionLost, DeadlineExceeded) as lost:
+            except Unreachable as lost:
                 fault = lost
-            if not await deadline.pause(next(pauses)):
+            except RequestRefused as refused:
+                if refused.code not in again_on:
+                    raise
+                fault = refused
+            if not await deadline.pause(next(waits)):
                 if isinstance(fault, DeadlineExceeded):
                     raise fault
                 if fault is not None:
                     raise DeadlineExceeded(f"gave up: {fault}") from fault
                 return response
-
-
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port` as addresses."""
-    addresses = []
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        host, _, port = part.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
-            raise UsageError(f"{part!r} is not an address like localhost:9092")
-        addresses.append((host.strip("[]"), int(port)))
-    if not addresses:
-        raise UsageError("the list of bootstrap servers is empty")
-    return addresses
-
-
-def code_of(number: int) -> ErrorCode:
-    """The code, or UNKNOWN_SERVER_ERROR for one that this side has never heard of."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def error_codes(message: Any) -> Iterator[int]:
@@ -414,10 +415,3 @@ def error_codes(message: Any) -> Iterator[int]:
         elif isinstance(value, list) and value and is_dataclass(value[0]):
             for element in value:
                 yield from error_codes(element)
-
-
-def _pauses() -> Iterator[float]:
-    pause = _PAUSE_S
-    while True:
-        yield pause
-        pause = min(pause * 2, _PAUSE_S_MAX)

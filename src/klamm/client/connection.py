@@ -1,8 +1,7 @@
 """One connection to one broker.
 
-Requests may be sent while others wait for their answers; a broker answers in order, and an answer
-whose correlation id is not the one that is due ends the connection. What has arrived of a response
-is read straight into a buffer of its own size, so that a parsed Fetch can keep views of it.
+Requests may be sent while others wait for their answers; see `conversation`. What has arrived of
+a response is read straight into a buffer of its own size, so that a parsed Fetch can keep views.
 
 A request that is cancelled or runs out of time leaves an answer on the way. A cancelled one is
 skipped when it arrives; one that did not arrive in time means the broker hangs, and the connection
@@ -12,39 +11,43 @@ is closed, as every Kafka client does.
 from __future__ import annotations
 
 import asyncio
-import itertools
-import struct
-from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar, cast
 
-from klamm.client.errors import ConnectionLost, DeadlineExceeded, VersionMismatch
-from klamm.model.errors import ErrorCode, ProtocolError
+from klamm.client.addresses import text
+from klamm.client.conversation import Conversation
+from klamm.client.errors import ClientError, ConnectionLost, DeadlineExceeded, NobodyThere, why_not
+from klamm.client.opening import Steps, advance, lost, negotiate, sign_in
+from klamm.client.security import Security, tls
+from klamm.model.errors import ProtocolError
 from klamm.protocol import codec, fetch, private, produce
 from klamm.protocol.apis import APIS, ApiKey, Versions
-from klamm.protocol.frames import encode_request_frame, parse_response_header
-from klamm.protocol.messages import api_versions
 
 CONNECT_TIMEOUT_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 30.0
-# What a response may be at most: a size beyond it is noise, not a size.
-RESPONSE_SIZE_MAX: Final = 1 << 30
 
 _READ_AHEAD: Final = 64 * 1024
-_SIZE: Final = struct.Struct(">i")
-_API_VERSIONS_ASKED: Final = 3
+_SIZE: Final = 4
+_CLEAR_TEXT: Final = Security()
+
+T = TypeVar("T")
+_Answer = asyncio.Future[memoryview]
 
 
 class Connection:
     """Requests to one broker and its answers."""
 
-    def __init__(self, host: str, port: int, client_id: str | None) -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str | None, security: Security = _CLEAR_TEXT
+    ) -> None:
         self.host = host
         self.port = port
-        self.client_id = client_id
-        self.versions: Mapping[int, Versions] = {}  # what the broker told; see `negotiate`
-        self._ids = itertools.count()
-        self._stream = _Stream(f"{host}:{port}")
+        self._security = security
+        self._talk: Conversation[_Answer] = Conversation((host, port), client_id)
+        self._stream = _Stream(self._talk, security)
+        self._sign_in_at_s: float | None = None  # when to prove again who we are
+        self._signing_in = asyncio.Lock()
 
     @classmethod
     async def open(
@@ -54,18 +57,51 @@ class Connection:
         client_id: str | None = private.SOFTWARE_NAME,
         *,
         timeout_s: float = CONNECT_TIMEOUT_S,
+        security: Security = _CLEAR_TEXT,
+        negotiates: bool = False,
+        steps: Sequence[AfterConnect] = (),
     ) -> Self:
-        """A connection, or `ConnectionLost`."""
-        self = cls(host, port, client_id)
+        """A connection on which we have signed in and taken these steps, or a `ClientError`.
+
+        Brokers among themselves know what they speak; everybody else negotiates.
+        """
+        self = cls(host, port, client_id, security)
+        await self._connect(timeout_s)
+        try:
+            if security.signs_in:
+                await self.negotiate(timeout_s=timeout_s)
+                await self._sign_in(timeout_s)
+            for step in steps:
+                await step(self)
+            if negotiates and not self.versions:
+                await self.negotiate(timeout_s=timeout_s)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _connect(self, timeout_s: float) -> None:
+        address = (self.host, self.port)
+        context = tls.context_of(self._security) if self._security.is_encrypted else None
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                await loop.create_connection(lambda: self._stream, host, port)
+                await loop.create_connection(lambda: self._stream, *address, ssl=context)
         except TimeoutError as fault:
-            raise ConnectionLost(f"{host}:{port} did not accept in {timeout_s:g} s") from fault
+            raise NobodyThere(address, f"it did not accept in {timeout_s:g} s") from fault
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as fault:
+            raise tls.failure(address, fault, opening=True) from fault
         except OSError as fault:
-            raise ConnectionLost(f"{host}:{port}: {fault.strerror or fault}") from fault
-        return self
+            raise NobodyThere(address, why_not(fault)) from fault
+
+    @property
+    def client_id(self) -> str | None:
+        return self._talk.client_id
+
+    @property
+    def versions(self) -> Mapping[int, Versions]:
+        """What the broker told; see `negotiate`."""
+        return self._talk.versions
 
     @property
     def is_closed(self) -> bool:
@@ -132,78 +168,77 @@ class Connection:
         """The body of the answer to a request whose body is these pieces."""
         try:
             async with asyncio.timeout(timeout_s):
-                correlation_id, answer = await self._send(key, version, parts, expected=True)
-                frame = await answer
+                return await (await self._send(key, version, parts, expected=True))
         except TimeoutError as fault:
-            await self.close()
-            name = APIS[key].title if key in APIS else f"api {key}"
-            raise DeadlineExceeded(
-                f"{self.host}:{self.port} did not answer {name} in {timeout_s:g} s"
-            ) from fault
-        try:
-            seen, at = parse_response_header(key, version, frame)
-            if seen != correlation_id:
-                raise ProtocolError(f"an answer to request {seen} came, not to {correlation_id}")
-        except ProtocolError:
-            await self.close()
-            raise
-        return memoryview(frame)[at:]
+            raise await self._gave_up(key, timeout_s) from fault
+
+    async def _gave_up(self, key: int, timeout_s: float) -> DeadlineExceeded:
+        await self.close()
+        name = APIS[key].title if key in APIS else f"api {key}"
+        place = text(self._talk.address)
+        return DeadlineExceeded(f"the broker at {place} did not answer {name} in {timeout_s:g} s")
 
     async def _send(
         self, key: int, version: int, parts: Sequence[bytes | memoryview], *, expected: bool
-    ) -> tuple[int, asyncio.Future[bytes | bytearray]]:
-        correlation_id = next(self._ids) & 0x7FFFFFFF
-        if len(parts) == 1 and isinstance(parts[0], bytes):
-            frame = encode_request_frame(key, version, correlation_id, self.client_id, parts[0])
-            return correlation_id, await self._stream.send((frame,), expected=expected)
-        size = sum(len(part) for part in parts)
-        head = bytearray(encode_request_frame(key, version, correlation_id, self.client_id, b""))
-        _SIZE.pack_into(head, 0, len(head) - _SIZE.size + size)
-        return correlation_id, await self._stream.send((head, *parts), expected=expected)
+    ) -> _Answer:
+        if self._sign_in_at_s is not None:
+            await self._stay_signed_in()
+        return await self._stream.send(key, version, parts, expected=expected)
 
     async def negotiate(self, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Mapping[int, Versions]:
         """Asks what the broker speaks; `version_of` knows afterwards."""
-        message = api_versions.Request(private.SOFTWARE_NAME, "1")
-        version = _API_VERSIONS_ASKED
-        answer = await self.exchange(
-            ApiKey.API_VERSIONS,
-            version,
-            (codec.encode_request(ApiKey.API_VERSIONS, version, message),),
-            timeout_s=timeout_s,
-        )
-        # A broker that does not know the version says so in the oldest one.
-        if int.from_bytes(answer[:2], "big") == ErrorCode.UNSUPPORTED_VERSION:
-            response = await self.request(ApiKey.API_VERSIONS, 0, message, timeout_s=timeout_s)
-        else:
-            response = codec.decode_response(ApiKey.API_VERSIONS, version, answer)
-        self.versions = {
-            a.api_key: Versions(a.min_version, a.max_version) for a in response.api_keys
-        }
+        await self._perform(negotiate(self._talk), timeout_s, _at_once)
         return self.versions
 
     def version_of(self, key: int, high: int | None = None) -> int:
         """The newest version both sides speak; APIs that brokers do not list are ours to know."""
-        served = APIS[key].served
-        told = self.versions.get(key)
-        if told is None:
-            if APIS[key].advertised is None:
-                return served.high
-            raise VersionMismatch(f"{self.host}:{self.port} does not serve {APIS[key].title}")
-        version = min(served.high, told.high, served.high if high is None else high)
-        if version < max(served.low, told.low):
-            raise VersionMismatch(
-                f"{self.host}:{self.port} serves {APIS[key].title} {told}, klamm speaks {served}"
-            )
-        return version
+        return self._talk.version_of(key, high)
+
+    async def _sign_in(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        # In a thread: SCRAM computes, and a token may come from far away.
+        steps = sign_in(self._talk, self._security)
+        again_s = await self._perform(steps, timeout_s, asyncio.to_thread)
+        now_s = asyncio.get_running_loop().time()
+        self._sign_in_at_s = None if again_s is None else now_s + again_s
+
+    async def _stay_signed_in(self) -> None:
+        """Renews a session that is about to end; whoever wants to send meanwhile waits."""
+        async with self._signing_in:
+            now_s = asyncio.get_running_loop().time()
+            if self._sign_in_at_s is not None and now_s >= self._sign_in_at_s:
+                await self._sign_in()
+
+    async def _perform(self, steps: Steps[T], timeout_s: float, think: _Think) -> T | None:
+        """Takes the steps of an opening, past whoever else wants to send."""
+        step, found = await think(advance, steps, None)
+        while step is not None:
+            key, version, body = step
+            try:
+                async with asyncio.timeout(timeout_s):
+                    sent = self._stream.send(key, version, (body,), expected=True)
+                    answer = await (await sent)
+            except TimeoutError as fault:
+                raise await self._gave_up(key, timeout_s) from fault
+            step, found = await think(advance, steps, answer)
+        return cast(T | None, found)
+
+
+# What is done on a new connection before anybody may use it.
+AfterConnect = Callable[[Connection], Awaitable[None]]
+_Think = Callable[..., Awaitable[Any]]
+
+
+async def _at_once(think: Callable[..., T], *arguments: Any) -> T:
+    return think(*arguments)
 
 
 class _Stream(asyncio.BufferedProtocol):
-    """Frames in both directions; answers go to whoever waits longest."""
+    """Frames in both directions; answers go to whoever waits for them."""
 
-    def __init__(self, peer: str) -> None:
-        self._peer = peer
+    def __init__(self, talk: Conversation[_Answer], security: Security) -> None:
+        self._talk = talk
+        self._security = security
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[asyncio.Future[bytes | bytearray]] = deque()
         self._ahead = memoryview(bytearray(_READ_AHEAD))
         self._filled = 0  # how much of `_ahead` holds bytes of frames not delivered yet
         self._frame: bytearray | None = None  # a large frame that is being read in place
@@ -217,16 +252,19 @@ class _Stream(asyncio.BufferedProtocol):
         return self._transport is None or self._lost.is_set() or self._transport.is_closing()
 
     async def send(
-        self, parts: Sequence[bytes | bytearray | memoryview], *, expected: bool
-    ) -> asyncio.Future[bytes | bytearray]:
-        """Writes a frame; the future it returns will hold the answer, if one is expected."""
-        if self.is_closed or self._transport is None:
-            raise ConnectionLost(f"the connection to {self._peer} is closed")
-        answer: asyncio.Future[bytes | bytearray] = asyncio.get_running_loop().create_future()
+        self, key: int, version: int, parts: Sequence[bytes | memoryview], *, expected: bool
+    ) -> _Answer:
+        """Writes a request; the future it returns will hold the answer, if one is expected."""
+        transport = self._transport
+        if transport is None or self.is_closed:
+            raise ConnectionLost(f"the connection to {text(self._talk.address)} is closed")
+        answer: _Answer = asyncio.get_running_loop().create_future()
         if expected:
-            self._waiting.append(answer)
-        for part in parts:
-            self._transport.write(part)
+            pieces = self._talk.ask(key, version, parts, answer)
+        else:
+            pieces = self._talk.tell(key, version, parts)
+        for piece in pieces:
+            transport.write(piece)
         try:
             await self._writable.wait()
         except asyncio.CancelledError:
@@ -246,9 +284,8 @@ class _Stream(asyncio.BufferedProtocol):
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        why = self._why or ConnectionLost(f"{self._peer} closed the connection")
-        while self._waiting:
-            answer = self._waiting.popleft()
+        why = self._why or lost(self._talk, self._security, exc)
+        for answer in self._talk.forget():
             if not answer.done():
                 answer.set_exception(why)
         self._writable.set()
@@ -266,6 +303,14 @@ class _Stream(asyncio.BufferedProtocol):
         return self._ahead[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        try:
+            self._take(nbytes)
+        except (ProtocolError, ClientError) as why:
+            self._why = why
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _take(self, nbytes: int) -> None:
         if self._frame is not None:
             self._frame_filled += nbytes
             if self._frame_filled == len(self._frame):
@@ -274,14 +319,11 @@ class _Stream(asyncio.BufferedProtocol):
             return
         self._filled += nbytes
         at = 0
-        while self._filled - at >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(self._ahead, at)
-            if not 0 <= size <= RESPONSE_SIZE_MAX:
-                self._fail(ProtocolError(f"{self._peer} sent a frame of {size} bytes"))
-                return
-            start, end = at + _SIZE.size, at + _SIZE.size + size
+        while self._filled - at >= _SIZE:
+            size = self._talk.size(self._ahead, at)
+            start, end = at + _SIZE, at + _SIZE + size
             if end > self._filled:
-                if size > _READ_AHEAD - _SIZE.size:
+                if size > _READ_AHEAD - _SIZE:
                     self._read_in_place(size, start)
                     return
                 break
@@ -304,14 +346,6 @@ class _Stream(asyncio.BufferedProtocol):
         self._filled = len(rest)
 
     def _deliver(self, frame: bytes | bytearray) -> None:
-        if not self._waiting:
-            self._fail(ProtocolError(f"{self._peer} answered what nobody asked"))
-            return
-        answer = self._waiting.popleft()
+        answer, body = self._talk.hear(frame)
         if not answer.done():
-            answer.set_result(frame)
-
-    def _fail(self, why: Exception) -> None:
-        self._why = why
-        if self._transport is not None:
-            self._transport.abort()
+            answer.set_result(body)

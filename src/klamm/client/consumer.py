@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final, NamedTuple, Self
 
 from klamm.client.admin import EARLIEST, LATEST, Admin
-from klamm.client.cluster import Client, code_of
-from klamm.client.errors import ClientError
+from klamm.client.cluster import Client
+from klamm.client.errors import ClientError, code_of
+from klamm.client.requests import FETCH_BY_NAME
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import ZERO_ID, TopicPartition
 from klamm.protocol import fetch
@@ -31,8 +32,6 @@ from klamm.protocol.fetch import READ_COMMITTED, READ_UNCOMMITTED
 
 MAX_WAIT_MS: Final = 500
 _PAUSE_S: Final = 0.05
-_TOPIC_ID_SINCE: Final = 13
-_NAMED_MAX: Final = _TOPIC_ID_SINCE - 1
 
 
 class Consumed(NamedTuple):
@@ -172,7 +171,7 @@ class Consumer:
         topics = self._client.picture.topics
         ids = {tp.topic: topics[tp.topic].topic_id for tp in tps if tp.topic in topics}
         named = ZERO_ID in ids.values() or len(ids) < len({tp.topic for tp in tps})
-        version = connection.version_of(ApiKey.FETCH, _NAMED_MAX if named else None)
+        version = connection.version_of(ApiKey.FETCH, FETCH_BY_NAME if named else None)
         wanted: dict[str, list[fetch.FetchPartition]] = {}
         for tp in tps:
             leader = self._client.picture.leader(tp)

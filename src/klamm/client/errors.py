@@ -1,25 +1,95 @@
 """What can go wrong on the way to a broker and back.
 
-An answer that says no is none of these: a code for a whole request is raised as `RequestRefused`,
-and codes for single topics or partitions are values in what a call returns.
+An answer that says no is raised as `RequestRefused` where it is about a whole request; codes for
+single topics or partitions are values in what a call returns.
 """
 
 from __future__ import annotations
 
-from klamm.model.errors import KlammError
+import os
+
+from klamm.client.addresses import Address, text
+from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 
 
 class ClientError(KlammError):
     """No usable answer came."""
 
 
-class ConnectionLost(ClientError):
+class Unreachable(ClientError):
+    """No answer came now; the same request may have one in a moment."""
+
+
+class ConnectionLost(Unreachable):
     """The broker cannot be reached, or went away before it answered."""
 
+    @classmethod
+    def to(cls, address: Address, why: str) -> ConnectionLost:
+        """A connection ended before the answer came."""
+        return cls(f"the broker at {text(address)} was lost: {why}")
 
-class DeadlineExceeded(ClientError):
+
+class NobodyThere(ConnectionLost):
+    """Nobody accepts connections at an address."""
+
+    def __init__(self, address: Address, why: str) -> None:
+        super().__init__(f"no broker answers at {text(address)}: {why}")
+        self.short = f"{text(address)}: {why}"
+
+
+class DeadlineExceeded(Unreachable):
     """The time a caller gave is over; what was asked may or may not have happened."""
 
 
 class VersionMismatch(ClientError):
     """The broker speaks no version of an API that we speak too."""
+
+
+class Distrusted(ClientError):
+    """The two sides do not agree who they are or how they speak: trying again cannot help."""
+
+
+class Answered(RequestRefused):
+    """A broker answered with an error that the user must act on."""
+
+    def __init__(self, code: int, what: str, message: str | None = None) -> None:
+        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+        super().__init__(code_of(code), f"{what}: {name}" + (f" ({message})" if message else ""))
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same request may be answered otherwise in a moment."""
+        return self.code.is_retriable
+
+
+def check(code: int, what: str, message: str | None = None) -> None:
+    """Raises when a broker's answer carries an error."""
+    if code:
+        raise Answered(code, what, message)
+
+
+def code_of(number: int) -> ErrorCode:
+    """The code, or UNKNOWN_SERVER_ERROR for one that this side has never heard of."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def why_not(fault: OSError) -> str:
+    """What the operating system says about a connection, in a few words."""
+    if isinstance(fault, TimeoutError):
+        return "it did not answer in time"
+    if fault.errno is not None and fault.errno > 0:
+        return os.strerror(fault.errno).lower()
+    return (fault.strerror or str(fault) or type(fault).__name__).lower()
+
+
+def nobody(faults: list[Exception]) -> ConnectionLost:
+    """The one error for addresses of which none could be reached.
+
+    Where somebody is there at all, what is wrong with the first is wrong with the others, too.
+    """
+    there = [str(fault) for fault in faults if not isinstance(fault, NobodyThere)]
+    absent = [fault.short for fault in faults if isinstance(fault, NobodyThere)]
+    return ConnectionLost("no broker can be reached: " + "; ".join(there[:1] or absent))

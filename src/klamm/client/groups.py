@@ -7,12 +7,14 @@ the one that coordinates the group.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-from klamm.client.admin import by_topic
-from klamm.client.cluster import TRANSACTION_KEY, Client, code_of
+from klamm.client import requests
+from klamm.client.cluster import Client
+from klamm.client.errors import code_of
+from klamm.client.metadata import TRANSACTION_KEY
+from klamm.client.requests import by_topic
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
@@ -24,13 +26,10 @@ from klamm.protocol.messages import (
     leave_group,
     list_groups,
     list_transactions,
-    offset_commit,
     offset_delete,
     offset_fetch,
 )
 
-# From 10 on these requests have topic ids in place of names. An operator has names.
-_NAMED_MAX: Final = 9
 Committed = offset_fetch.OffsetFetchResponsePartitions | offset_fetch.OffsetFetchResponsePartition
 
 
@@ -75,41 +74,20 @@ class Groups:
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
         """What the group has committed for these partitions, or for all it has."""
-        grouped = None if partitions is None else by_topic(partitions)
-        request = _offset_fetch(group, grouped)
+        request = requests.group_offsets(group, partitions)
         response = await self.client.at_coordinator(
-            group, ApiKey.OFFSET_FETCH, request, at_most=_NAMED_MAX
+            group, ApiKey.OFFSET_FETCH, request, at_most=requests.OFFSETS_BY_NAME
         )
-        answer = response.groups[0] if response.groups else response
-        if answer.error_code:
-            raise RequestRefused(code_of(answer.error_code))
-        return {
-            TopicPartition(topic.name, p.partition_index): p
-            for topic in answer.topics
-            for p in topic.partitions
-        }
+        return requests.group_offsets_of(group, response)
 
     async def set_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, ErrorCode]:
         """Commits offsets for a group that has no members now."""
-        topics: defaultdict[str, list[offset_commit.OffsetCommitRequestPartition]] = defaultdict(
-            list
-        )
-        for (topic, partition), offset in offsets.items():
-            commit = offset_commit.OffsetCommitRequestPartition(
-                partition, offset, committed_metadata=""
-            )
-            topics[topic].append(commit)
-        request = offset_commit.Request(
-            group_id=group,
-            topics=[
-                offset_commit.OffsetCommitRequestTopic(name=name, partitions=commits)
-                for name, commits in topics.items()
-            ],
-        )
+        committed = {tp: requests.Committed(offset) for tp, offset in offsets.items()}
+        request = requests.commit(group, committed)
         response = await self.client.at_coordinator(
-            group, ApiKey.OFFSET_COMMIT, request, at_most=_NAMED_MAX
+            group, ApiKey.OFFSET_COMMIT, request, at_most=requests.OFFSETS_BY_NAME
         )
         return _codes(response.topics)
 
@@ -166,23 +144,5 @@ class Groups:
         return answers
 
 
-def _offset_fetch(group: str, grouped: Mapping[str, list[int]] | None) -> offset_fetch.Request:
-    """The request in the form of both ages: one group, and a list of one group."""
-    if grouped is None:
-        of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=None)
-        return offset_fetch.Request(groups=[of_group], group_id=group, topics=None)
-    new = [
-        offset_fetch.OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
-        for name, numbers in grouped.items()
-    ]
-    old = [offset_fetch.OffsetFetchRequestTopic(*t) for t in grouped.items()]
-    of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=new)
-    return offset_fetch.Request(groups=[of_group], group_id=group, topics=old)
-
-
 def _codes(topics: Iterable[Any]) -> dict[TopicPartition, ErrorCode]:
-    return {
-        TopicPartition(t.name, p.partition_index): code_of(p.error_code)
-        for t in topics
-        for p in t.partitions
-    }
+    return {tp: code_of(p.error_code) for tp, p in requests.per_partition(topics).items()}

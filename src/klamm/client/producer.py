@@ -19,23 +19,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from klamm.client.cluster import Client, code_of
+from klamm.client import requests
+from klamm.client.cluster import Client
 from klamm.client.connection import Connection
-from klamm.client.errors import ClientError, DeadlineExceeded
+from klamm.client.errors import ClientError, DeadlineExceeded, check, code_of
 from klamm.client.partitioner import partition_of
+from klamm.client.retries import COORDINATOR_MOVED
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol import produce
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import Codec, Headers, Record, encode_batch
-from klamm.protocol.messages import init_producer_id
 
 BATCH_SIZE: Final = 256 * 1024
 _REQUEST_SIZE_MAX: Final = 16 * 1024 * 1024
 _BUFFERED_MAX: Final = 32 * 1024 * 1024
 _RECORD_OVERHEAD: Final = 32  # lengths, deltas and counts, generously
 _PAUSE_S: Final = 0.05
-_NOT_RETRIED: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD})
 
 
 class Delivered(NamedTuple):
@@ -227,10 +227,11 @@ class Producer:
                 raise RequestRefused(code, f"topic {topic!r}: {code.name}")
 
     async def _new_identity(self) -> None:
-        request = init_producer_id.Request(transaction_timeout_ms=60_000)
-        response = await self._client.anywhere(ApiKey.INIT_PRODUCER_ID, request)
-        if response.error_code:
-            raise RequestRefused(code_of(response.error_code), "no producer id was given")
+        # A broker that has no ids left fetches a block of them, and says so meanwhile.
+        response = await self._client.anywhere(
+            ApiKey.INIT_PRODUCER_ID, requests.producer_id(), again_on=COORDINATOR_MOVED
+        )
+        check(response.error_code, "a producer id")
         self._identity = (response.producer_id, response.producer_epoch)
         self._sequences.clear()
 
@@ -347,7 +348,7 @@ class Producer:
             code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else code_of(result.error_code)
             if result is not None and code is ErrorCode.NONE:
                 batch.settle(result)
-            elif code.is_retriable and code not in _NOT_RETRIED:
+            elif code.is_retriable:
                 again.append(batch)
                 continue
             else:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from klamm.client.cluster import Client, code_of
+from klamm.client.cluster import Client
+from klamm.client.errors import code_of
 from klamm.model.errors import RequestRefused
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import alter_client_quotas, describe_client_quotas

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from klamm.controller.effects import TopicNode
-from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.states import PartitionState, ReplicaState, TopicState
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, Replica, TopicPartition
+from klamm.model.topics import TopicNode
 
 _UNLED = frozenset({PartitionState.NEW, PartitionState.OFFLINE})
 
@@ -35,6 +35,17 @@ class Partition:
     original: tuple[BrokerId, ...] | None = None  # the order before a running move
     behind: tuple[tuple[BrokerId, int], ...] = ()  # replicas that are not in sync, since when
 
+    def copy(self) -> Partition:
+        """One that may be changed without this one."""
+        return Partition(
+            self.id,
+            self.assignment,
+            self.state,
+            self.leadership,
+            dict(self.replica_states),
+            self.original,
+        )
+
 
 @dataclass(slots=True)
 class Topic:
@@ -45,6 +56,16 @@ class Topic:
     version: int  # of the topic's node
     partitions: dict[int, Partition] = field(default_factory=dict)
     unclean: bool | None = None
+    frozen: bool = False  # its settings forbid clients to write
+    state: TopicState = TopicState.ABSENT
+
+    def copy(self) -> Topic:
+        """One that may be changed without this one."""
+        # By hand: a plan for every partition of a big cluster must not hold the controller up.
+        partitions = {index: partition.copy() for index, partition in self.partitions.items()}
+        return Topic(
+            self.name, self.id, self.version, partitions, self.unclean, self.frozen, self.state
+        )
 
 
 @dataclass(slots=True)
@@ -56,6 +77,13 @@ class Deletion:
     started: bool = False  # brokers were told to remove their logs
     halted: str | None = None  # why it does not go on, in words
     entered_ms: dict[Replica, int] = field(default_factory=dict)  # when a replica last moved
+    given_up: dict[BrokerId, None] = field(default_factory=dict)  # whose copies nobody waits for
+    vanished: bool = False  # the topic's node was removed by hand
+    removed: bool = False  # its nodes were removed, for nobody has a copy to confirm any more
+
+    def copy(self) -> Deletion:
+        """One that may be changed without this one."""
+        return replace(self, entered_ms=dict(self.entered_ms), given_up=dict(self.given_up))
 
 
 @dataclass(slots=True)
@@ -75,8 +103,9 @@ class Context:
     # Indexes; dicts used as ordered sets. Where a value is a number, it says since when.
     hosted: dict[BrokerId, dict[TopicPartition, Partition]] = field(default_factory=dict)
     unled: dict[TopicPartition, int] = field(default_factory=dict)
-    astray: dict[TopicPartition, None] = field(default_factory=dict)  # preferred leader leads not
-    moving: dict[TopicPartition, int] = field(default_factory=dict)
+    # Led by another than the preferred leader.
+    displaced: dict[TopicPartition, None] = field(default_factory=dict)
+    reassigning: dict[TopicPartition, int] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict)
     # Those of them whose directory is good, but has the log of another topic under this name.
     foreign: dict[BrokerId, dict[TopicPartition, None]] = field(default_factory=dict)
@@ -87,7 +116,7 @@ class Context:
     # Copies that a finished move (or an operator) left behind: removed when the broker confirms.
     leftovers: dict[BrokerId, dict[TopicPartition, uuid.UUID]] = field(default_factory=dict)
     leftovers_unsaved: dict[BrokerId, None] = field(default_factory=dict)
-    move_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
+    reassignment_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean_default: bool = False
     # One tuple for equal replica lists: most partitions of a cluster share a few dozen of them.
     _lists: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = field(default_factory=dict)
@@ -140,11 +169,29 @@ class Context:
         """Whether a topic is queued for deletion."""
         return topic in self.deletions
 
-    def is_moving(self, topic: str) -> bool:
+    def is_reassigning(self, topic: str) -> bool:
         """Whether a partition of the topic is being moved, and has a leader to move it."""
-        return bool(self.moving) and any(
-            p.id in self.moving and p.leadership and self.is_online(p.leadership.leader, p.id)
+        return bool(self.reassigning) and any(
+            p.id in self.reassigning and p.leadership and self.is_online(p.leadership.leader, p.id)
             for p in self.topics[topic].partitions.values()
+        )
+
+    def absentees(self, topic: str) -> set[BrokerId]:
+        """The brokers that cannot confirm now, and have not, that a topic's copy is gone."""
+        return {
+            broker
+            for p in self.topics[topic].partitions.values()
+            for broker in p.assignment.replicas
+            if p.replica_states.get(broker) is not ReplicaState.DELETION_SUCCESSFUL
+            and not self.is_online(broker, p.id)
+        }
+
+    def is_confirmed(self, topic: str) -> bool:
+        """Whether each copy of a topic is confirmed to be gone, or given up."""
+        return all(
+            p.replica_states.get(broker) is ReplicaState.DELETION_SUCCESSFUL
+            for p in self.topics[topic].partitions.values()
+            for broker in p.assignment.replicas
         )
 
     def may_be_unclean(self, topic: str) -> bool:
@@ -159,7 +206,7 @@ class Context:
 
     def add_topic(self, name: str, node: TopicNode) -> list[Partition]:
         """Take up a topic; the partitions are NonExistent until they are moved."""
-        topic = Topic(name, node.topic_id, node.version, unclean=node.unclean)
+        topic = Topic(name, node.topic_id, node.version, unclean=node.unclean, frozen=node.frozen)
         self.topics[name] = topic
         self.names[node.topic_id] = name
         return self.add_partitions(topic, node)
@@ -189,15 +236,15 @@ class Context:
             self.hosted.setdefault(broker, {})[partition.id] = partition
             self._drop_leftover(broker, partition.id)
         if assignment.is_moving:
-            self.moving.setdefault(partition.id, self.now_ms)
+            self.reassigning.setdefault(partition.id, self.now_ms)
         else:
-            self.moving.pop(partition.id, None)
-        self._file_astray(partition)
+            self.reassigning.pop(partition.id, None)
+        self._file_displaced(partition)
 
     def lead(self, partition: Partition, leadership: Leadership) -> None:
         """Cache what the store has accepted."""
         partition.leadership = leadership
-        self._file_astray(partition)
+        self._file_displaced(partition)
         replicas = partition.assignment.replicas
         if len(leadership.isr) < len(replicas):
             before = dict(partition.behind)
@@ -210,18 +257,18 @@ class Context:
     def forget_leadership(self, partition: Partition) -> None:
         """The store has none for it any more."""
         partition.leadership = None
-        self._file_astray(partition)
+        self._file_displaced(partition)
 
-    def _file_astray(self, partition: Partition) -> None:
+    def _file_displaced(self, partition: Partition) -> None:
         now = partition.leadership
         if now is not None and now.leader != partition.assignment.replicas[0]:
-            self.astray[partition.id] = None
-        elif self.astray:
-            self.astray.pop(partition.id, None)
+            self.displaced[partition.id] = None
+        elif self.displaced:
+            self.displaced.pop(partition.id, None)
 
-    def set_state(self, partition: Partition, state: PartitionState) -> None:
-        partition.state = state
-        if state in _UNLED:
+    def file_unled(self, partition: Partition) -> None:
+        """Keep the index of partitions without a leader, now that a state has changed."""
+        if partition.state in _UNLED:
             self.unled.setdefault(partition.id, self.now_ms)
         else:
             self.unled.pop(partition.id, None)
@@ -236,9 +283,9 @@ class Context:
             for broker in partition.assignment.replicas:
                 self.hosted[broker].pop(partition.id, None)
             self.unled.pop(partition.id, None)
-            self.astray.pop(partition.id, None)
-            self.moving.pop(partition.id, None)
-            self.move_requests.pop(partition.id, None)
+            self.displaced.pop(partition.id, None)
+            self.reassigning.pop(partition.id, None)
+            self.reassignment_requests.pop(partition.id, None)
             for by_broker in (self.offline_dirs, self.lost_logs, self.refused):
                 for ids in by_broker.values():
                     ids.pop(partition.id, None)
@@ -250,7 +297,10 @@ class Context:
         return self._lists.setdefault(brokers, brokers)
 
     def _drop_leftover(self, broker: BrokerId, id: TopicPartition) -> None:
-        # The broker is to hold this partition again: what was left there is of use.
+        # The broker is to hold this partition again: what was left there is of use. Not so that of
+        # a topic on its way out: it was given up, and is not wanted back.
+        if self.is_queued(id.topic):
+            return
         left = self.leftovers.get(broker)
         if left is not None and left.get(id) == self.topics[id.topic].id:
             del left[id]

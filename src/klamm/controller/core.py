@@ -10,25 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from klamm.controller import (
-    brokers,
-    cancellation,
-    deletion,
-    elections,
-    explanation,
-    failover,
-    isr,
-    leftovers,
-    planning,
-    producer_ids,
-    reassignment,
-    refused_orders,
-    shutdown,
-    topics,
-)
+from klamm.controller import elections, failover, isr, producer_ids
 from klamm.controller import events as on
 from klamm.controller.context import Context
 from klamm.controller.effects import Decision, Outcome, Write
+from klamm.controller.lifecycle import cancellation, deletion, leftovers, topics
+from klamm.controller.membership import brokers, refused_orders, shutdown
+from klamm.controller.questions import explanation, planning
+from klamm.controller.reassignments import reassignment
 from klamm.controller.turn import Flow, Settings, Turn
 from klamm.model.names import BrokerId
 
@@ -72,12 +61,12 @@ class Core:
             cause=turn.cause,
             writes=writes,
             requests=tuple(turn.requests),
-            moves=tuple(turn.moves),
+            transitions=tuple(turn.transitions),
             warnings=tuple(turn.warnings),
             unclean_elections_count=turn.unclean_elections_count,
             answer=answer,
         )
-        turn.requests, turn.moves, turn.warnings = [], [], []
+        turn.requests, turn.transitions, turn.warnings = [], [], []
         turn.unclean_elections_count = 0
         return decision
 
@@ -86,7 +75,7 @@ def _take(turn: Turn, event: on.Event) -> Flow[object]:
     """The work on an event, and what any event may have made possible."""
     answer = yield from _work(turn, event)
     if turn.context.lost_logs:
-        yield from brokers.settle_lost_logs(turn)
+        yield from brokers.bring_up_emptied(turn)
     return answer
 
 
@@ -112,12 +101,14 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return deletion.stop_replica_answered(turn, event)
         case on.LogDirFailed():
             return brokers.log_dir_failed(turn, event)
-        case on.MovesRequested():
-            return reassignment.moves_requested(turn, event)
+        case on.ReassignmentsRequested():
+            return reassignment.reassignments_requested(turn, event)
         case on.ElectionsRequested():
             return elections.elections_requested(turn, event)
         case on.UncleanSwitched():
             return elections.unclean_switched(turn, event)
+        case on.FreezeSwitched():
+            return topics.freeze_switched(turn, event)
         case on.RebalanceDue():
             return elections.rebalance(turn)
         case on.RetryDue():
@@ -128,14 +119,14 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return isr.isr_changes_asked(turn, event)
         case on.ElectionsAsked():
             return elections.elections_asked(turn, event)
-        case on.MovesAsked():
-            return reassignment.moves_asked(turn, event)
-        case on.MovesListed():
-            return _only(reassignment.moves_listed(turn.context, event))
+        case on.ReassignmentsAsked():
+            return reassignment.reassignments_asked(turn, event)
+        case on.ReassignmentsListed():
+            return _only(reassignment.reassignments_listed(turn.context, event))
         case on.ProducerIdsAsked():
             return producer_ids.producer_ids_asked(turn, event)
-        case on.ReplicaForgotten():
-            return deletion.replica_forgotten(turn, event)
+        case on.ReplicaGivenUp():
+            return deletion.replica_given_up(turn, event)
         case on.DeletionCancelled():
             return cancellation.deletion_cancelled(turn, event)
         case on.TopicArchived():

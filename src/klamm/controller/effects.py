@@ -1,4 +1,4 @@
-"""What the controller decides: writes to the store, requests to brokers, moves for the ledger.
+"""What the controller decides: writes to the store, requests to brokers, entries of the ledger.
 
 Effects are values of the domain. They know neither paths nor bytes: the shell turns a write into
 fenced operations on nodes and a request into a message. A write ends as `Stored` or as `Stale`, and
@@ -9,35 +9,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, Replica, TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicNode:
-    """A topic as the store has it."""
-
-    topic_id: uuid.UUID
-    partitions: Mapping[int, Assignment]
-    version: int = 0
-    # The order before a running move, where there is one: what a cancel goes back to.
-    original: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
-    unclean: bool | None = None  # the topic's own unclean.leader.election.enable, if it has one
-    id_missing: bool = False  # the node has no id; the one given here was drawn for it
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
-    """The last block of producer ids that was handed out."""
-
-    broker: BrokerId
-    first: int
-    last: int
-
+from klamm.model.topics import ProducerIdBlock, TopicNode
 
 # Copies on one broker that nobody needs any more, each with the id of the topic it belonged to.
 Leftovers = Mapping[TopicPartition, uuid.UUID]
@@ -93,14 +71,14 @@ class RemoveNotifications:
     isr_changes: tuple[str, ...] = ()
 
 
-Moves = Mapping[TopicPartition, tuple[BrokerId, ...]]
+Reassignments = Mapping[TopicPartition, tuple[BrokerId, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteMoveRequests:
+class RewriteReassignmentRequests:
     """Leave only these in the legacy request to move partitions; nothing left removes it."""
 
-    remaining: Moves
+    remaining: Reassignments
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +109,7 @@ Write = (
     | RemoveTopic
     | RemoveMarkers
     | RemoveNotifications
-    | RewriteMoveRequests
+    | RewriteReassignmentRequests
     | RemoveElectionRequest
     | ClaimProducerIds
     | RewriteLeftovers
@@ -222,8 +200,8 @@ Request = LeaderAndIsr | UpdateMetadata | StopReplica
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """One transition: what moved, from which state to which, and why."""
+class Transition:
+    """One line of the ledger: what changed, from which state to which, and why."""
 
     subject: str
     topic: str
@@ -240,9 +218,9 @@ class Decision:
     cause: str
     writes: tuple[Write, ...] = ()
     requests: tuple[Request, ...] = ()  # in the order of sending; everything in them is stored
-    moves: tuple[Move, ...] = ()
+    transitions: tuple[Transition, ...] = ()
     warnings: tuple[str, ...] = ()
-    unclean_elections_count: int = 0  # how many of the moves may have lost records
+    unclean_elections_count: int = 0  # how many elections may have lost records
     answer: object = None
 
 
@@ -259,8 +237,8 @@ class Copy:
 class Plan:
     """What one event would come to."""
 
-    moves: tuple[Move, ...] = ()
-    later: tuple[Move, ...] = ()  # once the brokers have done what they were told
+    transitions: tuple[Transition, ...] = ()
+    later: tuple[Transition, ...] = ()  # once the brokers have done what they were told
     brokers: tuple[BrokerId, ...] = ()  # who would be told something
     writes_count: int = 0
     warnings: tuple[str, ...] = ()

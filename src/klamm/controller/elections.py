@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from klamm.controller.brokers import elect_for_unled
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import RemoveElectionRequest
-from klamm.controller.election import Strategy
 from klamm.controller.events import (
     ElectionsAnswer,
     ElectionsAsked,
@@ -20,8 +18,10 @@ from klamm.controller.events import (
     PartitionFault,
     UncleanSwitched,
 )
-from klamm.controller.machines import move_partitions
+from klamm.controller.membership.brokers import elect_for_unled
 from klamm.controller.states import PartitionState
+from klamm.controller.states.machines import move_partitions
+from klamm.controller.states.strategies import Strategy
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
@@ -126,21 +126,21 @@ def rebalance(turn: Turn) -> Flow[int]:
     Returns how many are left for the next round.
     """
     context = turn.context
-    if not context.astray:
+    if not context.displaced:
         return 0
     led_by: defaultdict[BrokerId, int] = defaultdict(int)
-    astray: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
+    displaced: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
     for partition in context.partitions():
         if context.is_queued(partition.id.topic):
             continue
         preferred = partition.assignment.replicas[0]
         led_by[preferred] += 1
-        if partition.id in context.astray:
-            astray[preferred].append(partition.id)
+        if partition.id in context.displaced:
+            displaced[preferred].append(partition.id)
     due: list[TopicPartition] = []
-    for broker in sorted(astray):
-        if len(astray[broker]) * 100 > turn.settings.imbalance_percentage * led_by[broker]:
-            due += [id for id in astray[broker] if _can_lead(context, id, broker)]
+    for broker in sorted(displaced):
+        if len(displaced[broker]) * 100 > turn.settings.imbalance_percentage * led_by[broker]:
+            due += [id for id in displaced[broker] if _can_lead(context, id, broker)]
     now, later = due[: turn.settings.rebalance_batch_max], due[turn.settings.rebalance_batch_max :]
     yield from elect_preferred(turn, now)
     return len(later)

@@ -12,20 +12,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, TypeVar
 
-from klamm.controller.effects import (
-    LeaderAndIsr,
-    Leftovers,
-    Moves,
-    Plan,
-    ProducerIdBlock,
-    StopReplica,
-    TopicNode,
-)
+from klamm.controller.effects import LeaderAndIsr, Leftovers, Plan, Reassignments, StopReplica
+from klamm.controller.states import TopicState
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Broker
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.topics import ProducerIdBlock, TopicNode
 
 A = TypeVar("A")
 
@@ -44,7 +38,7 @@ class TermBegan:
     topics: Mapping[str, TopicNode] = field(default_factory=dict)
     states: Mapping[TopicPartition, Leadership] = field(default_factory=dict)
     markers: tuple[str, ...] = ()
-    move_requests: Moves = field(default_factory=dict)
+    reassignment_requests: Reassignments = field(default_factory=dict)
     election_requests: tuple[TopicPartition, ...] = ()
     log_dir_notices: tuple[str, ...] = ()
     isr_notices: tuple[str, ...] = ()
@@ -124,10 +118,10 @@ class LogDirFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class MovesRequested:
+class ReassignmentsRequested:
     """The legacy request to move partitions, as the store has it."""
 
-    moves: Moves
+    targets: Reassignments
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +137,14 @@ class UncleanSwitched:
 
     topic: str | None
     allowed: bool | None  # None: the topic no longer has its own value
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeSwitched:
+    """klamm.frozen changed for a topic: whether clients may write to it."""
+
+    topic: str
+    frozen: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,19 +232,19 @@ class ElectionsAsked(Ask[ElectionsAnswer]):
 
 
 @dataclass(frozen=True, slots=True)
-class MovesAnswer:
+class ReassignmentsAnswer:
     results: Mapping[TopicPartition, PartitionFault]
 
 
 @dataclass(frozen=True, slots=True)
-class MovesAsked(Ask[MovesAnswer]):
+class ReassignmentsAsked(Ask[ReassignmentsAnswer]):
     """AlterPartitionReassignments; None for the replicas cancels."""
 
     targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class MovesListed(Ask[Mapping[TopicPartition, Assignment]]):
+class ReassignmentsListed(Ask[Mapping[TopicPartition, Assignment]]):
     """ListPartitionReassignments; None asks for all."""
 
     partitions: tuple[TopicPartition, ...] | None
@@ -266,7 +268,7 @@ class ProducerIdsAsked(Ask[ProducerIdsAnswer]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaForgotten(Ask[PartitionFault]):
+class ReplicaGivenUp(Ask[PartitionFault]):
     """An operator gives up the copies of a topic being deleted on a broker that is away."""
 
     topic: str
@@ -326,6 +328,7 @@ class Waiting:
 class Explanation:
     """What a topic is waiting for, and since when."""
 
+    state: TopicState
     waiting: tuple[Waiting, ...] = ()
     deleting_since_ms: int | None = None  # None where the topic is not being deleted
     began_ms: int = 0  # when this controller took over: what is as old may be older
@@ -338,8 +341,8 @@ class ExplanationAsked(Ask[Explanation | None]):
     topic: str
 
 
-# New topics, more partitions, deletions, moves, elections.
-Plannable = TopicsChanged | TopicModified | MarkersChanged | MovesAsked | ElectionsAsked
+# New topics, more partitions, deletions, reassignments, elections.
+Plannable = TopicsChanged | TopicModified | MarkersChanged | ReassignmentsAsked | ElectionsAsked
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,18 +363,19 @@ Event = (
     | LeaderAndIsrAnswered
     | StopReplicaAnswered
     | LogDirFailed
-    | MovesRequested
+    | ReassignmentsRequested
     | ElectionsRequested
     | UncleanSwitched
+    | FreezeSwitched
     | RebalanceDue
     | RetryDue
     | ShutdownAsked
     | IsrChangesAsked
     | ElectionsAsked
-    | MovesAsked
-    | MovesListed
+    | ReassignmentsAsked
+    | ReassignmentsListed
     | ProducerIdsAsked
-    | ReplicaForgotten
+    | ReplicaGivenUp
     | DeletionCancelled
     | TopicArchived
     | ExplanationAsked

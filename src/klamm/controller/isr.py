@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from klamm.controller import reassignment
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import Stored, UpdateState
 from klamm.controller.events import IsrAnswer, IsrChange, IsrChangesAsked
+from klamm.controller.reassignments import reassignment
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership, Recovery

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.controller.effects import ClaimProducerIds, ProducerIdBlock, Stored
+from klamm.controller.effects import ClaimProducerIds, Stored
 from klamm.controller.events import ProducerIdsAnswer, ProducerIdsAsked
 from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
 from klamm.model.errors import ErrorCode
+from klamm.model.topics import ProducerIdBlock
 
 BLOCK_SIZE: Final = 1000
 _ID_MAX: Final = 2**63 - 1

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from klamm.controller.batch import Batch
 from klamm.controller.context import Context
-from klamm.controller.effects import Move, Outcome, Request, Write
+from klamm.controller.effects import Outcome, Request, Transition, Write
 from klamm.model.names import BrokerId
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Settings:
     vanished_deletes_logs: bool = False  # for topics whose nodes were removed by hand
     imbalance_percentage: int = 10
     rebalance_batch_max: int = 500  # how many leaders one round of the rebalance moves
-    legacy_moves_checked: bool = False  # the legacy request obeys the rules of the API
+    legacy_reassignments_checked: bool = False  # the legacy request obeys the rules of the API
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Turn:
     settings: Settings
     cause: str
     requests: list[Request] = field(default_factory=list)
-    moves: list[Move] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unclean_elections_count: int = 0
 
@@ -57,7 +57,9 @@ class Turn:
     def note(self, subject: str, topic: str, before: str, after: str, why: str = "") -> None:
         """Enter a transition into the ledger."""
         known = self.context.topics.get(topic)
-        self.moves.append(Move(subject, topic, before, after, why, known.id if known else None))
+        self.transitions.append(
+            Transition(subject, topic, before, after, why, known.id if known else None)
+        )
 
     def warn(self, text: str) -> None:
         """Say something an operator should see."""

@@ -1,40 +1,49 @@
 """What a leader checks before it appends a batch, and what it writes into it.
 
-The checks need the 61 bytes of the header, one checksum, and for most topics nothing else: records
-stay closed. Base offset, leader epoch and checksum lie outside of what the checksum covers, so a
-leader stamps the first two into the batch where it lies and writes it as it came.
+The 61 bytes of the header and one checksum come first; then a client's records are looked through
+(`records`), because what is in the log cannot be refused any more. Base offset, leader epoch and
+checksum lie outside of what the checksum covers, so a leader stamps the first two into the batch
+where it lies and writes it as it came.
+
+Most batches are inspected in a moment, where they lie. One that expands, or has so many records
+that others would wait, is a `LATER`: whoever has a worker thread has it inspected there.
 """
 
 from __future__ import annotations
 
 import struct
+from enum import Enum
 from typing import Final, NamedTuple
 
 import crc32c
 
 from klamm.log.batches import ATTRIBUTES_AT, LENGTH_AT, MAX_TIMESTAMP_AT
-from klamm.log.settings import LogSettings
+from klamm.log.kernel import LOADER, State
+from klamm.log.records import Rest, area_of, check, check_few, no_rest, rest
+from klamm.log.settings import LONG_MAX, LogSettings
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.protocol.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_AT,
     CRC_FROM,
+    DELETE_HORIZON,
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
     PREFIX_SIZE,
+    TRANSACTIONAL,
     BatchHeader,
     Codec,
     compress,
-    decode_records,
-    decompress,
 )
+from klamm.protocol.compression import Buffer, ExpandsTooFar
+from klamm.protocol.record_scan import FAILED, Fault, Rules
 
 NO_TIME: Final = -1
-# What makes a batch one that needs a closer look: zstd, a time or a marker of the broker's.
-_UNUSUAL: Final = Codec.ZSTD | LOG_APPEND_TIME | CONTROL
+# What makes a batch one that needs a closer look: zstd, a time or a marker of the broker's own.
+_UNUSUAL: Final = Codec.ZSTD | LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _new: Final = tuple.__new__
 _unpack: Final = HEADER.unpack_from
 _ZSTD_FROM_VERSION: Final = 7
@@ -88,7 +97,7 @@ def checked_header(
             and base == 0
             and count == delta + 1 > 0
             and not attributes & _UNUSUAL
-            and (sequence >= 0 or producer < 0)
+            and (sequence >= 0 if producer >= 0 else not attributes & TRANSACTIONAL)
             and crc32c.crc32c(batch[CRC_FROM:]) == crc
         ):
             return _new(BatchHeader, values)
@@ -141,6 +150,14 @@ def header_fault(
             return AppendRefused(
                 ErrorCode.INVALID_RECORD, f"the batch of producer {producer_id} has no sequence"
             )
+        if producer_id < 0 and attributes & TRANSACTIONAL:
+            return AppendRefused(
+                ErrorCode.INVALID_RECORD, "the batch is part of a transaction of no producer"
+            )
+        if attributes & DELETE_HORIZON:
+            return AppendRefused(
+                ErrorCode.INVALID_RECORD, "a delete horizon is for the broker's cleaner to set"
+            )
     if attributes & CODEC_MASK > Codec.ZSTD:
         # It would lie in the way of every consumer.
         return AppendRefused(
@@ -173,51 +190,166 @@ def too_large(size: int, settings: LogSettings) -> AppendRefused:
     )
 
 
-def record_fault(batch: memoryview, settings: LogSettings, now_ms: int) -> AppendRefused | None:
-    """Why this batch is not appended, where the topic asks for something of each record."""
-    oldest, newest = now_ms - settings.timestamp_before_max_ms, now_ms
-    newest += settings.timestamp_after_max_ms
+class Inspected(NamedTuple):
+    """A batch whose records were looked through, ready but for its offset and epoch."""
+
+    batch: memoryview
+    header: BatchHeader
+
+
+class Later(Enum):
+    """Says that the inspection of a batch takes longer than others should wait."""
+
+    LATER = "later"
+
+
+LATER: Final = Later.LATER
+# What is inspected while everybody waits: compressed bytes, expanded ones, microseconds.
+_PACKED_AT_ONCE: Final = 16 * 1024
+_EXPANDED_AT_ONCE: Final = 128 * 1024
+_EFFORT_US_MAX: Final = 2_500
+_MANY: Final = 80_000  # records for compiled loops in the same time
+_FEW: Final = 3  # records, which are looked through by hand as fast as by compiled loops
+_FAR: Final = 1 << 62
+
+
+def inspect_at_once(
+    batch: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int
+) -> Inspected | AppendRefused | Later:
+    """Inspect a batch unless it takes long."""
+    (_, _, _, _, _, attributes, _, base, max_timestamp, _, _, _, count) = header
+    if settings.asks_nothing and not attributes & CODEC_MASK and 0 <= base < _FAR:
+        # What most batches are. Whatever is not as it should be is looked at again, with words.
+        kernel = LOADER.kernel
+        if count <= _FEW:
+            if _latest_of_few(batch, header) == max_timestamp:
+                return _new(Inspected, (batch, header))
+        elif (
+            kernel is not None
+            and count <= _MANY
+            and kernel.latest(batch, count, base) == max_timestamp
+        ):
+            return _new(Inspected, (batch, header))
+    if effort_us(header, settings) > _EFFORT_US_MAX:
+        return LATER
+    if not header.attributes & CODEC_MASK and settings.codec in (None, Codec.NONE):
+        return _inspect(batch, header, settings, now_ms, len(batch), no_rest)
+    if len(batch) > _PACKED_AT_ONCE:
+        return LATER
+    try:
+        return _inspect(batch, header, settings, now_ms, _EXPANDED_AT_ONCE, no_rest)
+    except ExpandsTooFar:
+        return LATER
+
+
+def _latest_of_few(batch: memoryview, header: BatchHeader) -> int:
+    try:
+        return check_few(batch, header)
+    except ProtocolError:
+        return FAILED
+
+
+def effort_us(header: BatchHeader, settings: LogSettings) -> float:
+    """About how long it takes to look through as many records as a batch says it has."""
+    if LOADER.kernel is not None:
+        return header.record_count * 0.03
+    if LOADER.state is State.ABSENT and not settings.checks_records:
+        return header.record_count * 0.15
+    return header.record_count * 0.8
+
+
+def inspect(
+    batch: memoryview,
+    header: BatchHeader,
+    settings: LogSettings,
+    now_ms: int,
+    size_max: int | None = None,
+) -> Inspected | AppendRefused:
+    """Inspect a batch however long it takes. For a worker thread.
+
+    With a `size_max` the records may raise `ExpandsTooFar`, to be inspected with more room.
+    """
+    limit = settings.expanded_size_max
+    if size_max is not None and size_max < limit:
+        return _inspect(batch, header, settings, now_ms, size_max, rest)
+    try:
+        return _inspect(batch, header, settings, now_ms, limit, rest)
+    except ExpandsTooFar:
+        # Clients that can split a batch do so when they are told this.
+        return AppendRefused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the records take more than {limit} bytes when they are unpacked; send smaller "
+            "batches, or raise klamm.batch.expanded.bytes.max",
+        )
+
+
+def _inspect(
+    batch: memoryview,
+    header: BatchHeader,
+    settings: LogSettings,
+    now_ms: int,
+    size_max: int,
+    pause: Rest,
+) -> Inspected | AppendRefused:
+    base = header.base_timestamp
+    if not -_FAR < base < _FAR:
+        return AppendRefused(ErrorCode.INVALID_TIMESTAMP, f"{base} is no timestamp")
     timed = not settings.log_append_time
-    keyless: list[RecordError] = []
-    untimely: list[RecordError] = []
+    rules = Rules(
+        base,
+        max(now_ms - settings.timestamp_before_max_ms, -LONG_MAX) if timed else -LONG_MAX,
+        min(now_ms + settings.timestamp_after_max_ms, LONG_MAX) if timed else LONG_MAX,
+        settings.compact,
+    )
     try:
-        for index, record in enumerate(decode_records(batch)):
-            if record.offset != index:
-                return AppendRefused(
-                    ErrorCode.INVALID_RECORD, f"record {index} has the offset {record.offset}"
-                )
-            if settings.compact and record.key is None:
-                keyless.append(RecordError(index, "a compacted topic needs a key in every record"))
-            if timed and not oldest <= record.timestamp <= newest and record.timestamp != NO_TIME:
-                untimely.append(
-                    RecordError(index, f"timestamp {record.timestamp} is too far from {now_ms}")
-                )
+        area = area_of(batch, header, size_max)
+        found = check(area, header.record_count, rules, settings.records_by_hand_max, pause)
+    except ExpandsTooFar:
+        raise
     except ProtocolError as fault:
         return AppendRefused(ErrorCode.INVALID_RECORD, str(fault))
-    if keyless:
-        return AppendRefused(ErrorCode.INVALID_RECORD, keyless[0].message, tuple(keyless))
-    if untimely:
-        return AppendRefused(ErrorCode.INVALID_TIMESTAMP, untimely[0].message, tuple(untimely))
-    return None
+    if found.faults:
+        return _rules_broken(found.faults, now_ms)
+    latest = found.max_timestamp
+    if latest is not None and latest != header.max_timestamp and timed:
+        # As in Kafka: what producers say about the latest time is not believed but set right.
+        batch = memoryview(bytearray(batch)) if batch.readonly else batch
+        _pack_time(batch, MAX_TIMESTAMP_AT, latest)
+        _seal(batch)
+        header = header._replace(max_timestamp=latest)
+    codec = settings.codec
+    if codec is None or codec == header.codec:
+        return Inspected(batch, header)
+    return _recompressed(batch, header, area, settings, codec)
 
 
-def recompressed(
-    batch: memoryview, header: BatchHeader, settings: LogSettings
-) -> memoryview | AppendRefused:
+def _rules_broken(faults: list[Fault], now_ms: int) -> AppendRefused:
+    errors = tuple(
+        RecordError(index, "a compacted topic needs a key in every record")
+        if time is None
+        else RecordError(index, f"timestamp {time} is too far from {now_ms}")
+        for index, time in faults
+    )
+    # As in Kafka: where both happen, the time decides what the client is told.
+    untimely = any(time is not None for _, time in faults)
+    code = ErrorCode.INVALID_TIMESTAMP if untimely else ErrorCode.INVALID_RECORD
+    return AppendRefused(code, errors[0].message, errors)
+
+
+def _recompressed(
+    batch: memoryview, header: BatchHeader, area: Buffer, settings: LogSettings, codec: Codec
+) -> Inspected | AppendRefused:
     """The same batch with the records compressed as the topic wants it."""
-    codec = settings.codec or Codec.NONE
-    try:
-        plain = decompress(header.codec, batch[HEADER_SIZE:])
-    except ProtocolError as fault:
-        return AppendRefused(ErrorCode.INVALID_RECORD, str(fault))
-    area = compress(codec, plain, level=settings.compression_level)
     fresh = bytearray(batch[:HEADER_SIZE])
-    fresh += area
+    fresh += compress(codec, area, level=settings.compression_level)
     out = memoryview(fresh)
-    _pack_length(out, LENGTH_AT, len(out) - PREFIX_SIZE)
-    _attributes.pack_into(out, ATTRIBUTES_AT, header.attributes & ~CODEC_MASK | codec)
+    if len(out) > settings.size_max:
+        return too_large(len(out), settings)
+    length, attributes = len(out) - PREFIX_SIZE, header.attributes & ~CODEC_MASK | codec
+    _pack_length(out, LENGTH_AT, length)
+    _attributes.pack_into(out, ATTRIBUTES_AT, attributes)
     _seal(out)
-    return out if len(out) <= settings.size_max else too_large(len(out), settings)
+    return Inspected(out, header._replace(length=length, attributes=attributes))
 
 
 def stamp_append_time(batch: memoryview, now_ms: int) -> None:

@@ -12,7 +12,7 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.log.files import read_file, replace_file, sync_directory, write_file
 from klamm.log.filesystem import Replace
@@ -141,6 +141,12 @@ def new_directory_id() -> str:
     return id_text(uuid.uuid4())
 
 
+class CleanStop(NamedTuple):
+    """A stop that left nothing to recover."""
+
+    broker_epoch: int | None  # of the broker that stopped, where the marker has it
+
+
 def write_clean_shutdown(path: str, broker_epoch: int) -> None:
     """Say that everything below this directory is flushed and closed."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
@@ -148,14 +154,47 @@ def write_clean_shutdown(path: str, broker_epoch: int) -> None:
     sync_directory(os.path.dirname(path))
 
 
-def take_clean_shutdown(path: str) -> bool:
-    """Whether the last stop was a clean one; asking makes it so no longer.
+def take_clean_shutdown(path: str) -> CleanStop | None:
+    """How the last stop was, if it was a clean one; asking makes it so no longer.
 
     For good: a marker that a loss of power brings back would vouch for what is written from now on.
     """
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return False
+    content = read_file(path)
+    if content is None:
+        return None
+    os.unlink(path)
     sync_directory(os.path.dirname(path))
-    return True
+    try:
+        return CleanStop(int(json.loads(content)["brokerEpoch"]))
+    except (ValueError, KeyError, TypeError):
+        return CleanStop(None)
+
+
+# The base offsets and sizes of a log's files with records, in their order.
+Extent = tuple[tuple[int, int], ...]
+
+
+def write_extents(path: str, broker_epoch: int, extents: Mapping[TopicPartition, Extent]) -> None:
+    """What there is of each log at a clean stop; the stop is known by the broker's epoch."""
+    lines = [
+        " ".join([topic, str(place), *(f"{base}:{size}" for base, size in extent)])
+        for (topic, place), extent in extents.items()
+    ]
+    _write_lines(path, [f"stopped {broker_epoch}", *lines])
+
+
+def read_extents(path: str, stop: CleanStop) -> dict[TopicPartition, Extent]:
+    """What `write_extents` said at this stop; nothing where it was another that it spoke of."""
+    lines = _read_lines(path)
+    if not lines or lines[0] != f"stopped {stop.broker_epoch}":
+        return {}
+    extents: dict[TopicPartition, Extent] = {}
+    for line in lines[1:]:
+        try:
+            topic, partition, *files = line.split(" ")
+            pairs = [file.split(":") for file in files]
+            extent = tuple((int(base), int(size)) for base, size in pairs)
+            extents[TopicPartition(topic, int(partition))] = extent
+        except ValueError as error:
+            raise CheckpointCorrupt(f"{path} has the line {line!r}") from error
+    return extents

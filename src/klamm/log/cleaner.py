@@ -21,16 +21,20 @@ from typing import Final
 
 from klamm.log import names
 from klamm.log.batches import whole_batches
-from klamm.log.compaction import AbortedRanges, LastOffsets, Sieve
-from klamm.log.files import FilePool, remove_files, sync_directory
+from klamm.log.compaction import AbortedRanges, LastOffsets, Raw, Sieve, raw_records
+from klamm.log.failure import is_shortage
+from klamm.log.files import FilePool, remove_files, sync_directory, syncing
 from klamm.log.partition import PartitionLog
 from klamm.log.reading import find_aborted
+from klamm.log.records import Rest, area_of, rest
 from klamm.log.segment import Segment
+from klamm.log.settings import LogSettings
 from klamm.log.transactions import Aborted
-from klamm.protocol.batch import BatchHeader, decode_records, parse_header
+from klamm.protocol.batch import BatchHeader, parse_header
 
 Pace = Callable[[int], None]
 
+_UNCLEANED_MAX: Final = 10  # batches that are named
 KEYS_MAX: Final = 1_000_000  # of one cleaning; what does not fit waits for the next
 
 
@@ -61,6 +65,7 @@ class Cleaned:
 
     replacements: tuple[tuple[tuple[Segment, ...], Segment], ...]
     end: int  # every key below it is there once
+    uncleaned: tuple[int, ...] = ()  # first offsets of batches that could not be looked through
 
 
 def plan(log: PartitionLog, now_ms: int) -> Plan | None:
@@ -102,30 +107,50 @@ def _cleanable_end(log: PartitionLog, now_ms: int) -> int:
     return end
 
 
-def build(what: Plan, keys_max: int = KEYS_MAX, pace: Pace = lambda _: None) -> Cleaned | None:
-    """Write the new segments. For a worker thread; None when the log changed underneath.
+class _Stopped(Exception):
+    """Nobody wants the log cleaned any more."""
+
+
+def build(
+    what: Plan,
+    keys_max: int = KEYS_MAX,
+    pace: Pace = lambda _: None,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> Cleaned | None:
+    """Write the new segments. For a worker thread; None when the log changed, or it is to stop.
 
     `pace` is told of all that is read and written, and takes the time that it should take.
     """
     log = what.log
+
+    def pause() -> None:
+        rest()
+        if is_stopping():
+            raise _Stopped
+
     try:
-        return _build(what, keys_max, pace)
-    except FileNotFoundError:
+        return _build(what, keys_max, pace, pause)
+    except (FileNotFoundError, _Stopped):
         discard(log)
         return None
     except OSError as error:
+        if is_shortage(error):
+            discard(log)
         raise log.health.failed(error) from error
 
 
-def _build(what: Plan, keys_max: int, pace: Pace) -> Cleaned:
+def _build(what: Plan, keys_max: int, pace: Pace, pause: Rest) -> Cleaned:
     aborted = AbortedRanges(what.aborted)
-    last_offsets = _survey(what, aborted, keys_max, pace)
+    uncleaned: list[int] = []
+    last_offsets = _survey(what, aborted, keys_max, pace, pause, uncleaned)
     sieve = Sieve(
         last_offsets,
         aborted,
         what.last_of_producer,
         what.now_ms,
         what.log.settings.delete_retention_ms,
+        what.log.settings.expanded_size_max,
+        pause,
     )
     # Nothing but these files is written here, and nobody else opens them: a pool of their own.
     pool = FilePool(limit=8)
@@ -135,10 +160,17 @@ def _build(what: Plan, keys_max: int, pace: Pace) -> Cleaned:
         replacements.append((group, fresh))
     sync_directory(what.segments[0].directory)
     pool.clear()
-    return Cleaned(tuple(replacements), last_offsets.end)
+    return Cleaned(tuple(replacements), last_offsets.end, tuple(uncleaned))
 
 
-def _survey(what: Plan, aborted: AbortedRanges, keys_max: int, pace: Pace) -> LastOffsets:
+def _survey(
+    what: Plan,
+    aborted: AbortedRanges,
+    keys_max: int,
+    pace: Pace,
+    pause: Rest,
+    uncleaned: list[int],
+) -> LastOffsets:
     """First pass: where the last record of each key is, in the part that was never cleaned."""
     last_offsets = LastOffsets(what.first_dirty, keys_max)
     for segment, after in _with_ends(what.segments, what.end):
@@ -150,8 +182,16 @@ def _survey(what: Plan, aborted: AbortedRanges, keys_max: int, pace: Pace) -> La
             if header.last_offset < what.first_dirty:
                 continue
             skipped = header.is_control or aborted.holds(header)
-            last_offsets.add(header, () if skipped else decode_records(batch))
+            records = () if skipped else _records(header, batch, what.log.settings, pause)
+            if not last_offsets.add(header, records) and len(uncleaned) < _UNCLEANED_MAX:
+                uncleaned.append(header.base_offset)
     return last_offsets
+
+
+def _records(
+    header: BatchHeader, batch: memoryview, settings: LogSettings, pause: Rest
+) -> Iterator[Raw]:
+    yield from raw_records(area_of(batch, header, settings.expanded_size_max), header, pause)
 
 
 def _with_ends(segments: Sequence[Segment], end: int) -> Iterator[tuple[Segment, int]]:
@@ -227,21 +267,23 @@ def install(what: Plan, cleaned: Cleaned) -> bool:
 
 
 def _exchange(log: PartitionLog, cleaned: Cleaned, now_ms: int) -> None:
-    for _, fresh in cleaned.replacements:
-        for path in fresh.files:
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(path, path.removesuffix(names.CLEANED) + names.SWAP)
-    # From here on the decision stands: a start finds the new files complete.
-    sync_directory(log.directory)
-    due_ms = now_ms + log.settings.file_delete_delay_ms
-    for group, fresh in cleaned.replacements:
-        log.segments.exchange(group, fresh, due_ms)
-    sync_directory(log.directory)
+    with syncing(log.directory) as sync_names:
+        for _, fresh in cleaned.replacements:
+            for path in fresh.files:
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(path, path.removesuffix(names.CLEANED) + names.SWAP)
+        # From here on the decision stands: a start finds the new files complete.
+        sync_names()
+        due_ms = now_ms + log.settings.file_delete_delay_ms
+        for group, fresh in cleaned.replacements:
+            log.segments.exchange(group, fresh, due_ms)
+        sync_names()
 
 
 def discard(log: PartitionLog) -> None:
     """Remove what was built and cannot be used; the directory may be gone as well."""
-    with contextlib.suppress(FileNotFoundError):
+    # Whatever stays is written anew by the next cleaning, and removed by the next start.
+    with contextlib.suppress(OSError):
         left = [name for name in os.listdir(log.directory) if name.endswith(names.CLEANED)]
         remove_files(os.path.join(log.directory, name) for name in left)
 

@@ -10,28 +10,78 @@ left, after a delete horizon of its own. The last batch of a living producer sta
 without records, because the producer's sequence is continued from it.
 
 Offsets never change; a batch keeps its first and last one whatever is taken out of it.
+
+A batch is gone through record by record without an object for each, twice where something is taken
+out of it: a few kilobytes may hold millions of records, and neither memory nor the other threads
+should notice. A batch that cannot be opened stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 from klamm.log.batches import read_marker
+from klamm.log.records import Rest, area_of, rest
 from klamm.log.transactions import Aborted
-from klamm.protocol.batch import (
-    CODEC_MASK,
-    DELETE_HORIZON,
-    BatchHeader,
-    Codec,
-    Record,
-    decode_records,
-    encode_batch,
-)
+from klamm.model.errors import ProtocolError
+from klamm.protocol.batch import CODEC_MASK, DELETE_HORIZON, BatchHeader, compress, seal
+from klamm.protocol.compression import Buffer
+from klamm.protocol.varint import read_varint, varint
 
 _NONE: Final = -1
 _UNKNOWN: Final = -2
+_SLICE: Final = 1000  # records between two rests
+_KEY_SIZE_MAX: Final = 24  # longer keys are known by a digest, which takes less memory
+_DIGEST_SIZE: Final = 16
+_OVERSHOOT: Final = 100_000  # keys of one batch that may be too many
+
+
+class Raw(NamedTuple):
+    """One record where it lies in its area, and what decides about it."""
+
+    start: int
+    after_length: int
+    after_time: int
+    end: int
+    timestamp_delta: int
+    offset: int
+    key: bytes | None
+    has_value: bool
+
+
+def raw_records(area: Buffer, header: BatchHeader, pause: Rest = rest) -> Iterator[Raw]:
+    """The records of an area, one at a time. ProtocolError where they make no sense."""
+    at = 0
+    size_all = len(area)
+    try:
+        for number in range(header.record_count):
+            if number % _SLICE == _SLICE - 1:
+                pause()
+            start = at
+            size, inside = read_varint(area, at)
+            end = inside + size
+            if size < 0 or end > size_all:
+                raise ProtocolError("a record is longer than its batch")
+            delta, after_time = read_varint(area, inside + 1)
+            place, at = read_varint(area, after_time)
+            key_size, at = read_varint(area, at)
+            key = None
+            if key_size >= 0:
+                key = bytes(area[at : at + key_size])
+                at += key_size
+            value_size, at = read_varint(area, at)
+            if at + max(value_size, 0) >= end:
+                raise ProtocolError("a key or value is longer than its record")
+            offset = header.base_offset + place
+            yield Raw(start, inside, after_time, end, delta, offset, key, value_size >= 0)
+            at = end
+    except IndexError:
+        raise ProtocolError("a record is longer than its batch") from None
+    if at != size_all:
+        raise ProtocolError("a batch has more bytes than records")
 
 
 class LastOffsets:
@@ -51,18 +101,33 @@ class LastOffsets:
     def is_full(self) -> bool:
         return len(self._by_key) >= self._limit
 
-    def add(self, header: BatchHeader, records: Iterable[Record]) -> None:
-        """Take in a batch, always as a whole."""
-        for record in records:
-            if record.key is not None:
-                self._by_key[record.key] = record.offset
-        self.end = header.last_offset + 1
+    def add(self, header: BatchHeader, records: Iterable[Raw]) -> bool:
+        """Take in a batch; False when it was not taken in as a whole.
 
-    def is_outdated(self, record: Record) -> bool:
+        Of keys that are not taken in more records stay than need to.
+        """
+        by_key = self._by_key
+        size_max = self._limit + _OVERSHOOT
+        self.end = header.last_offset + 1
+        try:
+            for record in records:
+                if record.key is not None:
+                    by_key[_short(record.key)] = record.offset
+                    if len(by_key) >= size_max:
+                        return False
+        except ProtocolError:
+            return False
+        return True
+
+    def is_outdated(self, key: bytes | None, offset: int) -> bool:
         """Whether a later record has the same key; a record without a key has no place here."""
-        if record.key is None:
-            return True
-        return self._by_key.get(record.key, _NONE) > record.offset
+        return key is None or self._by_key.get(_short(key), _NONE) > offset
+
+
+def _short(key: bytes) -> bytes:
+    if len(key) <= _KEY_SIZE_MAX:
+        return key
+    return blake2b(key, digest_size=_DIGEST_SIZE).digest()
 
 
 class AbortedRanges:
@@ -94,32 +159,47 @@ class Sieve:
     last_of_producer: Mapping[int, tuple[int, int]]
     now_ms: int
     delete_retention_ms: int
+    expanded_size_max: int
+    pause: Rest = rest  # between some records and the next
     # Producers with a transaction of which something was kept: its marker stays as well.
     _with_records: set[int] = field(default_factory=set)
 
     def sift(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
         """What to write instead of a batch: itself, a smaller one, or None."""
-        if header.is_control:
-            return self._marker(header, batch)
         if self.aborted.holds(header):
             return self._without_records(header)
-        records = list(decode_records(batch))
-        kept = [record for record in records if self._stays(record, header)]
+        try:
+            if header.is_control:
+                return self._marker(header, batch)
+            return self._sifted(header, batch)
+        except ProtocolError:
+            if header.is_transactional:
+                self._with_records.add(header.producer_id)
+            return batch
+
+    def _sifted(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
+        area = area_of(batch, header, self.expanded_size_max)
+        kept, has_deletes = 0, False
+        for record in raw_records(area, header, self.pause):
+            if self._stays(record, header):
+                kept += 1
+                has_deletes = has_deletes or not record.has_value
         if header.is_transactional and (kept or self._is_last_of_producer(header)):
             self._with_records.add(header.producer_id)
         if not kept:
             return self._without_records(header)
-        horizon = self._horizon(header, any(record.value is None for record in kept))
-        if len(kept) == len(records) and horizon == _horizon_of(header):
+        horizon = self._horizon(header, has_deletes)
+        if kept == header.record_count and horizon == _horizon_of(header):
             return batch
-        return rewrite(header, kept, horizon)
+        staying = (r for r in raw_records(area, header, self.pause) if self._stays(r, header))
+        return rewrite(header, area, staying, horizon)
 
-    def _stays(self, record: Record, header: BatchHeader) -> bool:
+    def _stays(self, record: Raw, header: BatchHeader) -> bool:
         if record.offset >= self.last_offsets.end:
             return True
-        if self.last_offsets.is_outdated(record):
+        if self.last_offsets.is_outdated(record.key, record.offset):
             return False
-        return record.value is not None or not self._horizon_passed(header)
+        return record.has_value or not self._horizon_passed(header)
 
     def _marker(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
         if read_marker(batch) is None:
@@ -133,10 +213,11 @@ class Sieve:
         horizon = self._horizon(header, True)
         if horizon == _horizon_of(header):
             return batch
-        return rewrite(header, list(decode_records(batch)), horizon)
+        area = area_of(batch, header, self.expanded_size_max)
+        return rewrite(header, area, raw_records(area, header, self.pause), horizon)
 
     def _without_records(self, header: BatchHeader) -> bytes | None:
-        return rewrite(header, [], None) if self._is_last_of_producer(header) else None
+        return rewrite(header, b"", (), None) if self._is_last_of_producer(header) else None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         offset, epoch = self.last_of_producer.get(header.producer_id, (_UNKNOWN, _NONE))
@@ -160,20 +241,35 @@ def _horizon_of(header: BatchHeader) -> int | None:
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
-def rewrite(header: BatchHeader, records: list[Record], horizon: int | None) -> bytes:
+def rewrite(
+    header: BatchHeader, area: Buffer, records: Iterable[Raw], horizon: int | None
+) -> bytes:
     """The batch with these of its records, at the same offsets."""
-    late = header.is_log_append_time or not records
-    return encode_batch(
-        records,
-        base_offset=header.base_offset,
-        codec=header.codec if records else Codec.NONE,
-        leader_epoch=header.leader_epoch,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        last_offset=header.last_offset,
-        base_timestamp=header.base_timestamp if horizon is None else horizon,
-        max_timestamp=header.max_timestamp if late else None,
-        attributes=header.attributes & ~CODEC_MASK & ~DELETE_HORIZON
-        | (DELETE_HORIZON if horizon is not None else 0),
+    base = header.base_timestamp if horizon is None else horizon
+    shift = header.base_timestamp - base
+    out = bytearray()
+    count, latest = 0, _NONE
+    for start, after_length, after_time, end, delta, _, _, _ in records:
+        count += 1
+        latest = max(latest, header.base_timestamp + delta)
+        if not shift:
+            out += area[start:end]
+            continue
+        time = varint(delta + shift)
+        out += varint(end - after_time + 1 + len(time))
+        out += area[after_length : after_length + 1]  # the attributes
+        out += time
+        out += area[after_time:end]
+    late = header.is_log_append_time or not count
+    attributes = header.attributes & ~DELETE_HORIZON
+    attributes |= DELETE_HORIZON if horizon is not None else 0
+    if not count:
+        attributes &= ~CODEC_MASK
+    fresh = header._replace(
+        crc=0,
+        attributes=attributes,
+        base_timestamp=base,
+        max_timestamp=header.max_timestamp if late else latest,
+        record_count=count,
     )
+    return seal(fresh, compress(header.codec, out) if count else out)

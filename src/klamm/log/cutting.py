@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.log.files import sync_directory
+from klamm.log.files import syncing
 
 if TYPE_CHECKING:
     from klamm.log.partition import PartitionLog
@@ -23,16 +23,20 @@ def truncate(log: PartitionLog, offset: int) -> int:
     if offset < log.segments[0].base_offset:
         restart(log, offset)
         return offset
-    log.truncations += 1
     try:
         kept = log.segments[log.segments.place_of(offset)]
         later = log.segments.after(kept)
-        log.segments.retire(later, 0)
-        end = kept.truncate(offset)
-        log.durability.is_cut = True
-        log.history.cut(end)
-        if later:
-            sync_directory(log.directory)
+        cut = kept.find_cut(offset)
+        end = offset if cut is None else min(offset, cut.header.base_offset)
+        with syncing(log.directory) as sync_names:
+            log.truncations += 1
+            log.segments.retire(later, 0)
+            if cut is not None:
+                kept.truncate(cut)
+            log.durability.is_cut = True
+            log.history.cut(end)
+            if later:
+                sync_names()
     except OSError as error:
         raise log.health.failed(error) from error
     log.log_end_offset = end
@@ -46,14 +50,15 @@ def truncate(log: PartitionLog, offset: int) -> int:
 
 def restart(log: PartitionLog, offset: int) -> None:
     """Drop everything and go on at an offset, as an empty log."""
-    log.truncations += 1
     try:
         old = list(log.segments)
-        log.segments.retire(old, 0)
-        log.history.clear()
-        log.start_segment(offset)
-        if old:
-            sync_directory(log.directory)
+        with syncing(log.directory) as sync_names:
+            log.truncations += 1
+            log.segments.retire(old, 0)
+            log.history.clear()
+            log.start_segment(offset)
+            if old:
+                sync_names()
     except OSError as error:
         raise log.health.failed(error) from error
     log.log_end_offset = log.high_watermark = offset

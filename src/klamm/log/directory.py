@@ -8,25 +8,31 @@ once, the directory is offline for good, and every log in it refuses to work (`f
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from klamm.log import checkpoints, cleaner, names
-from klamm.log.failure import Health, LogDirectoryFailed
-from klamm.log.files import FilePool, make_directory
+from klamm.log.failure import (
+    Health,
+    LogDirectoryFailed,
+    LogRefused,
+    StorageShortage,
+    StorageTrouble,
+    is_shortage,
+)
+from klamm.log.files import FilePool, make_directory, tighten_below
 from klamm.log.filesystem import FileSystem
 from klamm.log.loading import Known, load_log
 from klamm.log.lock import DirectoryLock
 from klamm.log.moving import take_place
-from klamm.log.opening import Remembered, claim, look_into
+from klamm.log.opening import Remembered, claim, look_into, remove_log
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.log.settling import settle_all, sync_births
 from klamm.model.errors import UsageError
-from klamm.model.names import TopicPartition
+from klamm.model.names import TopicPartition, partition_fault
 
 DELETE_DELAY_MS: Final = 60_000
 
@@ -38,6 +44,16 @@ class DirectoryUnusable(UsageError):
         super().__init__(f"log directory {path} cannot be used: {cause}")
         self.path = path
         self.cause = cause
+
+
+def _unusable(path: str, cause: OSError) -> UsageError:
+    """What ends the opening of a directory; only a bad disk is something to do without."""
+    if is_shortage(cause):
+        return UsageError(
+            f"log directory {path} cannot be opened now: {cause}; "
+            "let the process have more (ulimit -n), and start again"
+        )
+    return DirectoryUnusable(path, cause)
 
 
 def _default_settings(topic: str) -> LogSettings:
@@ -70,7 +86,13 @@ class LogDirectory:
         self._writing = threading.Lock()
         self._file_system: FileSystem | None = None  # while the directory is ours
         self._born: list[PartitionLog] = []  # made since the last `take_new`
-        self._is_stale = False  # whether checkpoints still name logs that were put aside
+        self._is_stale = False  # whether checkpoints still tell of logs that were put aside
+        self.is_new = False  # whether it was nobody's before this start
+        # Ends of logs that were here before this start and are not, as far as nobody has made up
+        # for them since; told to the controller, and kept over restarts until then.
+        self.missing: dict[TopicPartition, int] = {}
+        self._missing_written: dict[TopicPartition, int] = {}
+        self.foreign: list[str] = []  # what has a log's name, is none, and is left alone
 
     @classmethod
     def open(
@@ -104,14 +126,16 @@ class LogDirectory:
             make_directory(directory.path)
             directory._lock.take()
             directory._file_system = FileSystem(directory.path)
-            directory.directory_id = claim(directory.path, broker_id, cluster_id)
+            tighten_below(directory.path)
+            identity, is_new = claim(directory.path, broker_id, cluster_id)
+            directory.directory_id, directory.is_new = identity, is_new
             directory._load(now_ms, progress)
         except OSError as error:
             directory._let_go()
-            raise DirectoryUnusable(directory.path, error) from error
-        except LogDirectoryFailed as failure:
+            raise _unusable(directory.path, error) from error
+        except (LogDirectoryFailed, StorageShortage) as trouble:
             directory._let_go()
-            raise DirectoryUnusable(directory.path, failure.cause) from failure
+            raise _unusable(directory.path, trouble.cause) from trouble
         except BaseException:
             directory._let_go()
             raise
@@ -127,7 +151,7 @@ class LogDirectory:
             delete_delay_ms=DELETE_DELAY_MS,
             on_offline=None,
         )
-        directory.health.failed(fault.cause)
+        directory.health.in_doubt(fault.cause)
         return directory
 
     # The logs
@@ -158,13 +182,29 @@ class LogDirectory:
     def create(
         self, partition: TopicPartition, topic_id: uuid.UUID | None, settings: LogSettings
     ) -> PartitionLog:
-        """The log of a partition, made when there is none."""
+        """The log of a partition, made when there is none.
+
+        Raises LogRefused when the name is not a partition's, or its place is taken by a directory
+        that is no log.
+        """
         existing = self._logs.get(partition)
         if existing is not None:
             return existing
-        self.health.check()
-        log = self._logs[partition] = self._make(str(partition), partition, topic_id, settings)
+        log = self.make(partition, topic_id, settings)
+        self.adopt(log)
         return log
+
+    def make(
+        self, partition: TopicPartition, topic_id: uuid.UUID | None, settings: LogSettings
+    ) -> PartitionLog:
+        """The files of a new log, for `adopt`. For a worker thread: making files takes its time."""
+        self.health.check()
+        return self._make(str(partition), partition, topic_id, settings)
+
+    def adopt(self, log: PartitionLog) -> None:
+        """Let a log that was made be one of this directory's."""
+        self._logs[log.topic_partition] = log
+        self._born.append(log)
 
     def _make(
         self,
@@ -173,19 +213,44 @@ class LogDirectory:
         topic_id: uuid.UUID | None,
         settings: LogSettings,
     ) -> PartitionLog:
-        path = os.path.join(self.path, name)
+        path = self._place_of(name, partition)
         try:
-            log = PartitionLog.create(
-                partition, path, settings, self.pool, topic_id=topic_id, health=self.health
-            )
-            self._born.append(log)
-            log.durability.rewrite = self.checkpoint
-            return log
-        except FileExistsError:
-            # Somebody has put it there since we started: take it for what it is.
-            return load_log(partition, path, settings, self.pool, Known(), health=self.health)
+            log = self._new_or_found(path, partition, topic_id, settings)
         except OSError as error:
             raise self.health.failed(error) from error
+        log.durability.rewrite = self.checkpoint
+        return log
+
+    def _place_of(self, name: str, partition: TopicPartition) -> str:
+        """The path of a log: right below this directory, whatever the partition is called."""
+        fault = partition_fault(partition)
+        path = os.path.join(self.path, name)
+        if fault is None and os.path.split(os.path.normpath(path)) != (self.path, name):
+            fault = f"{path} is not below {self.path}"
+        if fault is not None:
+            raise LogRefused(f"no log can be made for {partition!r}: {fault}")
+        return path
+
+    def _new_or_found(
+        self,
+        path: str,
+        partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        settings: LogSettings,
+    ) -> PartitionLog:
+        try:
+            return PartitionLog.create(
+                partition, path, settings, self.pool, topic_id=topic_id, health=self.health
+            )
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise LogRefused(
+                    f"{path} is no directory: move it out of the log directory"
+                ) from None
+            # Somebody has put it there since we started: take it for what it is, or not at all.
+            log = load_log(partition, path, settings, self.pool, Known(), health=self.health)
+            log.durability.names_synced = log.durability.home_synced = False
+            return log
 
     # Logs that move here
 
@@ -197,6 +262,7 @@ class LogDirectory:
         copy = self._make(name, partition, original.topic_id, original.settings)
         # What has been compacted before is copied compacted.
         copy.cleaned_to = original.cleaned_to
+        self._born.append(copy)
         self.futures[partition] = copy
         return copy
 
@@ -244,6 +310,9 @@ class LogDirectory:
         now_ms: int,
     ) -> None:
         self.health.check()
+        partitions = list(partitions)
+        for partition in partitions:
+            self.made_up_for(partition)
         found = [log for p in partitions if (log := logs.pop(p, None)) is not None]
         if not found:
             return
@@ -261,13 +330,22 @@ class LogDirectory:
 
     # What the broker does from time to time
 
+    def not_synced(self, born: list[PartitionLog]) -> None:
+        """These could not be brought to the disk yet: `take_new` gives them once more."""
+        for log in born:
+            log.durability.names_synced = log.durability.home_synced = False
+        self._born += born
+
     def take_new(self) -> list[PartitionLog]:
         """The logs that were made since this was last asked, for `sync_new`."""
         born, self._born = [log for log in self._born if log.is_open], []
         return born
 
-    def sync_new(self, born: list[PartitionLog]) -> None:
-        """Bring new logs' directories, and whose they are, to the disk. For a worker thread."""
+    def sync_new(self, born: list[PartitionLog], *, remember: bool = False) -> None:
+        """Bring new logs' directories, and whose they are, to the disk. For a worker thread.
+
+        Where they are to be remembered, a later start misses them if they are gone by then.
+        """
         self.health.check()
         assert self._file_system is not None, f"{self.path} is not open"
         # A log of the same name may have been here, and what was said of it is not true of this.
@@ -276,6 +354,8 @@ class LogDirectory:
             sync_births(born, self.path, self._file_system)
         except OSError as error:
             raise self.health.failed(error) from error
+        if remember:
+            self.checkpoint()
 
     def purge_due(self, now_ms: int) -> int:
         """Remove directories and files whose delay has passed; how many directories it was.
@@ -283,8 +363,10 @@ class LogDirectory:
         May run in a worker thread.
         """
         due = [entry for entry in list(self._doomed) if entry[0] <= now_ms]
+        if due:
+            self._forget_those_put_aside()
         for entry in due:
-            shutil.rmtree(entry[1], ignore_errors=True)
+            remove_log(entry[1])
             self._doomed.remove(entry)
         for log in self:
             log.segments.purge(now_ms)
@@ -314,16 +396,32 @@ class LogDirectory:
     def _forget_those_put_aside(self) -> None:
         if self._is_stale:
             self._is_stale = False
-            self.checkpoint()
-            self.checkpoint_high_watermarks()
-            self.checkpoint_cleaned()
+            try:
+                self.checkpoint()
+                self.checkpoint_high_watermarks()
+                self.checkpoint_cleaned()
+            except StorageTrouble:
+                self._is_stale = True
+                raise
 
     def expire_producers(self, before_ms: int) -> int:
         """Forget producers silent since then, in every log."""
         return sum(log.expire_producers(before_ms) for log in self)
 
+    def made_up_for(self, partition: TopicPartition) -> None:
+        """Nobody counts any more on what a log has lost."""
+        if self.missing.pop(partition, None) is not None:
+            self._is_stale = True  # the file is left to the next `flush_due`
+
+    def _write_missing(self) -> None:
+        missing = dict(self.missing)
+        if missing != self._missing_written:
+            self._write(names.MISSING, missing)
+            self._missing_written = missing
+
     def checkpoint(self) -> None:
         """Write recovery points and log starts. For a worker thread."""
+        self._write_missing()
         logs = [*self, *list(self.futures.values())]
         points = {g.topic_partition: g.recovery_point for g in logs}
         self._write(names.RECOVERY_POINTS, points)
@@ -368,7 +466,7 @@ class LogDirectory:
         try:
             if clean and self.is_online:
                 self._settle(broker_epoch)
-        except LogDirectoryFailed:
+        except StorageTrouble:
             pass  # it was told when it happened; the next start finds no marker, and recovers
         finally:
             for log in [*self, *self.futures.values()]:
@@ -390,6 +488,8 @@ class LogDirectory:
             settle_all([*self, *self.futures.values()], self._file_system)
             self.checkpoint()
             self.checkpoint_high_watermarks()
+            extents = {log.topic_partition: log.segments.extent for log in self}
+            checkpoints.write_extents(os.path.join(self.path, names.EXTENTS), broker_epoch, extents)
             path = os.path.join(self.path, names.CLEAN_SHUTDOWN)
             checkpoints.write_clean_shutdown(path, broker_epoch)
         except OSError as error:
@@ -399,15 +499,33 @@ class LogDirectory:
 
     def _load(self, now_ms: int, progress: Callable[[int, int], None] | None) -> None:
         remembered = Remembered.read(self.path)
-        found, doomed = look_into(self.path)
+        content = look_into(self.path)
+        found, doomed, self.foreign, _ = content
         # What was to be deleted when we stopped still is.
         self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
         for count, (partition, path, is_future) in enumerate(found, 1):
-            settings = self._settings_for(partition.topic)
-            known = remembered.of(partition)
-            log = load_log(partition, path, settings, self.pool, known, health=self.health)
-            log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
-            log.durability.rewrite = self.checkpoint
+            try:
+                log = self._load_one(partition, path, remembered, is_future=is_future)
+            except LogRefused:
+                self.foreign.append(path)
+                continue
             (self.futures if is_future else self._logs)[partition] = log
+            if log.damage is not None and log.damage.at_rest and not is_future:
+                self.missing[partition] = log.damage.log_end + log.damage.missing
             if progress is not None:
                 progress(count, len(found))
+        self.missing |= remembered.gone(content)
+        self._missing_written = dict(remembered.missing)
+        # Before anything else is: a start that crashes must not be the last that knew.
+        self._write_missing()
+
+    def _load_one(
+        self, partition: TopicPartition, path: str, remembered: Remembered, *, is_future: bool
+    ) -> PartitionLog:
+        settings = self._settings_for(partition.topic)
+        known = (remembered.of_future if is_future else remembered.of)(partition)
+        log = load_log(partition, path, settings, self.pool, known, health=self.health)
+        tighten_below(path)
+        log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
+        log.durability.rewrite = self.checkpoint
+        return log

@@ -104,20 +104,33 @@ class Durability:
     def sync_birth(self, log: PartitionLog) -> None:
         """Bring the log's directory and what says whose it is to the disk; not its own name."""
         self.names_synced = True
-        if log.topic_id is not None:
-            sync_file(log.metadata_path)
-        sync_directory(log.directory)
+        try:
+            if log.topic_id is not None:
+                sync_file(log.metadata_path)
+            sync_directory(log.directory)
+        except OSError:
+            self.names_synced = False
+            raise
 
     def _save_epochs(self, log: PartitionLog, replace: Replace = replace_file) -> None:
         if log.epochs.is_dirty:
             log.epochs.is_dirty = self.names_synced = False
-            write_epochs(os.path.join(log.directory, names.EPOCHS), log.epochs.entries, replace)
+            path = os.path.join(log.directory, names.EPOCHS)
+            try:
+                write_epochs(path, log.epochs.entries, replace)
+            except OSError:
+                log.epochs.is_dirty = True
+                raise
 
     def _sync_names(self, log: PartitionLog) -> None:
         if self.names_synced:
             return
-        self.names_synced = True
-        sync_directory(log.directory)
-        if not self.home_synced:
-            self.home_synced = True
-            sync_directory(os.path.dirname(log.directory))
+        # Said first: a file that is made meanwhile takes it back.
+        home_synced, self.names_synced, self.home_synced = self.home_synced, True, True
+        try:
+            sync_directory(log.directory)
+            if not home_synced:
+                sync_directory(os.path.dirname(log.directory))
+        except OSError:
+            self.names_synced, self.home_synced = False, home_synced
+            raise

@@ -1,20 +1,42 @@
-"""When the disk fails.
+"""When the operating system says no.
 
-The first error of the operating system below a log directory ends the use of that directory. What
+Where the disk fails, the first error below a log directory ends the use of that directory. What
 was being written is then in doubt, and trying again would only hide that: after a failed fsync the
 kernel may have dropped the very pages it could not write, and report success the next time.
 Recovery at the next start reads what is really there.
+
+Not every error is the disk's. A process that is out of descriptors, or a machine out of memory,
+says nothing about the files: whatever was asked has not been done, and may be asked again later.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.model.errors import KlammError
 
+# What a system call says before it has touched a file: out of descriptors, here or on the whole
+# machine; out of memory; come back later.
+_SHORTAGES: Final = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOBUFS,
+        errno.EAGAIN,
+        errno.EINTR,
+        errno.ENAMETOOLONG,
+    }
+)
 
-class LogDirectoryFailed(KlammError):
+
+class StorageTrouble(KlammError):
+    """Something could not be done with a log directory."""
+
+
+class LogDirectoryFailed(StorageTrouble):
     """The disk below a log directory cannot be trusted any more: everything on it is offline."""
 
     def __init__(self, path: str, cause: OSError) -> None:
@@ -23,12 +45,31 @@ class LogDirectoryFailed(KlammError):
         self.cause = cause
 
 
+class StorageShortage(StorageTrouble):
+    """The process is short of something that is not the disk; asked again later, it may work."""
+
+    def __init__(self, path: str, cause: OSError) -> None:
+        super().__init__(f"something was not done in log directory {path} for now: {cause}")
+        self.path = path
+        self.cause = cause
+
+
+class LogRefused(StorageTrouble):
+    """A log cannot be made under its name; nothing is wrong with any other."""
+
+
 class Damage(NamedTuple):
     """What recovery found wrong with a log, for somebody to be told."""
 
     cut: int  # bytes at the end that were no whole, undamaged batches, or came after such
     log_end: int  # where the log ends now
     missing: int  # records that are known to have been there, on the disk or in consumers' sight
+    at_rest: bool = False  # whether they were on the disk for sure: somebody has taken them away
+
+
+def is_shortage(error: OSError) -> bool:
+    """Whether an error is about what the process may have, and not about the disk."""
+    return error.errno in _SHORTAGES
 
 
 class Health:
@@ -46,8 +87,15 @@ class Health:
         if self.failure is not None:
             raise self.failure
 
-    def failed(self, error: OSError) -> LogDirectoryFailed:
-        """Note the first failure and tell about it, in whatever thread it came; what to raise."""
+    def failed(self, error: OSError) -> StorageTrouble:
+        """What to raise for an error that left everything as it was, or that ends all.
+
+        The first failure of the disk is noted and told, in whatever thread it came.
+        """
+        return StorageShortage(self.path, error) if is_shortage(error) else self.in_doubt(error)
+
+    def in_doubt(self, error: OSError) -> LogDirectoryFailed:
+        """What to raise for an error that came half-way through, whatever it is about."""
         if self.failure is None:
             self.failure = LogDirectoryFailed(self.path, error)
             if self._on_failure is not None:

@@ -16,12 +16,18 @@ import contextlib
 import errno
 import os
 import resource
+import stat
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+# What others may do with the files of a broker: nothing. A stricter umask makes it less still.
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+_OTHERS: Final = 0o077
 _LIMIT_MIN: Final = 32
 _LIMIT_MAX: Final = 1024
+DRAFT: Final = ".tmp"  # what a file is called until it takes the place of another
 _READ_SIZE: Final = 1 << 16
 
 
@@ -34,7 +40,7 @@ class Handle:
         self._fd = -1
         self.path = path
         if path:
-            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
 
     def fileno(self) -> int:
         return self._fd
@@ -139,6 +145,16 @@ def sync_directory(path: str) -> None:
     sync_file(path)
 
 
+@contextlib.contextmanager
+def syncing(path: str) -> Iterator[Callable[[], None]]:
+    """Sync a directory as often as wanted; that there is a descriptor for it is known before."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield lambda: os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def make_directory(path: str) -> None:
     """Make a directory and those above it, where they are missing, so that they are there to stay.
 
@@ -148,8 +164,33 @@ def make_directory(path: str) -> None:
     if os.path.isdir(path) or above == path:
         return
     make_directory(above)
-    os.makedirs(path, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, DIRECTORY_MODE)
     sync_directory(above)
+
+
+def tighten(path: str) -> bool:
+    """Let nobody else use what an earlier version has left open to them; whether it was open.
+
+    A directory that everybody shares stays as it is, and so does what belongs to another user.
+    """
+    try:
+        mode = os.stat(path, follow_symlinks=False).st_mode
+        if not mode & _OTHERS or mode & stat.S_ISVTX or stat.S_ISLNK(mode):
+            return False
+        os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS)
+    except (PermissionError, FileNotFoundError):
+        return False
+    return True
+
+
+def tighten_below(directory: str) -> None:
+    """The same for the files of a directory, where the directory itself was open to others."""
+    if tighten(directory):
+        for name in os.listdir(directory):
+            path = os.path.join(directory, name)
+            if not os.path.isdir(path):
+                tighten(path)
 
 
 def read_file(path: str) -> bytes | None:
@@ -168,8 +209,26 @@ def read_file(path: str) -> bytes | None:
 
 
 def write_file(path: str, content: bytes, *, durable: bool = False) -> None:
-    """Write a whole file; a crash may leave half of it."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    """Write a whole file; a crash may leave half of it. A link is not followed, but refused."""
+    _write(path, content, os.O_TRUNC, durable=durable)
+
+
+def write_draft(path: str, content: bytes, *, durable: bool = False) -> str:
+    """Write the file that is to replace one; its name.
+
+    It is a new file in any case: what an earlier life, or somebody with a link, has put there goes.
+    """
+    draft = path + DRAFT
+    try:
+        _write(draft, content, os.O_EXCL, durable=durable)
+    except FileExistsError:
+        os.unlink(draft)
+        _write(draft, content, os.O_EXCL, durable=durable)
+    return draft
+
+
+def _write(path: str, content: bytes, flags: int, *, durable: bool) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, FILE_MODE)
     try:
         write_at(fd, content, 0)
         if durable:
@@ -183,14 +242,12 @@ def replace_file(path: str, content: bytes) -> None:
 
     It is the new one for sure once the directory is synced, which is left to the caller.
     """
-    write_file(path + ".tmp", content, durable=True)
-    os.replace(path + ".tmp", path)
+    os.replace(write_draft(path, content, durable=True), path)
 
 
 def replace_unsynced(path: str, content: bytes) -> None:
     """As `replace_file`, for what can be derived again: a loss of power may leave half of it."""
-    write_file(path + ".tmp", content)
-    os.replace(path + ".tmp", path)
+    os.replace(write_draft(path, content), path)
 
 
 def remove_files(paths: Iterable[str]) -> None:

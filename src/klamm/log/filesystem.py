@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from klamm.log.files import write_file
+from klamm.log.files import DRAFT, write_draft
 
 # What statfs calls ext2-4, XFS, Btrfs, F2FS and tmpfs.
 _TRUSTED: Final = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
@@ -64,14 +64,14 @@ class Bulk:
         self._staged: list[str] = []
 
     def replace(self, path: str, content: bytes) -> None:
-        write_file(path + ".tmp", content)
+        write_draft(path, content)
         self._staged.append(path)
 
     def finish(self) -> None:
         """Make everything durable, whether it was written through here or not."""
         self._file_system.sync()
         for path in self._staged:
-            os.replace(path + ".tmp", path)
+            os.replace(path + DRAFT, path)
         self._file_system.sync()
 
 

@@ -12,15 +12,16 @@ flushed, so it was never promised by this disk alone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from dataclasses import dataclass, field
 
 from klamm.log import names
 from klamm.log.batches import is_intact, whole_batches
-from klamm.log.checkpoints import CheckpointCorrupt, read_epochs, read_topic_id
+from klamm.log.checkpoints import CheckpointCorrupt, Extent, read_epochs, read_topic_id
 from klamm.log.epochs import EpochCache
-from klamm.log.failure import Damage, Health
+from klamm.log.failure import Damage, Health, LogRefused
 from klamm.log.files import FilePool, remove_files, sync_directory
 from klamm.log.partition import PartitionLog
 from klamm.log.producers import ProducerStates, follow
@@ -39,6 +40,8 @@ class Known:
     recovery_point: int | None = None
     log_start: int = 0
     high_watermark: int = 0
+    extent: Extent | None = None  # the files at that stop
+    missed_end: int = 0  # that an earlier start did not find, and nobody has made up for
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ def load_log(
     *,
     health: Health | None = None,
 ) -> PartitionLog:
-    """The log in a directory, fit for use."""
+    """The log in a directory, fit for use; LogRefused where it is no log's."""
     files = _tidy(directory, pool)
     log = PartitionLog(
         topic_partition,
@@ -76,13 +79,17 @@ def load_log(
         [Segment(directory, base, pool, size=size) for base, size in sorted(files.sizes.items())],
     )
     log.epochs = EpochCache(lambda: log.log_end_offset, _epochs(directory))
+    hole = _hole(files, known)
+    if hole is not None:
+        _set_aside_behind(log, hole)
     if not len(log.segments):
-        log.restart_at(known.log_start)
-    elif known.clean:
+        log.restart_at(max(known.log_start, hole or 0))
+    elif known.clean and _is_as_left(files, known):
         _trust(log, known, files)
     else:
         _recover(log, known)
     _bound(log, known)
+    _look_for_loss(log, known)
     log.durability.promised = known.recovery_point or 0
     return log
 
@@ -114,9 +121,50 @@ def _end_of(segment: Segment) -> int:
     return end
 
 
+def _is_as_left(files: _Files, known: Known) -> bool:
+    """Whether the files are what they were at the clean stop."""
+    return known.extent is None or dict(known.extent) == _with_records(files)
+
+
+def _with_records(files: _Files) -> dict[int, int]:
+    return {base: size for base, size in files.sizes.items() if size}
+
+
+def _hole(files: _Files, known: Known) -> int | None:
+    """The base offset of the first segment that has lost something since the clean stop."""
+    if not known.clean or known.extent is None:
+        return None
+    found = _with_records(files)
+    return min((base for base, size in known.extent if found.get(base, 0) < size), default=None)
+
+
+def _set_aside_behind(log: PartitionLog, hole: int) -> None:
+    """Let a log end with the segment that has lost something.
+
+    Those behind are whole, and yet of no use: a log has no holes.
+    """
+    for segment in [segment for segment in log.segments if segment.base_offset > hole]:
+        log.segments.drop(segment)
+        for path in segment.files:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(path, path + names.LOST)
+
+
+def _look_for_loss(log: PartitionLog, known: Known) -> None:
+    """Whether records are gone that were on the disk at a clean stop, or missed before.
+
+    After a crash the recovery point may be that of records which were taken back since.
+    """
+    end = max(known.missed_end, (known.recovery_point or 0) if known.clean else 0)
+    if end > log.log_end_offset:
+        cut = log.damage.cut if log.damage is not None else 0
+        missing = max(end, known.high_watermark) - log.log_end_offset
+        log.damage = Damage(cut, log.log_end_offset, missing, at_rest=True)
+
+
 def _recover(log: PartitionLog, known: Known) -> None:
-    """Read what was not flushed, and derive everything from it."""
-    recovery_point = known.recovery_point or 0
+    """Read what was not flushed, or all where it is not what was, and derive everything from it."""
+    recovery_point = 0 if known.clean else known.recovery_point or 0
     start = log.segments[log.segments.place_of(recovery_point)].base_offset
     recorded = dict(log.epochs.entries)
     log.epochs.truncate_end(start)
@@ -143,7 +191,7 @@ def _recover(log: PartitionLog, known: Known) -> None:
     # it died may be in the cache alone, names included: all that was read is to be synced again.
     log.recovery_point = start
     log.durability.names_synced = log.durability.home_synced = False
-    missing = max(known.high_watermark, recovery_point) - log.log_end_offset
+    missing = max(known.high_watermark, known.recovery_point or 0) - log.log_end_offset
     if cut or missing > 0:
         log.damage = Damage(cut, log.log_end_offset, max(missing, 0))
 
@@ -204,26 +252,34 @@ def _bound(log: PartitionLog, known: Known) -> None:
 
 
 def _tidy(directory: str, pool: FilePool) -> _Files:
-    """Sort the files of a directory, and remove what an earlier life has left."""
+    """Sort the files of a directory, and remove what an earlier life has left.
+
+    Raises LogRefused, and touches nothing, where it is no log's.
+    """
     files = _Files()
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            parsed = names.parse_offset_name(entry.name)
-            if parsed is None:
-                if entry.name.endswith(".tmp"):
-                    os.unlink(entry.path)
-                continue
-            offset, kind, suffix = parsed
-            if suffix.endswith((names.DELETED, ".tmp")):
+    with os.scandir(directory) as scanned:
+        entries = list(scanned)
+    if not names.is_log([entry.name for entry in entries]):
+        raise LogRefused(f"{directory} is no log of a broker: move it out of the log directory")
+    for entry in entries:
+        parsed = names.parse_offset_name(entry.name)
+        if parsed is None:
+            if entry.name.endswith(".tmp"):
                 os.unlink(entry.path)
-            elif suffix:
-                files.has_swaps = True
-            elif kind == names.LOG:
-                files.sizes[offset] = entry.stat().st_size
-            elif kind == names.SNAPSHOT:
-                files.snapshots.append(offset)
-            else:
-                files.indexes.setdefault(offset, []).append(entry.path)
+            continue
+        offset, kind, suffix = parsed
+        if suffix.endswith((names.DELETED, ".tmp")):
+            os.unlink(entry.path)
+        elif suffix in (names.CLEANED, names.SWAP):
+            files.has_swaps = True
+        elif suffix:
+            continue  # somebody else's, or behind a hole: never read
+        elif kind == names.LOG:
+            files.sizes[offset] = entry.stat().st_size
+        elif kind == names.SNAPSHOT:
+            files.snapshots.append(offset)
+        else:
+            files.indexes.setdefault(offset, []).append(entry.path)
     if files.has_swaps:
         finish_swaps(directory, pool)
         return _tidy(directory, pool)

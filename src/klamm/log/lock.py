@@ -6,6 +6,7 @@ import fcntl
 import os
 
 from klamm.log import names
+from klamm.log.files import FILE_MODE
 from klamm.model.errors import UsageError
 
 # Kafka takes a POSIX lock, so we do. That kind does not hold between two users in one process;
@@ -27,7 +28,7 @@ class DirectoryLock:
         if self._directory in _held:
             raise UsageError(f"{self._directory} is in use by another broker of this process")
         path = os.path.join(self._directory, names.LOCK)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -5,12 +5,14 @@ Every name is looked at once, every checkpoint read once; the logs themselves ar
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from klamm.log import checkpoints, names
+from klamm.log.files import remove_files
 from klamm.log.loading import Known
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
@@ -24,19 +26,46 @@ class Found(NamedTuple):
     is_future: bool
 
 
-def look_into(path: str) -> tuple[list[Found], list[str]]:
-    """The logs in a directory in their order, and what was to be deleted."""
+class Content(NamedTuple):
+    """What has a name that a broker gives, in a log directory."""
+
+    logs: list[Found]
+    doomed: list[str]  # what was to be deleted
+    foreign: list[str]  # what looks as if it was to be deleted, and is no log
+    put_aside: set[str]  # what was once called by these names
+
+
+def look_into(path: str) -> Content:
+    """What has names of logs, in their order, what was to be deleted, and what was not ours to."""
     logs: list[Found] = []
     doomed: list[str] = []
+    foreign: list[str] = []
+    put_aside: set[str] = set()
     with os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.endswith(names.DOOMED):
-                doomed.append(entry.path)
-            elif (partition := names.parse_partition(entry.name)) and entry.is_dir():
-                logs.append(Found(partition, entry.path, is_future=False))
-            elif (partition := names.parse_future(entry.name)) and entry.is_dir():
-                logs.append(Found(partition, entry.path, is_future=True))
-    return sorted(logs), doomed
+            future = names.parse_future(entry.name)
+            partition = future or names.parse_partition(entry.name)
+            if partition is None and (former := names.parse_aside(entry.name)) is not None:
+                put_aside.add(former)
+            is_doomed = partition is None and names.is_doomed(entry.name)
+            if not (partition or is_doomed) or not entry.is_dir():
+                continue
+            if partition is not None:
+                logs.append(Found(partition, entry.path, is_future=future is not None))
+            else:
+                is_log = names.is_log(os.listdir(entry.path))
+                (doomed if is_log else foreign).append(entry.path)
+    return Content(sorted(logs), doomed, foreign, put_aside)
+
+
+def remove_log(path: str) -> bool:
+    """Remove a log's directory, and nothing that is not a log's; whether it is gone."""
+    with contextlib.suppress(OSError):
+        remove_files(
+            os.path.join(path, name) for name in os.listdir(path) if names.is_of_a_log(name)
+        )
+        os.rmdir(path)
+    return not os.path.lexists(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +73,8 @@ class Remembered:
     """What a directory's checkpoints say; one that makes no sense says nothing."""
 
     is_clean: bool  # whether the last stop was a clean one; asking makes it so no longer
+    extents: Mapping[TopicPartition, checkpoints.Extent]  # at that stop
+    missing: Mapping[TopicPartition, int]  # ends that logs are known to have had before
     recovery_points: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int]
@@ -51,8 +82,11 @@ class Remembered:
 
     @classmethod
     def read(cls, path: str) -> Remembered:
+        stop = checkpoints.take_clean_shutdown(os.path.join(path, names.CLEAN_SHUTDOWN))
         return cls(
-            checkpoints.take_clean_shutdown(os.path.join(path, names.CLEAN_SHUTDOWN)),
+            stop is not None,
+            _extents(path, stop),
+            _offsets(path, names.MISSING),
             _offsets(path, names.RECOVERY_POINTS),
             _offsets(path, names.LOG_STARTS),
             _offsets(path, names.HIGH_WATERMARKS),
@@ -65,7 +99,36 @@ class Remembered:
             recovery_point=self.recovery_points.get(partition),
             log_start=self.starts.get(partition, 0),
             high_watermark=self.high_watermarks.get(partition, 0),
+            extent=self.extents.get(partition),
+            missed_end=self.missing.get(partition, 0),
         )
+
+    def of_future(self, partition: TopicPartition) -> Known:
+        """The same of a copy, which nobody counts on."""
+        return replace(self.of(partition), extent=None, missed_end=0)
+
+    def gone(self, content: Content) -> dict[TopicPartition, int]:
+        """The logs that there were when the checkpoints were written, with their ends, and are not.
+
+        One that was put aside has left in good order.
+        """
+        here = {found.partition for found in content.logs}
+        return {
+            partition: end
+            for partition, end in {**self.recovery_points, **self.missing}.items()
+            if partition not in here and str(partition) not in content.put_aside
+        }
+
+
+def _extents(
+    path: str, stop: checkpoints.CleanStop | None
+) -> Mapping[TopicPartition, checkpoints.Extent]:
+    if stop is None or stop.broker_epoch is None:
+        return {}
+    try:
+        return checkpoints.read_extents(os.path.join(path, names.EXTENTS), stop)
+    except checkpoints.CheckpointCorrupt:
+        return {}
 
 
 def _offsets(path: str, name: str) -> Mapping[TopicPartition, int]:
@@ -75,10 +138,11 @@ def _offsets(path: str, name: str) -> Mapping[TopicPartition, int]:
         return {}
 
 
-def claim(path: str, broker_id: int, cluster_id: str) -> str:
-    """Make sure that a directory is this broker's; the directory's own id."""
+def claim(path: str, broker_id: int, cluster_id: str) -> tuple[str, bool]:
+    """Make sure that a directory is this broker's; its own id, and whether it was nobody's yet."""
     file = os.path.join(path, names.META_PROPERTIES)
     identity = checkpoints.read_identity(file)
+    is_new = identity is None
     if identity is None:
         identity = checkpoints.DirectoryIdentity(
             broker_id, cluster_id, checkpoints.new_directory_id()
@@ -90,4 +154,4 @@ def claim(path: str, broker_id: int, cluster_id: str) -> str:
         )
     if identity.cluster_id != cluster_id:
         raise UsageError(f"{path} belongs to cluster {identity.cluster_id}, not to {cluster_id}")
-    return identity.directory_id
+    return identity.directory_id, is_new

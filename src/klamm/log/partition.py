@@ -15,6 +15,7 @@ is found out by recovery at the next start, never guessed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import struct
@@ -27,20 +28,22 @@ from klamm.log.append import (
     NO_TIME,
     Appended,
     AppendRefused,
+    Inspected,
+    Later,
     checked_header,
-    recompressed,
-    record_fault,
+    inspect,
+    inspect_at_once,
     stamp_append_time,
 )
 from klamm.log.checkpoints import write_topic_id
 from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
-from klamm.log.failure import Damage, Health, LogDirectoryFailed
-from klamm.log.files import FilePool
+from klamm.log.failure import Damage, Health, LogDirectoryFailed, StorageTrouble, is_shortage
+from klamm.log.files import DIRECTORY_MODE, FilePool, remove_files
 from klamm.log.filesystem import Bulk
 from klamm.log.following import append_run_by_run
 from klamm.log.history import ProducerHistory
-from klamm.log.lookup import TimedOffset, first_at_or_after, newest
+from klamm.log.lookup import Search, TimedOffset, finish, first_at_or_after, newest
 from klamm.log.producers import ProducerStates, Written
 from klamm.log.reading import Slice, bound_of, find_aborted, find_slice, no_bytes
 from klamm.log.retention import expendable
@@ -54,7 +57,14 @@ from klamm.model.names import TopicPartition
 from klamm.protocol.batch import EPOCH_AT, BatchHeader
 
 # All that a user of a log needs to name.
-__all__ = ["AppendRefused", "Appended", "LogDirectoryFailed", "PartitionLog", "Slice"]
+__all__ = [
+    "AppendRefused",
+    "Appended",
+    "LogDirectoryFailed",
+    "PartitionLog",
+    "Slice",
+    "StorageTrouble",
+]
 
 _new: Final = tuple.__new__
 _pack_offset: Final = struct.Struct(">q").pack_into
@@ -105,8 +115,8 @@ class PartitionLog:
         topic_id: uuid.UUID | None = None,
         health: Health | None = None,
     ) -> PartitionLog:
-        """A new log in a directory that does not exist yet."""
-        os.mkdir(directory)
+        """A new log in a directory that does not exist yet, and does not where this fails."""
+        os.mkdir(directory, DIRECTORY_MODE)
         log = cls(
             topic_partition,
             directory,
@@ -116,7 +126,12 @@ class PartitionLog:
             health=health,
         )
         if topic_id is not None:
-            write_topic_id(log.metadata_path, topic_id)
+            try:
+                write_topic_id(log.metadata_path, topic_id)
+            except OSError:
+                remove_files([log.metadata_path])
+                os.rmdir(directory)
+                raise
         log.history.know(ProducerStates())
         log.durability.home_synced = False
         log.start_segment(0)
@@ -150,6 +165,21 @@ class PartitionLog:
 
     # Appending
 
+    def inspect(
+        self,
+        batch: memoryview,
+        *,
+        now_ms: int,
+        request_version: int = 11,
+        size_max: int | None = None,
+    ) -> Inspected | AppendRefused:
+        """Look through what a client sent, for a later append. May run in a worker thread."""
+        settings = self.settings
+        header = checked_header(batch, settings, request_version, True)
+        if isinstance(header, AppendRefused):
+            return header
+        return inspect(batch, header, settings, now_ms, size_max)
+
     def append_as_leader(
         self,
         batch: memoryview,
@@ -159,19 +189,62 @@ class PartitionLog:
         request_version: int = 11,
         from_client: bool = True,
     ) -> Appended | AppendRefused:
-        """Check one batch, give it the next offsets and write it.
+        """Check one batch, give it the next offsets and write it, however long that takes.
 
         The batch is changed in place where its buffer allows it.
         """
+        outcome = self.append_at_once(
+            batch,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            request_version=request_version,
+            from_client=from_client,
+        )
+        if isinstance(outcome, Later):
+            inspected = self.inspect(batch, now_ms=now_ms, request_version=request_version)
+            if isinstance(inspected, AppendRefused):
+                return inspected
+            return self.append_inspected(inspected, leader_epoch=leader_epoch, now_ms=now_ms)
+        return outcome
+
+    def append_at_once(
+        self,
+        batch: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        request_version: int = 11,
+        from_client: bool = True,
+    ) -> Appended | AppendRefused | Later:
+        """The same, unless it takes so long to look through the records that others would wait."""
         self.health.check()
         settings = self.settings
         header = checked_header(batch, settings, request_version, from_client)
         if isinstance(header, AppendRefused):
             return header
-        if settings.checks_records and from_client:
-            fault = record_fault(batch, settings, now_ms)
-            if fault is not None:
-                return fault
+        inspected: Inspected | AppendRefused | Later
+        if from_client:
+            inspected = inspect_at_once(batch, header, settings, now_ms)
+        elif settings.codec in (None, header.codec) or header.is_control:
+            inspected = Inspected(batch, header)
+        else:
+            inspected = inspect(batch, header, settings, now_ms)
+        if not isinstance(inspected, Inspected):
+            return inspected
+        return self._append(inspected, leader_epoch, now_ms, from_client)
+
+    def append_inspected(
+        self, inspected: Inspected, *, leader_epoch: int, now_ms: int
+    ) -> Appended | AppendRefused:
+        """Give a client's batch that was looked through the next offsets and write it."""
+        self.health.check()
+        return self._append(inspected, leader_epoch, now_ms, True)
+
+    def _append(
+        self, inspected: Inspected, leader_epoch: int, now_ms: int, from_client: bool
+    ) -> Appended | AppendRefused:
+        settings = self.settings
+        batch, header = inspected
         has_producer = header.producer_id >= 0
         if has_producer:
             verdict = self.history.check(batch, header, from_client)
@@ -179,13 +252,7 @@ class PartitionLog:
                 return AppendRefused(verdict.code, verdict.why)
             if verdict is not None:
                 return self._repeated(verdict)
-        codec = settings.codec
-        if codec is not None and codec != header.codec and not header.is_control:
-            changed = recompressed(batch, header, settings)
-            if isinstance(changed, AppendRefused):
-                return changed
-            batch = changed
-        elif batch.readonly:
+        if batch.readonly:
             batch = memoryview(bytearray(batch))
         max_timestamp, append_time = header.max_timestamp, NO_TIME
         if settings.log_append_time:
@@ -270,7 +337,12 @@ class PartitionLog:
         )
         jitter = self.settings.segment_jitter_ms
         segment.jitter_ms = random.randrange(jitter) if jitter else 0
-        segment.start(on_disk=base_offset > 0)
+        try:
+            segment.start(on_disk=base_offset > 0)
+        except OSError as error:
+            # Its first record makes the file as well; a crash before that costs the name alone.
+            if not is_shortage(error):
+                raise
         self.segments.add(segment)
         self.durability.names_synced = False
 
@@ -311,11 +383,20 @@ class PartitionLog:
 
     def bound_of(self, part: Slice) -> int:
         """An offset above all records of a slice, not far above: what to look up aborts for."""
-        return bound_of(self.segments, part, self.log_end_offset)
+        with self._reading():
+            return bound_of(self.segments, part, self.log_end_offset)
 
     def aborted_transactions(self, from_offset: int, upto: int) -> list[Aborted]:
         """The aborted transactions with records in [from_offset, upto), by first offset."""
-        return find_aborted(self.segments, from_offset, upto)
+        with self._reading():
+            return find_aborted(self.segments, from_offset, upto)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.health.failed(error) from error
 
     def _replay(self, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """The headers of all batches from an offset on, and the bytes of control batches."""
@@ -451,12 +532,22 @@ class PartitionLog:
 
     # Finding by time
 
+    def search_timestamp(self, timestamp: int, upto: int) -> Search:
+        """The search for the first record not older than a timestamp, below `upto`."""
+        return first_at_or_after(self.segments, timestamp, self.log_start_offset, upto)
+
+    def search_max_timestamp(self, upto: int) -> Search:
+        """The search for the record with the largest timestamp below `upto`."""
+        return newest(self.segments, self.log_start_offset, upto)
+
     def offset_for_timestamp(self, timestamp: int, upto: int | None = None) -> TimedOffset | None:
         """The first record not older than a timestamp, below `upto` (the high watermark)."""
         bound = self.high_watermark if upto is None else upto
-        return first_at_or_after(self.segments, timestamp, self.log_start_offset, bound)
+        with self._reading():
+            return finish(self.search_timestamp(timestamp, bound), self.settings.expanded_size_max)
 
     def offset_of_max_timestamp(self, upto: int | None = None) -> TimedOffset | None:
         """The record with the largest timestamp below `upto` (the high watermark)."""
         bound = self.high_watermark if upto is None else upto
-        return newest(self.segments, self.log_start_offset, bound)
+        with self._reading():
+            return finish(self.search_max_timestamp(bound), self.settings.expanded_size_max)

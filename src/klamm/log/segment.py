@@ -11,7 +11,7 @@ import contextlib
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.log import names
 from klamm.log.batches import headers, read_batch
@@ -27,6 +27,14 @@ _UNINDEXED_MAX: Final = 16 << 20
 _RELATIVE_MAX: Final = (1 << 31) - 1  # of offsets and positions in the indexes
 
 
+class Cut(NamedTuple):
+    """Where a segment is to be cut."""
+
+    position: int
+    header: BatchHeader  # of the first batch that goes
+    handle: Handle
+
+
 class Segment:
     """The batches from one base offset up to the next segment's."""
 
@@ -34,6 +42,7 @@ class Segment:
         "_bytes_since_entry",
         "_first_timestamp",
         "_indexes_ready",
+        "_is_ready",
         "_largest",
         "_pool",
         "_recent_lasts",
@@ -77,6 +86,7 @@ class Segment:
         self.times = TimeIndex(stem + names.TIME_INDEX + suffix, base_offset, pool)
         self.aborted = TransactionIndex(stem + names.TRANSACTION_INDEX + suffix, pool)
         self._indexes_ready = not size
+        self._is_ready = False  # whether all is known that an append needs
         self._bytes_since_entry = 0
         self._first_timestamp: int | None = None if size else NO_TIMESTAMP
         self._largest: TimeEntry | None = None if size else TimeEntry(NO_TIMESTAMP, base_offset)
@@ -135,11 +145,20 @@ class Segment:
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Put bytes at the end; where they are. Readers see all of them or none."""
         position = self.size
+        if not self._is_ready:
+            self._find_out()
         handle = self._pool.get(self.path, create=True)
         if not position and self._reserved:
             os.ftruncate(handle.fileno(), self._reserved)
         self.size = position + write_at(handle.fileno(), data, position)
         return position
+
+    def _find_out(self) -> None:
+        """Read what `note` is going to need: nothing is to go wrong once there are new bytes."""
+        self.aborted.entries()
+        if self._largest is None:
+            self._largest = self._find_largest()
+        self._is_ready = True
 
     def note(
         self,
@@ -194,14 +213,25 @@ class Segment:
             return timestamp - first
         return now_ms - self.created_ms if self.created_ms else 0
 
-    def truncate(self, offset: int) -> int:
-        """Cut off the first batch that reaches this offset and all after it; where that began."""
+    def find_cut(self, offset: int) -> Cut | None:
+        """Where the first batch that reaches this offset begins, with all that a cut there needs.
+
+        What may be lacking, descriptors above all, is lacking here, before anything is changed.
+        """
         self.ready_indexes()
         found = self.locate(offset)
         if found is None:
-            return offset
-        position, header = found
-        os.ftruncate(self._pool.get(self.path).fileno(), position)
+            return None
+        self.offsets.load()
+        self.times.load()
+        self.aborted.entries()
+        return Cut(*found, self._pool.get(self.path))
+
+    def truncate(self, cut: Cut) -> None:
+        """Cut off a batch and all after it."""
+        position, header, handle = cut
+        self._is_ready = False
+        os.ftruncate(handle.fileno(), position)
         self.size = position
         self.offsets.truncate(header.base_offset)
         self.times.truncate(header.base_offset)
@@ -211,7 +241,6 @@ class Segment:
         self._largest = None if position else TimeEntry(NO_TIMESTAMP, self.base_offset)
         self._recent_lasts.clear()
         self._recent_positions.clear()
-        return min(offset, header.base_offset)
 
     def trim(self) -> bool:
         """Let the file end where its records do; whether it did not."""
@@ -225,6 +254,7 @@ class Segment:
     def seal(self) -> None:
         """No more appends: complete the indexes and put them on disk."""
         self.trim()
+        self.aborted.save()
         largest = self.largest
         if largest.timestamp >= 0:
             self.times.append(largest.timestamp, largest.offset)
@@ -238,7 +268,8 @@ class Segment:
     @property
     def is_ahead_of_its_indexes(self) -> bool:
         """Whether the index files do not say yet all that they should."""
-        return bool(self._recent_lasts) or self.offsets.is_unsaved or self.times.is_unsaved
+        unsaved = self.offsets.is_unsaved or self.times.is_unsaved or self.aborted.is_unsaved
+        return bool(self._recent_lasts) or unsaved
 
     def sync(self) -> None:
         """Bring the records to the disk; a segment that has left the log is nobody's concern.
@@ -248,6 +279,7 @@ class Segment:
         with contextlib.suppress(FileNotFoundError):
             handle = self._pool.get(self.path)
             os.fsync(handle.fileno())
+            self.aborted.save()
             if self.aborted.is_on_disk:
                 sync_file(self.aborted.path)
             self.offsets.sync()

@@ -58,6 +58,11 @@ class SegmentList:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
+    @property
+    def extent(self) -> tuple[tuple[int, int], ...]:
+        """The base offsets and sizes of those that have records."""
+        return tuple((s.base_offset, s.size) for s in self._segments if s.size)
+
     def add(self, segment: Segment) -> None:
         """Put a new active segment at the end."""
         self._segments.append(segment)
@@ -83,13 +88,18 @@ class SegmentList:
         """Take segments out of the log; their files are unlinked when they are due."""
         paths: list[str] = []
         for segment in segments:
-            place = bisect_left(self._bases, segment.base_offset)
-            assert self._segments[place] is segment, f"{segment} is not in this log"
-            del self._segments[place]
-            del self._bases[place]
+            self.drop(segment)
             paths += rename_away(segment, self._pool)
         if paths:
             self._doomed.append(_Doomed(due_ms, paths))
+
+    def drop(self, segment: Segment) -> None:
+        """Take a segment out of the log and leave its files alone."""
+        place = bisect_left(self._bases, segment.base_offset)
+        assert self._segments[place] is segment, f"{segment} is not in this log"
+        del self._segments[place]
+        del self._bases[place]
+        self._pool.forget(*segment.files)
 
     def exchange(self, old: Sequence[Segment], swap: Segment, due_ms: int) -> None:
         """Let a cleaned segment, whose files are called `.swap` by now, stand for some others."""

@@ -55,6 +55,9 @@ class LogSettings:
     segment_index_bytes: int = 10_485_760
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
+    # Of the broker, for all topics.
+    expanded_bytes_max: int = 32 << 20  # of a compressed batch
+    records_by_hand_max: int = 32  # that are opened of a batch without compiled loops
 
     @classmethod
     def of(cls, topic: TopicSettings) -> LogSettings:
@@ -87,10 +90,14 @@ class LogSettings:
             segment_index_bytes=topic.int("segment.index.bytes"),
             segment_jitter_ms=topic.int("segment.jitter.ms"),
             segment_ms=topic.int("segment.ms"),
+            expanded_bytes_max=topic.broker.int("klamm.batch.expanded.bytes.max"),
+            records_by_hand_max=topic.broker.int("klamm.batch.records.by.hand.max"),
         )
 
     # What follows from them, for those who ask on every append.
     checks_records: bool = field(init=False)  # a key to demand, a time to bound
+    asks_nothing: bool = field(init=False)  # of a record: batches are written as they come
+    expanded_size_max: int = field(init=False)  # of the records of a batch
     size_max: int = field(init=False)  # of a batch
     roll_ms: int = field(init=False)  # only a closed segment is compacted
     codec: Codec | None = field(init=False)  # None: as the producer has it
@@ -100,9 +107,14 @@ class LogSettings:
         checks_records = self.compact or bounds != (LONG_MAX, LONG_MAX)
         object.__setattr__(self, "checks_records", checks_records)
         object.__setattr__(self, "size_max", min(self.max_message_bytes, self.segment_bytes))
+        # What may come uncompressed may come compressed as well.
+        expanded = max(self.expanded_bytes_max, self.max_message_bytes)
+        object.__setattr__(self, "expanded_size_max", expanded)
         lag = self.max_compaction_lag_ms if self.compact else LONG_MAX
         object.__setattr__(self, "roll_ms", min(self.segment_ms, lag))
         object.__setattr__(self, "codec", _CODECS[self.compression_type])
+        asks_nothing = not checks_records and self.codec is None
+        object.__setattr__(self, "asks_nothing", asks_nothing)
 
     @property
     def compression_level(self) -> int | None:

@@ -42,7 +42,7 @@ def survey(path: str) -> Survey | None:
     if identity is None:
         return None
     compacted = _compacted(path)
-    found, _ = look_into(path)
+    found = look_into(path).logs
     logs = tuple(
         _log(BrokerId(identity.broker_id), partition, where, partition in compacted)
         for partition, where, is_future in found

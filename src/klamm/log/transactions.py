@@ -11,6 +11,7 @@ import os
 import struct
 from typing import Final, NamedTuple
 
+from klamm.log.failure import is_shortage
 from klamm.log.files import FilePool, read_file, write_at
 
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -29,16 +30,18 @@ class Aborted(NamedTuple):
 class TransactionIndex:
     """What is known of the aborted transactions whose markers are in one segment."""
 
-    __slots__ = ("_entries", "_pool", "path")
+    __slots__ = ("_entries", "_pool", "_saved", "path")
 
     def __init__(self, path: str, pool: FilePool) -> None:
         self.path = path
         self._pool = pool
         self._entries: list[Aborted] | None = None
+        self._saved = 0  # how many entries the file has; -1: what it has is not right
 
     def entries(self) -> list[Aborted]:
         if self._entries is None:
             self._entries = self._read()
+            self._saved = len(self._entries)
         return self._entries
 
     @property
@@ -47,10 +50,37 @@ class TransactionIndex:
         return bool(self._entries)
 
     def append(self, aborted: Aborted) -> None:
-        entries = self.entries()
+        """Add what a marker that is in the log has aborted.
+
+        Where the file cannot be opened now it is left to a later save.
+        """
+        self.entries().append(aborted)
+        self._save_if_possible()
+
+    def save(self) -> None:
+        """Bring the file up to date."""
+        entries = self._entries
+        if entries is None or self._saved == len(entries):
+            return
         handle = self._pool.get(self.path, create=True)
-        write_at(handle.fileno(), _encode(aborted), len(entries) * _ENTRY.size)
-        entries.append(aborted)
+        if self._saved < 0:
+            os.ftruncate(handle.fileno(), 0)
+            self._saved = 0
+        # A flush may do this in another thread: what both write is the same.
+        count, saved = len(entries), self._saved
+        write_at(handle.fileno(), b"".join(map(_encode, entries[saved:count])), saved * _ENTRY.size)
+        self._saved = count
+
+    @property
+    def is_unsaved(self) -> bool:
+        return self._entries is not None and self._saved != len(self._entries)
+
+    def _save_if_possible(self) -> None:
+        try:
+            self.save()
+        except OSError as error:
+            if not is_shortage(error):
+                raise
 
     def truncate(self, offset: int) -> None:
         """Drop the transactions that ended at or after the new end of the log."""
@@ -62,11 +92,8 @@ class TransactionIndex:
     def replace(self, entries: list[Aborted]) -> None:
         """Let these be the entries, whatever the file says."""
         self._entries = entries
-        if not entries and not os.path.exists(self.path):
-            return
-        handle = self._pool.get(self.path, create=True)
-        os.ftruncate(handle.fileno(), 0)
-        write_at(handle.fileno(), b"".join(map(_encode, entries)), 0)
+        self._saved = -1 if entries or os.path.exists(self.path) else 0
+        self._save_if_possible()
 
     def _read(self) -> list[Aborted]:
         content = read_file(self.path) or b""

@@ -21,10 +21,10 @@ from prometheus_client.core import (
     Metric,
 )
 
-from klamm.broker.controller_states import ControllerState
 from klamm.broker.metrics import BOUNDS_S, Histogram
 from klamm.broker.server import Broker
-from klamm.controller.gauges import Gauges
+from klamm.broker.term.controller_states import ControllerState
+from klamm.controller.questions.gauges import Gauges
 from klamm.protocol.apis import APIS
 
 _LIMITS: Final = (*map(str, BOUNDS_S), "+Inf")

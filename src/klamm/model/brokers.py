@@ -36,6 +36,7 @@ class Broker:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    can_prove: bool = False  # that it is one of the cluster; only klamm's brokers can
 
     def endpoint(self, listener: str = PLAINTEXT) -> Endpoint | None:
         """Where clients of this listener reach the broker."""

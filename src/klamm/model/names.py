@@ -29,6 +29,8 @@ ZERO_ID: Final = uuid.UUID(int=0)
 _RESERVED_IDS: Final = frozenset({ZERO_ID, uuid.UUID(int=1)})
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
+PARTITION_MAX: Final = (1 << 31) - 1
+DIRECTORY_NAME_LENGTH_MAX: Final = 255  # of all file systems that are in use
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -73,6 +75,38 @@ def name_fault(topic: str) -> str | None:
             f"topic name {topic!r} has characters other than ASCII letters, digits, '.', '_', '-'"
         )
     return None
+
+
+def partition_fault(partition: TopicPartition) -> str | None:
+    """Why nothing can be the partition of this name and number, or None when something can.
+
+    Asked of whatever comes from outside: a partition's text is the name of its directory.
+    """
+    fault = name_fault(partition.topic)
+    if fault is not None:
+        return fault
+    if not 0 <= partition.partition <= PARTITION_MAX:
+        return f"{partition.partition} is not a partition's number, which is 0 to {PARTITION_MAX}"
+    if len(str(partition)) > DIRECTORY_NAME_LENGTH_MAX:
+        return f"{partition} is longer than the {DIRECTORY_NAME_LENGTH_MAX} of a directory's name"
+    return None
+
+
+def partition_faults(partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """Those of many that cannot be partitions, and why; each name is looked at once."""
+    faults: dict[tuple[str, int], str] = {}
+    known: dict[str, bool] = {}
+    for topic, index in partitions:
+        if topic not in known:
+            # Beside a name near the limit its number may be one digit too many.
+            is_short = len(topic) <= DIRECTORY_NAME_LENGTH_MAX - len(f"-{PARTITION_MAX}")
+            known[topic] = is_short and name_fault(topic) is None
+        if known[topic] and 0 <= index <= PARTITION_MAX:
+            continue
+        fault = partition_fault(TopicPartition(topic, index))
+        if fault is not None:
+            faults[topic, index] = fault
+    return faults
 
 
 def collides(one: str, other: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from klamm.model.errors import ProtocolError
-from klamm.protocol.compression import Buffer, Codec, compress, decompress
+from klamm.protocol.compression import PLAIN_SIZE_MAX, Buffer, Codec, compress, decompress
 from klamm.protocol.varint import read_varint, varint
 
 __all__ = [
@@ -31,12 +31,14 @@ __all__ = [
     "compress",
     "control_kind",
     "crc_ok",
+    "decode_area",
     "decode_records",
     "decompress",
     "encode_batch",
     "encode_control_batch",
     "iter_batches",
     "parse_header",
+    "seal",
 ]
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -143,13 +145,18 @@ def crc_ok(batch: Buffer) -> bool:
     return bool(crc32c.crc32c(view[CRC_FROM:]) == stored)
 
 
-def decode_records(batch: Buffer) -> Iterator[Record]:
+def decode_records(batch: Buffer, *, size_max: int = PLAIN_SIZE_MAX) -> Iterator[Record]:
     """The records of one whole batch. `ProtocolError` when they are not what the header says."""
     header = parse_header(batch)
     view = memoryview(batch)
     if len(view) < header.size:
         raise ProtocolError("a batch ends early")
-    area = decompress(header.codec, view[HEADER_SIZE : header.size])
+    area = decompress(header.codec, view[HEADER_SIZE : header.size], size_max=size_max)
+    yield from decode_area(header, area)
+
+
+def decode_area(header: BatchHeader, area: bytes) -> Iterator[Record]:
+    """The records of a batch that somebody has unpacked."""
     try:
         yield from _records(header, area)
     except (IndexError, UnicodeDecodeError) as fault:
@@ -200,7 +207,8 @@ def _headers(area: bytes, at: int, end: int) -> tuple[Headers, int]:
         value, at = _nullable(area, at, end)
         if name is None:
             raise ProtocolError("a record header has no name")
-        headers.append((name.decode(), value))
+        # Any bytes may be a name on the wire; as in Java, what is no text shows as such.
+        headers.append((name.decode(errors="replace"), value))
     return tuple(headers), at
 
 
@@ -235,24 +243,29 @@ def encode_batch(
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
     attributes |= codec | TRANSACTIONAL * is_transactional | CONTROL * is_control
-    out = bytearray(HEADER_SIZE)
-    HEADER.pack_into(
-        out,
-        0,
-        base_offset,
-        HEADER_SIZE - PREFIX_SIZE + len(area),
-        leader_epoch,
-        MAGIC,
-        0,
-        attributes,
-        last_offset - base_offset,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
     )
+    return seal(header, area)
+
+
+def seal(header: BatchHeader, area: Buffer) -> bytes:
+    """A header and a records area as one batch, with the length and the checksum of both."""
+    out = bytearray(HEADER_SIZE)
+    length = HEADER_SIZE - PREFIX_SIZE + len(area)
+    HEADER.pack_into(out, 0, *header._replace(length=length))
     out += area
     struct.pack_into(">I", out, CRC_AT, crc32c.crc32c(memoryview(out)[CRC_FROM:]))
     return bytes(out)
@@ -291,6 +304,7 @@ class ControlKind(StrEnum):
 
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CONTROL_VALUE: Final = struct.Struct(">hi")
+_CONTROL_SIZE_MAX: Final = 64 * 1024  # nobody compresses twenty bytes, but nothing forbids it
 _KINDS: Final = (ControlKind.ABORT, ControlKind.COMMIT)
 
 
@@ -318,7 +332,7 @@ def encode_control_batch(
 
 def control_kind(batch: Buffer) -> ControlKind:
     """What a control batch says."""
-    record = next(decode_records(batch), None)
+    record = next(decode_records(batch, size_max=_CONTROL_SIZE_MAX), None)
     if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise ProtocolError("a control batch has no key")
     _, kind = _CONTROL_KEY.unpack_from(record.key)
@@ -329,7 +343,7 @@ def control_kind(batch: Buffer) -> ControlKind:
 
 def coordinator_epoch(batch: Buffer) -> int:
     """The epoch of the coordinator that had a control batch written."""
-    record = next(decode_records(batch), None)
+    record = next(decode_records(batch, size_max=_CONTROL_SIZE_MAX), None)
     if record is None or record.value is None or len(record.value) < _CONTROL_VALUE.size:
         raise ProtocolError("a control batch has no value")
     _, epoch = _CONTROL_VALUE.unpack_from(record.value)

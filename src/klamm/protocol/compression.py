@@ -6,13 +6,15 @@ because Java's reader refuses linked ones; the frame is therefore put together h
 block.
 
 What a peer compressed is never believed to be small: a few kilobytes may stand for gigabytes, so
-each codec is stopped when it has given more than any honest batch holds.
+each codec writes into a buffer that has a largest size, and is stopped when that is full. Large
+buffers are anonymous mappings: they take memory as they are filled, and give it back at once.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
-import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, Final, NoReturn
 
@@ -24,6 +26,11 @@ Buffer = bytes | bytearray | memoryview
 
 # Producers fill a batch before they compress it, to some megabytes at the very most.
 PLAIN_SIZE_MAX: Final = 256 * 1024 * 1024
+_HEAP_SIZE_MAX: Final = 1 << 20  # a buffer above this is a mapping of its own
+
+
+class ExpandsTooFar(ProtocolError):
+    """Compressed records that take more room than they are given."""
 
 
 class Codec(IntEnum):
@@ -54,36 +61,43 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 def decompress(codec: int, data: Buffer, *, size_max: int = PLAIN_SIZE_MAX) -> bytes:
     """The inverse of `compress`, for whatever any client writes."""
+    return bytes(expand(codec, data, size_max=size_max))
+
+
+def expand(codec: int, data: Buffer, *, size_max: int = PLAIN_SIZE_MAX) -> Buffer:
+    """What a client compressed, without a copy of it; `ExpandsTooFar` when it is larger."""
     try:
         match codec:
             case Codec.NONE:
-                return bytes(data)
+                return data
             case Codec.GZIP:
-                return _from_gzip(bytes(data), size_max)
+                return _grown(cramjam.gzip, data, size_max)
             case Codec.SNAPPY:
-                return _from_snappy(bytes(data), size_max)
-            case Codec.LZ4 if len(data) * _LZ4_RATIO_MAX <= size_max:
-                return bytes(cramjam.lz4.decompress(data))
+                return _from_snappy(memoryview(data), size_max)
             case Codec.LZ4:
                 return _grown(cramjam.lz4, data, size_max)
             case Codec.ZSTD:
                 return _grown(cramjam.zstd, data, size_max)
-    except (cramjam.DecompressionError, struct.error, zlib.error) as fault:
+    except (cramjam.DecompressionError, struct.error) as fault:
         raise ProtocolError(f"records are not {Codec(codec).name}: {fault}") from fault
     raise ProtocolError(f"there is no codec {codec}")
 
 
 def _too_large(size_max: int) -> NoReturn:
-    raise ProtocolError(f"records take more than {size_max} bytes when they are unpacked")
+    raise ExpandsTooFar(f"records take more than {size_max} bytes when they are unpacked")
 
 
-def _grown(codec: Any, data: Buffer, size_max: int) -> bytes:
+def _room(size: int) -> memoryview:
+    return memoryview(bytearray(size) if size <= _HEAP_SIZE_MAX else mmap.mmap(-1, size))
+
+
+def _grown(codec: Any, data: Buffer, size_max: int) -> memoryview:
     """Unpacks into a buffer that grows as long as it turns out to be too small, and is allowed."""
-    size = min(size_max, max(64 * 1024, 8 * len(data)))
+    size = min(size_max, max(16 * 1024, 8 * len(data)))
     while True:
-        out = bytearray(size)
+        room = _room(size)
         try:
-            count = codec.decompress_into(data, out)
+            count: int = codec.decompress_into(data, room)
         except cramjam.DecompressionError as fault:
             if _BUFFER_FULL not in str(fault):
                 raise
@@ -91,23 +105,10 @@ def _grown(codec: Any, data: Buffer, size_max: int) -> bytes:
                 _too_large(size_max)
             size = min(size_max, 8 * size)
         else:
-            return bytes(memoryview(out)[:count])
+            return room[:count]
 
 
 _BUFFER_FULL: Final = "failed to write whole buffer"
-
-
-def _from_gzip(data: bytes, size_max: int) -> bytes:
-    out = bytearray()
-    while data:
-        member = zlib.decompressobj(wbits=31)
-        out += member.decompress(data, size_max + 1 - len(out))
-        if len(out) > size_max:
-            _too_large(size_max)
-        if not member.eof:
-            raise ProtocolError("a gzip stream ends early")
-        data = member.unused_data
-    return bytes(out)
 
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
@@ -124,32 +125,35 @@ def _to_xerial(data: memoryview) -> bytes:
     return bytes(out)
 
 
-def _from_snappy(data: bytes, size_max: int) -> bytes:
-    if not data.startswith(_XERIAL_MAGIC):
-        return _from_block(data, size_max)
-    out = bytearray()
+def _from_snappy(data: memoryview, size_max: int) -> memoryview:
+    blocks = [*_xerial_blocks(data)] if bytes(data[:8]) == _XERIAL_MAGIC else [data]
+    # A block begins with the size of what it holds, and is refused when it holds another.
+    size = 0
+    for block in blocks:
+        size += cramjam.snappy.decompress_raw_len(block)
+        if size > size_max:
+            _too_large(size_max)
+    room = _room(size)
+    at = 0
+    for block in blocks:
+        at += cramjam.snappy.decompress_raw_into(block, room[at:])
+    return room[:at]
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     at = len(_XERIAL_HEADER)
     while at < len(data):
         (size,) = _BLOCK_SIZE.unpack_from(data, at)
         at += _BLOCK_SIZE.size
         if size < 0 or at + size > len(data):
             raise ProtocolError("a snappy block ends early")
-        out += _from_block(data[at : at + size], size_max, before=len(out))
+        yield data[at : at + size]
         at += size
-    return bytes(out)
-
-
-def _from_block(block: bytes, size_max: int, before: int = 0) -> bytes:
-    # A block begins with the size of what it holds.
-    if before + cramjam.snappy.decompress_raw_len(block) > size_max:
-        _too_large(size_max)
-    return bytes(cramjam.snappy.decompress_raw(block))
 
 
 # Version 1, independent blocks, no checksums; blocks of up to 64 KiB; the third byte is the
 # checksum of the other two.
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18" + bytes((0x60, 0x40, 0x82))
-_LZ4_RATIO_MAX: Final = 255  # a byte of input stands for no more than this
 _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31  # set in a block's size when it did not shrink and is kept as it was
 _LZ4_SIZE: Final = struct.Struct("<I")

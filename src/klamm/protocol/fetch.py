@@ -21,6 +21,7 @@ from klamm.model.errors import ProtocolError
 from klamm.model.names import ZERO_ID, id_from_bytes
 from klamm.protocol import wire
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.compiler import ANY_NUMBER
 from klamm.protocol.varint import read_uvarint
 from klamm.protocol.wire import CurrentLeader, NodeEndpoint
 
@@ -180,15 +181,15 @@ def _wanted_values(version: int, wanted: FetchPartition) -> tuple[int, ...]:
     return (partition, *epochs, offset, *starts, max_bytes)
 
 
-def parse_request(version: int, body: memoryview) -> FetchRequest:
+def parse_request(version: int, body: memoryview, items_max: int = ANY_NUMBER) -> FetchRequest:
     """The request in this body."""
     try:
-        return _parse_request(version, body, version >= _FLEXIBLE_FROM)
+        return _parse_request(version, body, version >= _FLEXIBLE_FROM, items_max)
     except _FAULTS as fault:
         raise ProtocolError(f"Fetch v{version}: {fault}") from fault
 
 
-def _parse_request(version: int, body: memoryview, flexible: bool) -> FetchRequest:
+def _parse_request(version: int, body: memoryview, flexible: bool, left: int) -> FetchRequest:
     replica_id, at = -1, 0
     if version < _REPLICA_STATE_SINCE:
         (replica_id,) = wire.INT.unpack_from(body)
@@ -196,9 +197,9 @@ def _parse_request(version: int, body: memoryview, flexible: bool) -> FetchReque
     form = _LIMITS_AND_SESSION if version >= _SESSION_SINCE else _LIMITS
     request = FetchRequest(replica_id, -1, *form.unpack_from(body, at))
     at += form.size
-    at = _parse_wanted(version, body, at, flexible, request.topics)
+    at, left = _parse_wanted(version, body, at, flexible, request.topics, left)
     if version >= _SESSION_SINCE:
-        at = _parse_forgotten(version, body, at, flexible, request.forgotten)
+        at = _parse_forgotten(version, body, at, flexible, request.forgotten, left)
     if version >= _RACK_SINCE:
         request.rack_id, at = wire.read_name(body, at, flexible)
     if flexible and body[at]:
@@ -222,14 +223,20 @@ def _parse_topic(version: int, body: memoryview, at: int, flexible: bool) -> tup
 
 
 def _parse_wanted(
-    version: int, body: memoryview, at: int, flexible: bool, topics: list[FetchTopic]
-) -> int:
+    version: int, body: memoryview, at: int, flexible: bool, topics: list[FetchTopic], left: int
+) -> tuple[int, int]:
     form = _wanted_form(version)
     unpack, size = form.unpack_from, form.size
     topic_count, at = wire.read_count(body, at, flexible)
+    left -= topic_count
+    if left < 0:
+        wire.too_many()
     for _ in range(topic_count):
         name, topic_id, at = _parse_topic(version, body, at, flexible)
         partition_count, at = wire.read_count(body, at, flexible)
+        left -= partition_count
+        if left < 0:
+            wire.too_many()
         partitions = []
         for _ in range(partition_count):
             values = unpack(body, at)
@@ -242,16 +249,22 @@ def _parse_wanted(
         topics.append(FetchTopic(name, topic_id, partitions))
         if flexible:
             at = _past_tags(body, at)
-    return at
+    return at, left
 
 
 def _parse_forgotten(
-    version: int, body: memoryview, at: int, flexible: bool, topics: list[ForgottenTopic]
+    version: int, body: memoryview, at: int, flexible: bool, topics: list[ForgottenTopic], left: int
 ) -> int:
     topic_count, at = wire.read_count(body, at, flexible)
+    left -= topic_count
+    if left < 0:
+        wire.too_many()
     for _ in range(topic_count):
         name, topic_id, at = _parse_topic(version, body, at, flexible)
         number, at = wire.read_count(body, at, flexible)
+        left -= number
+        if left < 0:
+            wire.too_many()
         partitions = list(struct.unpack_from(f">{number}i", body, at)) if number > 0 else []
         at += 4 * len(partitions)
         topics.append(ForgottenTopic(name, topic_id, partitions))

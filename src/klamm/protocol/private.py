@@ -12,13 +12,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from klamm.model.errors import ProtocolError
 
 SOFTWARE_NAME: Final = "klamm"
 KEYS: Final = range(1000, 1100)
 VERSION: Final = 0
+
+ANY_NUMBER: Final = 1 << 62  # of items: in an answer of a broker that one chose to ask
+_DEPTH_MAX: Final = 32
+_QUOTES_AN_ITEM: Final = 4  # a name and a value
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class PrivateKey(IntEnum):
@@ -33,19 +39,59 @@ class PrivateKey(IntEnum):
     ROLL_CALL = 1006  # a new controller asks what a broker holds
     AT_REST = 1007  # whether a broker takes no more records of topics
     ARCHIVED = 1008  # have written down where the archive of a topic lies
+    PROVE = 1009  # show that one is a broker of this cluster, and have the other show it
+
+
+class Written(NamedTuple):
+    """A value of a body that is JSON already: what is long need not become objects on its way."""
+
+    text: bytes
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
     """The body of a private request or response."""
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    written = {name: value for name, value in body.items() if isinstance(value, Written)}
+    plain = _json({name: value for name, value in body.items() if name not in written})
+    if not written:
+        return plain
+    parts = [_json(name) + b":" + value.text for name, value in written.items()]
+    begun = [plain[1:-1]] if len(plain) > 2 else []
+    return b"{" + b",".join(begun + parts) + b"}"
 
 
-def decode(body: bytes | memoryview) -> dict[str, Any]:
-    """The inverse of `encode`."""
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(body: bytes | memoryview, items_max: int = ANY_NUMBER) -> dict[str, Any]:
+    """The inverse of `encode`; `ProtocolError` for what is none, or is too large or too deep."""
+    text = bytes(body)
+    _check_size(text, items_max)
     try:
-        value = json.loads(bytes(body))
-    except ValueError as fault:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as fault:
         raise ProtocolError(f"a private body is not JSON: {fault}") from fault
     if not isinstance(value, dict):
         raise ProtocolError("a private body is not a JSON object")
     return value
+
+
+def _check_size(text: bytes, items_max: int) -> None:
+    """Look at a body from outside, before objects are made of it."""
+    opened = text.count(b"[") + text.count(b"{")
+    if opened + text.count(b",") > items_max or text.count(b'"') > _QUOTES_AN_ITEM * items_max:
+        raise ProtocolError("a private body has more items than a request may have")
+    if opened > _DEPTH_MAX and not _is_flat(text):
+        raise ProtocolError(f"a private body is deeper than {_DEPTH_MAX}, or does not close")
+
+
+def _is_flat(text: bytes) -> bool:
+    """Whether a body's lists and objects close, and are in each other no deeper than is allowed."""
+    without_escapes = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = b"".join(without_escapes.split(b'"')[::2])
+    brackets = outside.translate(_ONE_KIND, _NO_BRACKETS)
+    for _ in range(_DEPTH_MAX):
+        brackets = brackets.replace(b"[]", b"")  # what has nothing in it any more
+        if not brackets:
+            return True
+    return False

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from klamm.model.errors import ProtocolError
 from klamm.protocol import wire
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.compiler import ANY_NUMBER
 from klamm.protocol.varint import read_uvarint
 from klamm.protocol.wire import CurrentLeader, NodeEndpoint
 
@@ -97,12 +98,12 @@ class ProduceResponse:
     node_endpoints: Sequence[NodeEndpoint] = ()
 
 
-def parse_request(version: int, body: memoryview) -> ProduceRequest:
+def parse_request(version: int, body: memoryview, items_max: int = ANY_NUMBER) -> ProduceRequest:
     """The request in this body. It is good for as long as the body is."""
     try:
         sole = parse_sole(version, body)
         if sole is None:
-            return _parse_request(body, version >= _FLEXIBLE_FROM)
+            return _parse_request(body, version >= _FLEXIBLE_FROM, items_max)
     except _FAULTS as fault:
         raise ProtocolError(f"Produce v{version}: {fault}") from fault
     acks, timeout_ms, name, partition, _, records = sole
@@ -143,14 +144,20 @@ def parse_sole(version: int, body: memoryview) -> Sole | None:
     return _new(Sole, (acks, timeout_ms, name, partition, records_at, body[at:end]))
 
 
-def _parse_request(body: memoryview, flexible: bool) -> ProduceRequest:
+def _parse_request(body: memoryview, flexible: bool, left: int) -> ProduceRequest:
     transactional_id, at = wire.read_text(body, 0, flexible)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, at)
     topic_count, at = wire.read_count(body, at + 6, flexible)
+    left -= topic_count
+    if left < 0:
+        wire.too_many()
     topics = []
     for _ in range(topic_count):
         name, at = wire.read_name(body, at, flexible)
         partition_count, at = wire.read_count(body, at, flexible)
+        left -= partition_count
+        if left < 0:
+            wire.too_many()
         partitions = []
         for _ in range(partition_count):
             (partition,) = wire.INT.unpack_from(body, at)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from klamm.model.errors import ProtocolError
 from klamm.protocol.varint import ONE_BYTE, read_uvarint, uvarint
@@ -19,6 +19,8 @@ from klamm.protocol.varint import ONE_BYTE, read_uvarint, uvarint
 SHORT: Final = struct.Struct(">h")
 INT: Final = struct.Struct(">i")
 TWO_INTS: Final = struct.Struct(">ii")
+# The protocol's messages have a handful at most.
+_TAGS_MAX: Final = 64
 
 
 class NodeEndpoint(NamedTuple):
@@ -58,6 +60,11 @@ def read_count(buf: memoryview, at: int, flexible: bool) -> tuple[int, int]:
     if value > len(buf) - at:
         raise ProtocolError("a count is larger than the message")
     return value, at
+
+
+def too_many() -> NoReturn:
+    """Refuse what has more items than it may have."""
+    raise ProtocolError("more items than a request may have")
 
 
 def text(value: str | None, flexible: bool) -> bytes:
@@ -114,6 +121,8 @@ def tags(fields: Iterable[tuple[int, bytes]]) -> bytes:
 def read_tags(buf: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
     """The tagged fields, known or not, and where their section ends."""
     number, at = read_uvarint(buf, at)
+    if number > _TAGS_MAX:
+        raise ProtocolError(f"a section of {number} tagged fields; at most {_TAGS_MAX} are read")
     found: dict[int, memoryview] = {}
     for _ in range(number):
         tag, at = read_uvarint(buf, at)

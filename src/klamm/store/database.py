@@ -13,10 +13,12 @@ Use from one thread only.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
@@ -116,13 +118,26 @@ def rows_of(draft: Draft, tree: Tree, *, with_owned: bool = False) -> Rows:
 
 
 def _row(path: str, entry: Entry) -> _Row:
-    data, stat, made, pzxid, mtime_ms, acl, aversion, is_container, _ = entry
-    version, czxid, mzxid, ctime_ms, owner = stat
+    data, known, made, pzxid, mtime_ms, acl, aversion, is_container, _ = entry
+    version, czxid, mzxid, ctime_ms, owner = known
     text = None if acl is OPEN else json.dumps(acl)
     return (
         *(path, data, version, czxid, mzxid, ctime_ms, made),
         *(pzxid, mtime_ms, text, aversion, is_container, owner),
     )
+
+
+def _keep_private(path: Path) -> None:
+    """Let nobody else read the file, nor those that SQLite makes beside it with its permissions."""
+    # One that is there is not opened: to close it again would drop the locks of whoever uses it.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        file = path.with_name(name)
+        with suppress(FileNotFoundError, PermissionError):
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if mode & 0o077:
+                file.chmod(mode & 0o700)
 
 
 class Database:
@@ -139,6 +154,7 @@ class Database:
         if not path.parent.is_dir():
             raise UsageError(f"the store {path} cannot be made: {path.parent} is not a directory")
         with _refusing(path):
+            _keep_private(path)
             connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
         try:
             with _refusing(path):
@@ -280,8 +296,8 @@ def _entries(rows: Iterable[tuple[Any, ...]], path: Path) -> dict[str, Entry]:
         acl = acls.get(text)
         if acl is None:
             acl = acls[text] = _decoded_acl(text, path)
-        stat = Stat(version, czxid, mzxid, ctime_ms, owner)
-        entries[name] = Entry(data, stat, made, pzxid, mtime_ms, acl, aversion, bool(is_container))
+        known = Stat(version, czxid, mzxid, ctime_ms, owner)
+        entries[name] = Entry(data, known, made, pzxid, mtime_ms, acl, aversion, bool(is_container))
     return entries
 
 

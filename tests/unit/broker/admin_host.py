@@ -11,10 +11,12 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from klamm.broker.admin import Admin
+from klamm.broker.admin.policies import Policies
+from klamm.broker.admin.topic_admin import Admin
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.policies import Policies
-from klamm.broker.quotas import Quotas
+from klamm.broker.net.peers import Peers
+from klamm.broker.net.proof import Secret
+from klamm.broker.quotas.quotas import Quotas
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.names import LEADER_DURING_DELETE, NO_LEADER, ZERO_ID, BrokerId
 from klamm.model.settings import BrokerSettings, TopicSettings
@@ -67,6 +69,8 @@ class TestHost:
         self.session = session
         self.settings = BrokerSettings.parse(given)
         self.metadata = MetadataCache()
+        self.cluster_id, self.secret = "", Secret(bytes(32))
+        self.peers = Peers(self)
         self.clock = HandClock()
         self.quotas = Quotas(self.clock.elapsed_ms)
         self.policies = Policies.of(self.settings)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from klamm.broker.partition import Partition
+from klamm.broker.replicas.partition import Partition
 from klamm.broker.server import Broker
 from klamm.client.connection import Connection
 from klamm.model.assignment import Assignment
@@ -25,7 +25,7 @@ from klamm.protocol.produce import (
 )
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedStore
-from klamm.store.port import Create
+from klamm.store.port import Create, SetData
 
 QUICK: Mapping[str, str] = {
     # Long enough for a machine that stalls: only who is told to hang falls behind.
@@ -96,6 +96,17 @@ class World:
     async def connect(self, broker: int) -> Connection:
         endpoint = self.brokers[broker].endpoint
         return await Connection.open(endpoint.host, endpoint.port, "test")
+
+    async def connect_as_broker(self, broker: int) -> Connection:
+        """A connection on which we have proven to be a broker of this cluster."""
+        known = self.brokers[broker]
+        return await known.peers.connect(known.id, known.endpoint, "test")
+
+    async def elect(self, epoch: int) -> None:
+        """Write down an epoch as an election would."""
+        session = next(iter(self.brokers.values())).session
+        data = layout.encode_controller_epoch(epoch)
+        await session.multi([SetData(layout.CONTROLLER_EPOCH, data)])
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from klamm.broker.partition import Partition
+from klamm.broker.replicas.partition import Partition
 from klamm.log.files import FilePool
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 from klamm.broker.coordinators.journal import Written
 from klamm.model.errors import ErrorCode
@@ -41,3 +43,10 @@ class MemoryJournal:
     async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
         for batch in self.batches_:
             yield memoryview(batch)
+
+
+def at_once(work: Coroutine[Any, Any, None]) -> None:
+    """Carry out what never waits for anything, such as reading a small batch back."""
+    with contextlib.suppress(StopIteration):
+        work.send(None)
+        raise AssertionError("it waits")

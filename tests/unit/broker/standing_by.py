@@ -6,8 +6,8 @@ import random
 import uuid
 from dataclasses import dataclass, field
 
-from klamm.broker.observing import Observer
-from klamm.broker.standby import Standby
+from klamm.broker.term.observing import Observer
+from klamm.broker.term.standby import Standby
 from klamm.model.assignment import Assignment
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition

@@ -34,7 +34,7 @@ from klamm.groups.consumer.state import (
 from klamm.model.errors import ErrorCode, ProtocolError, Refused
 from klamm.model.names import CONSUMER_OFFSETS, BrokerId, TopicPartition
 from klamm.protocol import internal_consumer
-from unit.broker.journals import Clock, MemoryJournal
+from unit.broker.journals import Clock, MemoryJournal, at_once
 
 T = uuid.UUID(int=7)
 AT = TopicPartition(CONSUMER_OFFSETS, 0)
@@ -138,7 +138,7 @@ class Setting:
     def read_back(self) -> Shard:
         shard = Shard(AT, 1)
         for batch in self.journal.batches_:
-            shard.replay(memoryview(batch), Limits(), 0)
+            at_once(shard.replay(memoryview(batch), Limits(), 0))
         return shard
 
 

@@ -13,7 +13,7 @@ from klamm.groups.consumer.events import ConsumerLimits
 from klamm.groups.offsets import CommittedOffset
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
-from unit.broker.journals import Clock, MemoryJournal
+from unit.broker.journals import Clock, MemoryJournal, at_once
 
 AT = TopicPartition(CONSUMER_OFFSETS, 0)
 T0 = TopicPartition("t", 0)
@@ -50,7 +50,7 @@ class Setting:
         """What is committed, in memory and as a new coordinator would read it."""
         again = Shard(AT, 1)
         for batch in self.journal.batches_:
-            again.replay(memoryview(batch), Limits(), 0)
+            at_once(again.replay(memoryview(batch), Limits(), 0))
         now, then = (
             {at: kept.offset for at, kept in shard.offsets_of("g").committed.items()}
             for shard in (self.shard, again)

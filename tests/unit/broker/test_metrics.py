@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
-from klamm.broker import observing
-from klamm.broker.controller_states import STATES, ControllerState, state_of
-from klamm.broker.inbox import Inbox
 from klamm.broker.metrics import BOUNDS_S, BrokerMetrics, ControllerMetrics, Histogram
-from klamm.broker.stopwatch import Stopwatch, Timed
+from klamm.broker.net.stopwatch import Stopwatch, Timed
+from klamm.broker.term import observing
+from klamm.broker.term.controller_states import STATES, ControllerState, state_of
+from klamm.broker.term.inbox import Inbox
 from klamm.controller import events
 
 

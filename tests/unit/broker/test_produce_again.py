@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from klamm.broker.partition import Partition
+from klamm.broker.replicas.partition import Partition
 from klamm.client.connection import Connection
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import ApiKey

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.partition import Partition, Role
+from klamm.broker.replicas.partition import Partition, Role
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol import fetch as fetch_messages
@@ -503,7 +503,7 @@ def test_a_topic_created_again_is_replicated_under_its_new_id(tmp_path: Path) ->
 def test_a_session_does_not_take_a_new_topic_for_the_old_one(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path) as w:
-            connection = await w.connect(0)
+            connection = await w.connect_as_broker(0)
             session_id, codes = 0, []
             for epoch in range(2):
                 await w.create("t", (0, 1))
@@ -565,7 +565,7 @@ def test_sessions_are_refused_that_nobody_opened(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path, count=2) as w:
             await w.create("t", (0, 1))
-            connection = await w.connect(0)
+            connection = await w.connect_as_broker(0)
             topic_id = w.leader().log.topic_id  # type: ignore[union-attr]
             assert topic_id is not None
             topic = FetchTopic("", topic_id, [FetchPartition(0, 0, 0)])
@@ -593,6 +593,45 @@ def test_sessions_are_refused_that_nobody_opened(tmp_path: Path) -> None:
             # The real follower has lost its session to ours and opens a new one.
             await produce(connection, b"x")
             await connection.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("version", [4, 7, 12, 13, 15, 17])
+def test_a_stranger_that_calls_itself_a_follower_moves_no_high_watermark(
+    tmp_path: Path, version: int
+) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=2) as w:
+            await w.create("t", (0, 1))
+            leader, connection = w.leader(), await w.connect(0)
+            await w.brokers[1].fetchers.stop()
+            await produce(connection, b"x", acks=1)
+            assert leader.log is not None
+            topic_id = leader.log.topic_id if version >= 13 else uuid.UUID(int=0)
+            assert topic_id is not None
+            topic = FetchTopic("t", topic_id, [FetchPartition(0, -1, 1)])
+            for session_epoch in (-1, 0) if version >= 7 else (-1,):
+                request = FetchRequest(
+                    replica_id=1, max_wait_ms=0, session_epoch=session_epoch, topics=[topic]
+                )
+                response = await connection.fetch(version, request)
+                (data,) = response.topics[0].partitions
+                assert data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                assert response.session_id == 0
+            if version >= 7:
+                empty = FetchRequest(replica_id=1, max_wait_ms=0, session_epoch=0)
+                response = await connection.fetch(version, empty)
+                assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert leader.log.high_watermark == 0
+            # A broker that says the same is believed: the follower has it.
+            proven = await w.connect_as_broker(0)
+            request = FetchRequest(replica_id=1, max_wait_ms=0, topics=[topic])
+            response = await proven.fetch(version, request)
+            assert response.topics[0].partitions[0].error_code == 0
+            assert leader.log.high_watermark == 1
+            for each in (connection, proven):
+                await each.close()
 
     asyncio.run(run())
 

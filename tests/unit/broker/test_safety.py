@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.partition import Role
+from klamm.broker.replicas.partition import Role
 from klamm.broker.server import Broker
 from klamm.client.connection import Connection
 from klamm.model.errors import ErrorCode, UsageError

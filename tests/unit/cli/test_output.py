@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from klamm.cli.output import print_json, say, table
-from klamm.cli.spark_jobs import Bar
+from klamm.cli.spark.jobs import Bar
 
 
 def test_columns_are_aligned_numbers_to_the_right() -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 
-from klamm.cli.story import CAUSES, tell
+from klamm.cli.topics.story import CAUSES, tell
 from klamm.controller import events
 
 # Asked for, but nothing moves because of them.
-SILENT = {"Ask", "MovesListed", "ProducerIdsAsked", "ExplanationAsked", "PlanAsked"}
+SILENT = {"Ask", "ReassignmentsListed", "ProducerIdsAsked", "ExplanationAsked", "PlanAsked"}
 
 
 def test_every_event_that_moves_something_has_words() -> None:
     ends = ("Began", "Changed", "Modified", "Answered", "Failed", "Requested", "Asked")
-    more = ("Switched", "Due", "Forgotten", "Cancelled", "Unreachable", "Reached", "Archived")
+    more = ("Switched", "Due", "GivenUp", "Cancelled", "Unreachable", "Reached", "Archived")
     named = {
         name
         for name, kind in inspect.getmembers(events, inspect.isclass)
@@ -38,3 +38,11 @@ def test_alike_moves_share_a_line() -> None:
     lines = list(tell([moved("t-0", 1), moved("t-1", 2)]))
     assert lines[0].endswith("a broker came or went")
     assert lines[1].strip() == "t-0, t-1: Online -> Offline"
+
+
+def test_a_cause_by_its_former_name_has_the_same_words() -> None:
+    line = {"time_ms": 0, "controller_epoch": 1, "subject": "t-0", "before": "a", "after": "b"}
+    (heading, _) = tell([line | {"cause": "MovesAsked"}])
+    assert heading.endswith("somebody asked to move replicas")
+    (heading, _) = tell([line | {"cause": "of tomorrow"}])
+    assert heading.endswith("of tomorrow")

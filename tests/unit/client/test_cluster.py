@@ -10,14 +10,17 @@ import pytest
 
 from klamm.client.cluster import Client, code_of, error_codes, parse_bootstrap
 from klamm.client.errors import DeadlineExceeded
+from klamm.client.producer import Producer
 from klamm.model.errors import ErrorCode, UsageError
-from klamm.protocol.messages import create_topics, metadata
+from klamm.protocol import codec, frames
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages import api_versions, create_topics, init_producer_id, metadata
 from unit.broker.brokers import world
 
 
 def test_addresses() -> None:
-    assert parse_bootstrap("a:1, b:22") == [("a", 1), ("b", 22)]
-    assert parse_bootstrap("[::1]:9092") == [("::1", 9092)]
+    assert parse_bootstrap("a:1, b:22") == (("a", 1), ("b", 22))
+    assert parse_bootstrap("[::1]:9092") == (("::1", 9092),)
     for bad in ("", "host", "host:", ":1", "host:99999", "host:x"):
         with pytest.raises(UsageError):
             parse_bootstrap(bad)
@@ -79,6 +82,33 @@ def test_a_request_that_takes_too_long_is_tried_again_while_there_is_time(tmp_pa
             server.close()
 
     asyncio.run(main())
+
+
+async def test_a_broker_that_is_fetching_producer_ids_is_asked_again() -> None:
+    """Kafka's says COORDINATOR_LOAD_IN_PROGRESS until it has a block of them."""
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        while size := await reader.read(4):
+            frame = await reader.readexactly(int.from_bytes(size, "big"))
+            header = frames.parse_request_header(frame)
+            answer: object = api_versions.Response(
+                0, [api_versions.ApiVersion(ApiKey.INIT_PRODUCER_ID, 0, 4)]
+            )
+            if header.api_key == ApiKey.INIT_PRODUCER_ID:
+                asked += 1
+                code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if asked < 3 else ErrorCode.NONE
+                answer = init_producer_id.Response(error_code=code, producer_id=7)
+            body = codec.encode_response(header.api_key, header.api_version, answer)
+            writer.write(frames.encode_response_frame(header, body))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with Client(address, timeout_s=10) as client, Producer(client):
+            assert asked == 3
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

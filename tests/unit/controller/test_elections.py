@@ -3,11 +3,11 @@
 import pytest
 
 from klamm.controller import events
-from klamm.controller.effects import ProducerIdBlock
 from klamm.controller.events import ElectionType, PartitionFault
 from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.topics import ProducerIdBlock
 from world.cluster import World, tp
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -291,3 +292,103 @@ def test_the_log_start_survives(directory: LogDirectory) -> None:
     assert log.log_start_offset == 5
     assert len(values(log)) == 5
     directory.close()
+
+
+def segment_file(directory: LogDirectory, base: int) -> Path:
+    return Path(directory.path) / "orders-0" / f"{base:020d}.log"
+
+
+def test_a_log_that_was_cut_after_a_clean_stop_is_told_of(directory: LogDirectory) -> None:
+    fill(directory)
+    directory.close()
+    last = max(Path(directory.path).glob("orders-0/*.log"))
+    os.truncate(last, os.path.getsize(last) // 2)
+    directory = open_directory(Path(directory.path))
+    log = directory.get(ORDERS)
+    assert log is not None
+    assert log.damage is not None
+    assert (log.damage.at_rest, log.damage.log_end) == (True, log.log_end_offset)
+    assert log.log_end_offset + log.damage.missing == 10
+    assert len(values(log)) == log.log_end_offset < 10
+    assert directory.missing == {ORDERS: 10}
+    directory.close(clean=False)
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_hole_ends_a_log_and_what_lies_behind_is_kept(
+    directory: LogDirectory, is_removed: bool
+) -> None:
+    fill(directory)
+    log = directory.get(ORDERS)
+    assert log is not None
+    hole, behind = log.segments.bases[1:3]
+    (_, header), *_ = log.segments[1].headers()
+    directory.close()
+    if is_removed:
+        segment_file(directory, hole).unlink()
+    else:
+        os.truncate(segment_file(directory, hole), header.size)
+    directory = open_directory(Path(directory.path))
+    log = directory.get(ORDERS)
+    assert log is not None
+    assert log.log_end_offset == (hole if is_removed else header.last_offset + 1)
+    assert len(values(log)) == log.log_end_offset
+    assert directory.missing == {ORDERS: 10}
+    assert Path(f"{segment_file(directory, behind)}.lost").exists()
+    assert append(log, b"next").base_offset == log.log_end_offset - 1
+    directory = again(directory, clean=False)
+    assert directory.get(ORDERS) is not None
+    directory.close(clean=False)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_missed_is_not_forgotten_by_a_restart(directory: LogDirectory, clean: bool) -> None:
+    fill(directory)
+    fill(directory, BILLS)
+    directory.close()
+    segment_file(directory, 0).unlink()
+    shutil.rmtree(Path(directory.path) / str(BILLS))
+    directory = open_directory(Path(directory.path))
+    assert directory.missing == {ORDERS: 10, BILLS: 10}
+    directory = again(directory, clean=clean)
+    assert directory.missing == {ORDERS: 10, BILLS: 10}
+    directory.made_up_for(BILLS)
+    directory.flush_due(0)
+    directory = again(directory, clean=clean)
+    assert directory.missing == {ORDERS: 10}
+    directory.close(clean=False)
+
+
+def test_what_was_deleted_or_set_aside_is_not_missed(directory: LogDirectory) -> None:
+    fill(directory)
+    fill(directory, BILLS)
+    directory.checkpoint()
+    directory.schedule_delete([ORDERS])
+    directory.set_aside(BILLS)
+    directory = again(directory, clean=False)
+    assert directory.missing == {}
+    directory.close(clean=False)
+
+
+def test_what_another_kind_of_broker_left_is_taken_on_trust(directory: LogDirectory) -> None:
+    fill(directory)
+    directory.close(broker_epoch=7)
+    marker = Path(directory.path) / names.CLEAN_SHUTDOWN
+    marker.write_text('{"version":0,"brokerEpoch":8}')
+    last = max(Path(directory.path).glob("orders-0/*.log"))
+    with last.open("ab") as file:
+        file.write(b"x")
+    directory = open_directory(Path(directory.path))
+    log = directory.get(ORDERS)
+    assert log is not None
+    assert log.damage is None
+    directory.close(clean=False)
+
+
+def test_a_name_with_a_strange_suffix_is_left_alone(directory: LogDirectory) -> None:
+    fill(directory)
+    copy = Path(f"{segment_file(directory, 0)}.bak")
+    copy.write_text("an operator's")
+    directory = again(directory, clean=False)
+    assert copy.read_text() == "an operator's"
+    directory.close(clean=False)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from klamm.log.files import FilePool, fair_limit, replace_file
+from klamm.log.files import (
+    FilePool,
+    fair_limit,
+    make_directory,
+    replace_file,
+    replace_unsynced,
+    tighten,
+    write_file,
+)
 
 
 def open_files() -> int:
@@ -82,3 +91,58 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     replace_file(str(path), b"new")
     assert path.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("replace", [replace_file, replace_unsynced])
+def test_a_draft_does_not_follow_a_link(
+    tmp_path: Path, replace: Callable[[str, bytes], None]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "a.tmp").symlink_to(victim)
+    replace(str(tmp_path / "a"), b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "a.tmp").is_symlink()
+
+
+def test_a_file_is_not_written_through_a_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "a").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_file(str(tmp_path / "a"), b"new")
+    assert victim.read_text() == "precious"
+
+
+def test_nobody_else_sees_what_is_made(tmp_path: Path) -> None:
+    make_directory(str(tmp_path / "above" / "below"))
+    replace_file(str(tmp_path / "above" / "a"), b"new")
+    FilePool().get(str(tmp_path / "above" / "b"), create=True)
+    assert modes(tmp_path) == {"above": 0o700, "above/below": 0o700} | dict.fromkeys(
+        ["above/a", "above/b"], 0o600
+    )
+
+
+def test_a_stricter_umask_stays(tmp_path: Path) -> None:
+    before = os.umask(0o277)
+    try:
+        replace_file(str(tmp_path / "a"), b"new")
+    finally:
+        os.umask(before)
+    assert modes(tmp_path) == {"a": 0o400}
+
+
+def test_what_everybody_shares_is_not_taken_from_them(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    assert not tighten(str(tmp_path))
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
+    tmp_path.chmod(0o755)
+    assert tighten(str(tmp_path))
+    assert tmp_path.stat().st_mode & 0o7777 == 0o700
+
+
+def modes(path: Path) -> dict[str, int]:
+    return {
+        str(found.relative_to(path)): found.stat().st_mode & 0o7777 for found in path.rglob("*")
+    }

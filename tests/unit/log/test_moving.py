@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.logs import Logs
+from klamm.broker.storage.logs import Logs
 from klamm.log import cleaner
 from klamm.log.append import Appended
 from klamm.log.moving import align, take

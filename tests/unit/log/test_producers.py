@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 
 import pytest
 
 from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import PartitionLog
+from klamm.log.transactions import TransactionIndex
 from klamm.model.errors import ErrorCode
 from klamm.protocol.batch import ControlKind, encode_control_batch
 from unit.log.writing import T0, append, batch, try_append
@@ -176,6 +178,20 @@ def test_aborted_transactions_are_listed_where_they_matter(log: PartitionLog) ->
     assert log.aborted_transactions(3, 7) == [(1, 0, 4, 5)]
     assert log.aborted_transactions(5, 7) == []
     assert [a.producer_id for a in log.aborted_transactions(0, 1)] == [1]
+
+
+def test_an_abort_is_known_before_its_file_can_be_written(log: PartitionLog) -> None:
+    write(log, 0, transactional=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        end(log, ControlKind.ABORT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    known = log.aborted_transactions(0, 2)
+    assert len(known) == 1
+    log.flush()
+    assert TransactionIndex(log.segments.active.aborted.path, log.pool).entries() == known
 
 
 def test_an_empty_transaction_leaves_nothing_to_filter(log: PartitionLog) -> None:

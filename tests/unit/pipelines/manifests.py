@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from klamm.pipelines.archive_layout import File, Manifest, Part, digest_of, entry_of
+from klamm.pipelines.archive.layout import File, Manifest, Part, digest_of, entry_of
 
 
 def a_manifest(

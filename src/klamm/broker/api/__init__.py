@@ -9,6 +9,8 @@ A file has one of
 and may have `def failure(request, code, message) -> Response`: the API's answer to a request that
 fails as a whole. APIs whose response has an `error_code` of its own need none.
 
+A file that says `BROKERS_ONLY = True` serves brokers of the cluster and nobody else (`proof.py`).
+
 klamm's private APIs are files like the others; their `handle` takes and gives JSON objects.
 """
 
@@ -25,8 +27,8 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.private import PrivateKey
 
 if TYPE_CHECKING:
-    from klamm.broker.connection import Answer
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.connection import Answer
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 Handle = Callable[["Broker", "RequestContext", Any], Awaitable[Any]]
@@ -40,6 +42,7 @@ class Handler(NamedTuple):
     handle: Handle | None
     serve: Serve | None
     failure: Failure | None
+    brokers_only: bool = False
 
 
 _FILES: Final = frozenset(module.name for module in pkgutil.iter_modules(__path__))
@@ -61,4 +64,5 @@ def handler(key: int) -> Handler | None:
         getattr(module, "handle", None),
         getattr(module, "serve", None),
         getattr(module, "failure", None),
+        getattr(module, "BROKERS_ONLY", False),
     )

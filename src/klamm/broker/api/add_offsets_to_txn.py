@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.journal import partition_for
+from klamm.broker.net.context import RequestContext
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 from klamm.protocol.messages import add_offsets_to_txn as messages

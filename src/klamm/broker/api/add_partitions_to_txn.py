@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (key 24), versions 0-5: a transaction is about to write to these partitions.
 
 If one of them does not exist none is added: the others are told that they were not attempted.
-Versions 4 and 5 carry several transactions at once and belong to brokers; `verify_only` asks
-without adding.
+Versions 4 and 5 carry several transactions at once and are taken from brokers only; `verify_only`
+asks without adding.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
-from klamm.model.errors import ErrorCode
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import add_partitions_to_txn as messages
 
@@ -24,6 +25,8 @@ async def handle(
 ) -> messages.Response:
     version = context.version
     if version >= 4:
+        if not context.peer.is_broker:
+            raise RequestRefused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return messages.Response(
             results_by_transaction=[
                 messages.AddPartitionsToTxnResult(
@@ -58,8 +61,9 @@ async def _add(
     verify_only: bool = False,
     fenced: ErrorCode = ErrorCode.PRODUCER_FENCED,
 ) -> list[messages.AddPartitionsToTxnTopicResult]:
-    wanted = [TopicPartition(t.name, p) for t in topics for p in t.partitions]
-    unknown = {at for at in wanted if broker.metadata.snapshot.partition(at) is None}
+    wanted = [TopicPartition(t.name, p) async for t in in_turns(topics) for p in t.partitions]
+    snapshot = broker.metadata.snapshot
+    unknown = {at async for at in in_turns(wanted) if snapshot.partition(at) is None}
     errors: dict[TopicPartition, ErrorCode]
     if unknown:
         errors = {
@@ -83,8 +87,8 @@ async def _add(
                     partition_index=number,
                     partition_error_code=errors[TopicPartition(topic.name, number)],
                 )
-                for number in topic.partitions
+                async for number in in_turns(topic.partitions)
             ],
         )
-        for topic in topics
+        async for topic in in_turns(topics)
     ]

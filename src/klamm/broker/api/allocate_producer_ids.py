@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.controller.events import ProducerIdsAsked
 from klamm.model.names import BrokerId
 from klamm.protocol.messages.allocate_producer_ids import Request, Response
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from klamm.broker import topic_writes
-from klamm.broker.client_quotas import altered, stored_entity
-from klamm.broker.context import RequestContext
+from klamm.broker.admin import topic_writes
+from klamm.broker.admin.client_quotas import altered, stored_entity
+from klamm.broker.net.context import RequestContext
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.alter_client_quotas import (
     EntityDataResponse,

@@ -7,10 +7,10 @@ counts only in the registration the leader knows it by (KIP-903).
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.controller.events import IsrChange, IsrChangesAsked
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import BrokerId
 from klamm.protocol.messages.alter_partition import (
@@ -22,11 +22,23 @@ from klamm.protocol.messages.alter_partition import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
+
+
+_RECOVERIES: Final = frozenset(Recovery)
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if partition.leader_recovery_state not in _RECOVERIES:
+                raise RequestRefused(
+                    ErrorCode.INVALID_REQUEST,
+                    f"there is no leader recovery state {partition.leader_recovery_state}",
+                )
     changes = tuple(
         _change(topic.topic_id, partition)
         for topic in request.topics

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.controller.events import MovesAsked
+from klamm.broker.net.turns import in_parts, in_turns
+from klamm.controller.events import PartitionFault, ReassignmentsAsked
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
@@ -17,7 +18,7 @@ from klamm.protocol.messages.alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 
@@ -26,12 +27,16 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
         TopicPartition(topic.name, p.partition_index): (
             None if p.replicas is None else tuple(map(BrokerId, p.replicas))
         )
-        for topic in request.topics
+        async for topic in in_turns(request.topics)
         for p in topic.partitions
     }
-    answer = await broker.controller.submit(MovesAsked(targets))
+    results: dict[TopicPartition, PartitionFault] = {}
+    for part in in_parts(tuple(targets)):
+        assert part is not None, targets
+        asked = {id: targets[id] for id in part}
+        results |= (await broker.controller.submit(ReassignmentsAsked(asked))).results
     topics: dict[str, ReassignableTopicResponse] = {}
-    for id, fault in answer.results.items():
+    async for id, fault in in_turns(results.items()):
         entry = topics.setdefault(id.topic, ReassignableTopicResponse(name=id.topic))
         entry.partitions.append(
             ReassignablePartitionResponse(id.partition, fault.code, fault.message)

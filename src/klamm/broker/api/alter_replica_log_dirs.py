@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
-from klamm.log.partition import LogDirectoryFailed
+from klamm.broker.net.context import RequestContext
+from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.alter_replica_log_dirs import (
@@ -38,8 +38,8 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
 def _alter(broker: Broker, partition: TopicPartition, path: str) -> ErrorCode:
     try:
         return broker.moves.alter(partition, path)
-    except LogDirectoryFailed as failed:
-        broker.directory_failed(failed)
+    except StorageTrouble as trouble:
+        broker.storage_trouble(trouble)
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker import api as registry
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
 from klamm.model.errors import ErrorCode
 from klamm.protocol import private
 from klamm.protocol.apis import ApiKey, advertised

@@ -15,7 +15,7 @@ from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import id_from_text
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 

@@ -12,11 +12,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.partition import Role
+from klamm.broker.net import asked
+from klamm.broker.net.turns import in_turns
+from klamm.broker.replicas.partition import Role
 from klamm.model.errors import ErrorCode, RequestRefused
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 _PATIENCE_S: Final = 10.0
@@ -25,6 +27,7 @@ _PATIENCE_S: Final = 10.0
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
+    topics = frozenset(asked.texts(request, "topics"))
     try:
         async with asyncio.timeout(_PATIENCE_S):
             await broker.dynamic_config.caught_up()
@@ -32,9 +35,8 @@ async def handle(
         raise RequestRefused(
             ErrorCode.REQUEST_TIMED_OUT, "changes of settings cannot be read now"
         ) from None
-    topics = frozenset(map(str, request.get("topics", ())))
     found = []
-    for (topic, index), partition in broker.replicas.partitions.items():
+    async for (topic, index), partition in in_turns(list(broker.replicas.partitions.items())):
         local = partition.log
         if topic not in topics or local is None:
             continue

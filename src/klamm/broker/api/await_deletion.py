@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.waiting import until_absent
+from klamm.broker.admin.waiting import until_absent
+from klamm.broker.net import asked
 from klamm.store import layout
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 _WAIT_MS_MAX: Final = 60_000
@@ -24,14 +25,14 @@ _WAIT_MS_MAX: Final = 60_000
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    topics = [str(name) for name in request.get("topics", ())]
-    wait_ms = min(int(request.get("timeout_ms", 0)), _WAIT_MS_MAX)
-    left = list(topics)
+    topics = asked.texts(request, "topics")
+    wait_ms = min(max(asked.number(request, "timeout_ms", 0), 0), _WAIT_MS_MAX)
+    left = dict.fromkeys(topics)
     try:
         async with asyncio.timeout(wait_ms / 1000):
             for topic in topics:
                 await until_absent(broker.session, layout.delete_topic_path(topic))
-                left.remove(topic)
+                del left[topic]
     except TimeoutError:
         pass
-    return {"left": left}
+    return {"left": list(left)}

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from klamm.broker.net import asked
 from klamm.controller.events import DeletionCancelled
 from klamm.model.errors import ErrorCode, RequestRefused
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 
@@ -26,5 +27,5 @@ async def handle(
             ErrorCode.INVALID_REQUEST,
             "deletions cannot be called off: klamm.delete.topic.cancel.enable is false",
         )
-    fault = await broker.controller.submit(DeletionCancelled(str(request.get("topic", ""))))
+    fault = await broker.controller.submit(DeletionCancelled(asked.text(request, "topic")))
     return {"error_code": fault.code, "error_message": fault.message}

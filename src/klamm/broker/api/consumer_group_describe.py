@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.consumer_records import grouped
+from klamm.broker.net.authorization import GROUP_OPERATIONS, NOT_ASKED
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.consumer.state import ConsumerGroup, Partitions
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import consumer_group_describe as messages
@@ -25,8 +26,10 @@ async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    # One that is asked for twice is told once: its members may be many times what was asked.
+    asked = dict.fromkeys(request.group_ids)
     return messages.Response(
-        groups=[_describe(broker, group_id, allowed) for group_id in request.group_ids]
+        groups=[_describe(broker, group_id, allowed) async for group_id in in_turns(asked)]
     )
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.consumer_records import grouped
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.consumer.events import Answer, Heartbeat
+from klamm.groups.consumer.patterns import TopicPattern, parse
 from klamm.groups.consumer.state import Partitions, TopicIdPartition
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import id_text
@@ -28,6 +30,8 @@ async def handle(
     if "consumer" not in broker.settings.list("group.coordinator.rebalance.protocols"):
         return messages.Response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     consumers = broker.groups.consumers
+    if request.subscribed_topic_regex:
+        await _compare(broker, request.subscribed_topic_regex)
     answer = await consumers.heartbeat(request.group_id, _heartbeat(context, request))
     match answer:
         case Refused(why, code):
@@ -41,6 +45,14 @@ async def handle(
                 heartbeat_interval_ms=consumers.limits.heartbeat_interval_ms,
                 assignment=_assignment(answer.assignment),
             )
+
+
+async def _compare(broker: Broker, text: str) -> None:
+    """Ask a pattern about every topic, so that it knows the answers when the group asks."""
+    pattern = parse(text)
+    if isinstance(pattern, TopicPattern):
+        async for name in in_turns(list(broker.metadata.snapshot.topics)):
+            pattern.matches(name)
 
 
 def _heartbeat(context: RequestContext, request: messages.Request) -> Heartbeat:

@@ -5,7 +5,7 @@ A broker that is not the controller answers STALE_CONTROLLER_EPOCH, Kafka's word
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.controller.events import ShutdownAsked
 from klamm.model.errors import ErrorCode, RequestRefused
@@ -13,8 +13,10 @@ from klamm.model.names import BrokerId
 from klamm.protocol.messages.controlled_shutdown import RemainingPartition, Request, Response
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:

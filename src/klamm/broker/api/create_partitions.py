@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.context import RequestContext
-from klamm.broker.quotas import Client
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.quotas.quotas import Client
 from klamm.controller.admission import Growth
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId
@@ -32,7 +33,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     client = Client.of(context.principal, context.client_id)
     quota = broker.quotas.mutations(client, broker.settings, strict=context.version >= _STRICT_FROM)
     outcomes = await broker.admin.create_partitions(
-        [_ask(topic) for topic in request.topics],
+        [_ask(topic) async for topic in in_turns(request.topics)],
         quota,
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
@@ -41,7 +42,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
         throttle_time_ms=quota.throttle_ms,
         results=[
             _result(topic.name, outcome)
-            for topic, outcome in zip(request.topics, outcomes, strict=True)
+            async for topic, outcome in in_turns(zip(request.topics, outcomes, strict=True))
         ],
     )
 

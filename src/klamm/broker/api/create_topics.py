@@ -6,12 +6,14 @@ Only the controller answers, once its own metadata shows a leader for every part
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker import configs
-from klamm.broker.admin import Created
-from klamm.broker.context import RequestContext
-from klamm.broker.quotas import Client
+from klamm.broker.admin import configs
+from klamm.broker.admin.topic_admin import Created
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.quotas.quotas import Client
 from klamm.controller.admission import NewTopic
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId
@@ -26,7 +28,11 @@ from klamm.protocol.messages.create_topics import (
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
+_CONFIGS_FROM: Final = 5
 _STRICT_FROM: Final = 6
+# The settings of a topic are a hundred times as long as what creates it: an answer about more
+# topics than this leaves them out, which it can say, and who wants them asks for them.
+_CONFIGS_MAX: Final = 5_000
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
@@ -35,14 +41,15 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     client = Client.of(context.principal, context.client_id)
     quota = broker.quotas.mutations(client, broker.settings, strict=context.version >= _STRICT_FROM)
     outcomes = await broker.admin.create_topics(
-        [_ask(topic) for topic in request.topics],
+        [_ask(topic) async for topic in in_turns(request.topics)],
         quota,
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
+    tells_configs = context.version >= _CONFIGS_FROM and len(outcomes) <= _CONFIGS_MAX
     results = [
-        _result(broker, topic.name, outcome)
-        for topic, outcome in zip(request.topics, outcomes, strict=True)
+        _result(broker, topic.name, outcome, tells_configs=tells_configs)
+        async for topic, outcome in in_turns(zip(request.topics, outcomes, strict=True))
     ]
     return Response(throttle_time_ms=quota.throttle_ms, topics=results)
 
@@ -70,25 +77,36 @@ def _ask(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(broker: Broker, name: str, outcome: Created | Refused) -> CreatableTopicResult:
+def _result(
+    broker: Broker, name: str, outcome: Created | Refused, *, tells_configs: bool
+) -> CreatableTopicResult:
     if isinstance(outcome, Refused):
         return CreatableTopicResult(
             name=name, error_code=outcome.code, error_message=outcome.why or None
         )
     creation = outcome.creation
-    return CreatableTopicResult(
+    result = CreatableTopicResult(
         name=name,
         topic_id=outcome.topic_id,
         num_partitions=len(creation.placement),
         replication_factor=creation.factor,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.definition.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.definition.is_sensitive,
-            )
-            for entry in configs.topic_entries(broker.settings, creation.configs)
-        ],
     )
+    if tells_configs:
+        result.configs = _configs(broker, creation.configs)
+    else:
+        result.configs = None
+        result.topic_config_error_code = ErrorCode.INVALID_REQUEST
+    return result
+
+
+def _configs(broker: Broker, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.definition.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.definition.is_sensitive,
+        )
+        for entry in configs.topic_entries(broker.settings, overrides)
+    ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.authorization import NO_AUTHORIZER
-from klamm.broker.context import RequestContext
+from klamm.broker.net.authorization import NO_AUTHORIZER
+from klamm.broker.net.context import RequestContext
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.protocol.messages.delete_acls import DeleteAclsFilterResult, Request, Response
 

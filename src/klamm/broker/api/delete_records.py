@@ -6,9 +6,12 @@ The answer waits until every live replica has done so, for only then can the rec
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+import contextlib
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition, is_internal
 from klamm.protocol.messages.delete_records import (
@@ -27,20 +30,23 @@ _NO_WATERMARK: Final = -1
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    work = [
+    begun = [
         (
             topic.name,
-            asyncio.gather(
-                *(
-                    _delete(broker, topic.name, wanted, request.timeout_ms)
-                    for wanted in topic.partitions
-                )
-            ),
+            [_begin(broker, topic.name, each) async for each in in_turns(topic.partitions)],
         )
-        for topic in request.topics
+        async for topic in in_turns(request.topics)
     ]
+    open_ = [each for _, partitions in begun for each in partitions if isinstance(each, _Begun)]
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(request.timeout_ms, 0) / 1000):
+            async for each in in_turns(open_):
+                await each.partition.low_watermark_reaches(each.offset)
     return Response(
-        topics=[DeleteRecordsTopicResult(name, list(await results)) for name, results in work]
+        topics=[
+            DeleteRecordsTopicResult(name, [_ended(each) async for each in in_turns(partitions)])
+            async for name, partitions in in_turns(begun)
+        ]
     )
 
 
@@ -57,9 +63,17 @@ def _refused(wanted: DeleteRecordsPartition, code: ErrorCode) -> DeleteRecordsPa
     return DeleteRecordsPartitionResult(wanted.partition_index, _NO_WATERMARK, code)
 
 
-async def _delete(
-    broker: Broker, topic: str, wanted: DeleteRecordsPartition, timeout_ms: int
-) -> DeleteRecordsPartitionResult:
+class _Begun(NamedTuple):
+    """Records are gone for readers; that all replicas know of it was not seen yet."""
+
+    wanted: DeleteRecordsPartition
+    partition: Partition
+    offset: int
+
+
+def _begin(
+    broker: Broker, topic: str, wanted: DeleteRecordsPartition
+) -> _Begun | DeleteRecordsPartitionResult:
     if is_internal(topic):
         return _refused(wanted, ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = broker.replicas.find_leader(TopicPartition(topic, wanted.partition_index))
@@ -74,12 +88,15 @@ async def _delete(
     if not 0 <= offset <= local.high_watermark:
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     partition.raise_log_start(offset)
-    code = ErrorCode.NONE
-    try:
-        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
-            await partition.low_watermark_reaches(offset)
-    except TimeoutError:
-        code = ErrorCode.REQUEST_TIMED_OUT
+    return _Begun(wanted, partition, offset)
+
+
+def _ended(begun: _Begun | DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:
+    if not isinstance(begun, _Begun):
+        return begun
+    wanted, partition, offset = begun
     if not partition.is_leader:
         return _refused(wanted, partition.not_leading())
-    return DeleteRecordsPartitionResult(wanted.partition_index, partition.low_watermark(), code)
+    reached = partition.low_watermark()
+    code = ErrorCode.NONE if reached >= offset else ErrorCode.REQUEST_TIMED_OUT
+    return DeleteRecordsPartitionResult(wanted.partition_index, reached, code)

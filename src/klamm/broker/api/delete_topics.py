@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.admin import Deleted
-from klamm.broker.context import RequestContext
-from klamm.broker.quotas import Client
+from klamm.broker.admin.topic_admin import Deleted
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.quotas.quotas import Client
 from klamm.controller.admission import Doomed
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.delete_topics import DeletableTopicResult, Request, Response
@@ -31,7 +32,8 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     outcomes = await broker.admin.delete_topics(
         asks, quota, version=context.version, timeout_ms=request.timeout_ms
     )
-    results = [_result(ask, outcome) for ask, outcome in zip(asks, outcomes, strict=True)]
+    pairs = zip(asks, outcomes, strict=True)
+    results = [_result(ask, outcome) async for ask, outcome in in_turns(pairs)]
     return Response(throttle_time_ms=quota.throttle_ms, responses=results)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.client_quotas import Component, entity_of, filter_fault, matches
-from klamm.broker.context import RequestContext
+from klamm.broker.admin.client_quotas import Component, entity_of, filter_fault, matches
+from klamm.broker.net.context import RequestContext
 from klamm.protocol.messages.describe_client_quotas import (
     EntityData,
     EntryData,

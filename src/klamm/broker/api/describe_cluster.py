@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker import authorization
-from klamm.broker.context import RequestContext
+from klamm.broker.net import authorization
+from klamm.broker.net.context import RequestContext
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.describe_cluster import DescribeClusterBroker, Request, Response
 

@@ -6,11 +6,13 @@ set for all brokers. Left out: client metrics.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from klamm.broker import configs
-from klamm.broker.context import RequestContext
-from klamm.broker.entries import Entry
+from klamm.broker.admin import configs
+from klamm.broker.admin.entries import Entry
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResource,
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
     return Response(
-        results=[await _describe(broker, resource, request) for resource in request.resources]
+        results=[
+            await _describe(broker, resource, request)
+            async for resource in in_turns(await _each_once(request.resources))
+        ]
     )
 
 
@@ -35,6 +40,16 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
     """The same refusal for every resource."""
     refused = Refused(message or "", code)
     return Response(results=[_refused(resource, refused) for resource in request.resources])
+
+
+async def _each_once(
+    resources: Sequence[DescribeConfigsResource],
+) -> Collection[DescribeConfigsResource]:
+    """One that is asked for twice is told once: its settings are many times what was asked."""
+    return {
+        (r.resource_type, r.resource_name, tuple(r.configuration_keys or ())): r
+        async for r in in_turns(resources)
+    }.values()
 
 
 async def _describe(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
-from klamm.broker.context import RequestContext
+from klamm.broker.net.authorization import GROUP_OPERATIONS, NOT_ASKED
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.requests import GroupState
 from klamm.model.errors import ErrorCode
@@ -23,8 +24,10 @@ async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    # One that is asked for twice is told once: its members may be many times what was asked.
+    asked = dict.fromkeys(request.groups)
     return messages.Response(
-        groups=[_describe(broker, group_id, allowed) for group_id in request.groups]
+        groups=[_describe(broker, group_id, allowed) async for group_id in in_turns(asked)]
     )
 
 

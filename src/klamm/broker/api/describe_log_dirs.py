@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
-from klamm.broker.logs import Logs
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.storage.logs import Logs
 from klamm.log.directory import LogDirectory
 from klamm.log.partition import PartitionLog
 from klamm.model.errors import ErrorCode
@@ -33,20 +34,22 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
         if request.topics is None
         else {
             TopicPartition(topic.topic, index)
-            for topic in request.topics
+            async for topic in in_turns(request.topics)
             for index in topic.partitions
         }
     )
-    return Response(results=[_directory(d, broker.logs, wanted) for d in broker.logs.directories])
+    return Response(
+        results=[await _directory(d, broker.logs, wanted) for d in broker.logs.directories]
+    )
 
 
-def _directory(
+async def _directory(
     directory: LogDirectory, logs: Logs, wanted: set[TopicPartition] | None
 ) -> DescribeLogDirsResult:
     if not directory.is_online:
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for local in [*directory, *directory.futures.values()]:
+    async for local in in_turns([*directory, *directory.futures.values()]):
         name, index = local.topic_partition
         if wanted is None or local.topic_partition in wanted:
             topic = topics.setdefault(name, DescribeLogDirsTopic(name))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import describe_producers as messages
@@ -16,16 +17,21 @@ if TYPE_CHECKING:
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
+    # A partition that is asked for twice is told once: its producers may be many times what was
+    # asked.
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return messages.Response(
         topics=[
             messages.TopicResponse(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    _describe(broker, TopicPartition(topic.name, number))
-                    for number in topic.partition_indexes
+                    _describe(broker, TopicPartition(name, number))
+                    async for number in in_turns(numbers)
                 ],
             )
-            for topic in request.topics
+            async for name, numbers in in_turns(asked.items())
         ]
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.transactions import TxnState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import describe_transactions as messages
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 async def handle(
     broker: Broker, context: RequestContext, request: messages.Request
 ) -> messages.Response:
+    # One that is asked for twice is told once: its partitions may be many times what was asked.
+    asked = dict.fromkeys(request.transactional_ids)
     return messages.Response(
-        transaction_states=[_describe(broker, name) for name in request.transactional_ids]
+        transaction_states=[_describe(broker, name) async for name in in_turns(asked)]
     )
 
 

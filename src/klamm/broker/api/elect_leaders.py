@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from klamm.broker.net.turns import in_parts
 from klamm.controller.events import ElectionsAsked, ElectionType, PartitionFault
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import BrokerId, TopicPartition
@@ -21,7 +22,7 @@ from klamm.protocol.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 
@@ -30,11 +31,15 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
         raise RequestRefused(
             ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
         )
-    answer = await broker.controller.submit(
-        ElectionsAsked(ElectionType(request.election_type), _wanted(request))
-    )
-    results = dict(answer.results)
-    for id in await _not_seen(broker, answer.leaders, request.timeout_ms):
+    results: dict[TopicPartition, PartitionFault] = {}
+    leaders: dict[TopicPartition, BrokerId] = {}
+    for wanted in in_parts(_wanted(request)):
+        answer = await broker.controller.submit(
+            ElectionsAsked(ElectionType(request.election_type), wanted)
+        )
+        results |= answer.results
+        leaders |= answer.leaders
+    for id in await _not_seen(broker, leaders, request.timeout_ms):
         results[id] = PartitionFault(
             ErrorCode.REQUEST_TIMED_OUT, "the election was not seen in time"
         )

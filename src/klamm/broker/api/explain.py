@@ -1,9 +1,9 @@
 """Explain (private, key 1001): what a topic is waiting for, as the controller sees it.
 
-Asked with `{"topic": name}`; answers `waiting`, one object for each reason: what is held up, the
-partition, the broker, why, until when, and since when. `deleting_since_ms` is null unless the topic
-is being deleted. A controller remembers times of its own term: where `since_at_least` is true, the
-wait may be older than it says.
+Asked with `{"topic": name}`; answers the topic's `state` and `waiting`, one object for each reason:
+what is held up, the partition, the broker, why, until when, and since when. `deleting_since_ms` is
+null unless the topic is being deleted. A controller remembers times of its own term: where
+`since_at_least` is true, the wait may be older than it says.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from klamm.broker.net import asked
 from klamm.controller.events import ExplanationAsked
 from klamm.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    topic = str(request.get("topic", ""))
+    topic = asked.text(request, "topic")
     found = await broker.controller.submit(ExplanationAsked(topic))
     if found is None:
         return {
@@ -32,6 +33,7 @@ async def handle(
     return {
         "error_code": ErrorCode.NONE,
         "topic": topic,
+        "state": found.state,
         "deleting_since_ms": found.deleting_since_ms,
         "waiting": [
             {

@@ -4,30 +4,38 @@ Records go from the page cache to the socket; what is built here are the bytes a
 that finds too little waits for what it wants to hear of: new committed records for a consumer, any
 record for a follower, a change of role for both.
 
-Followers get incremental sessions (KIP-227, `fetch_sessions`): a thousand idle partitions cost them
+Asking as a follower says that one has what is below, and moves the high watermark: only brokers
+may. They get incremental sessions (KIP-227, `fetch_sessions`): a thousand idle partitions cost them
 nothing. Consumers are always answered in full and without a session.
 """
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker import reading
-from klamm.broker.connection import Answer
-from klamm.broker.context import RequestContext
-from klamm.broker.fetch_replies import reply, size_of
-from klamm.broker.parking import Parked
-from klamm.broker.partition import Partition
-from klamm.broker.quotas import CONSUMER_BYTE_RATE, Client
-from klamm.broker.reading import Reader
-from klamm.broker.replies import Reply
+from klamm.broker.fetching import reading
+from klamm.broker.fetching.fetch_replies import large_reply, reply, size_of
+from klamm.broker.fetching.parking import Parked
+from klamm.broker.fetching.reading import Reader
+from klamm.broker.net.connection import Answer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.promises import Promise
+from klamm.broker.net.replies import Reply
+from klamm.broker.net.turns import Place, in_turns, place_for
+from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, Client
+from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import (
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
     TopicData,
     parse_request,
@@ -38,10 +46,37 @@ if TYPE_CHECKING:
 
 _FULL: Final = -1
 _BY_ID_SINCE: Final = 13
+# A request of up to this size names a thousand partitions at most: it is dealt with in one go.
+_LARGE: Final = 32 * 1024
+_NAP_S: Final = 0.05
 
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
-    request = parse_request(context.version, body)
+    if len(body) > _LARGE:
+        return _serve_large(broker, context, body)
+    request = parse_request(context.version, body, broker.bounds.items_of_fetch)
+    return _serve(broker, context, request)
+
+
+async def _serve_large(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
+    """A fetch of very many partitions: read by a worker, and for consumers answered in slices."""
+    version, items_max = context.version, broker.bounds.items_of_fetch
+    # A follower must not stand in line behind strangers.
+    weighed = 0 if context.peer.is_broker else len(body)
+    async with place_for(ApiKey.FETCH, weighed) as place:
+        request = await asyncio.to_thread(parse_request, version, body, items_max)
+        if request.replica_id < 0 and (request.session_id, request.session_epoch) == (0, _FULL):
+            return await _Fetch(broker, context, request).in_turns(place)
+    answer = _serve(broker, context, request)
+    if isinstance(answer, Promise):
+        return await answer.outcome()
+    assert isinstance(answer, Reply), answer
+    return answer
+
+
+def _serve(broker: Broker, context: RequestContext, request: FetchRequest) -> Answer:
+    if request.replica_id >= 0 and not context.peer.is_broker:
+        return _refuse_follower(broker, context, request)
     if request.replica_id >= 0 and (request.session_id, request.session_epoch) != (0, _FULL):
         return broker.sessions.serve(context, request)
     if request.session_id != 0 and request.session_epoch != _FULL:
@@ -51,11 +86,30 @@ def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
     return _Fetch(broker, context, request).begin()
 
 
+def _refuse_follower(broker: Broker, context: RequestContext, request: FetchRequest) -> Reply:
+    """What somebody hears that calls itself a follower and is no broker."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    response = FetchResponse(
+        topics=[
+            TopicData(
+                topic.name,
+                topic.topic_id,
+                [PartitionData(wanted.partition, code) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+    if not request.topics:
+        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return reply(broker, context, response)
+
+
 @dataclass(slots=True)
 class _Answer:
     response: FetchResponse
-    size: int
-    is_urgent: bool
+    left: int  # how many more bytes there may be
+    size: int = 0
+    is_urgent: bool = False
 
 
 class _Fetch:
@@ -94,6 +148,28 @@ class _Fetch:
             parked.watch(watches)
         return parked.promise
 
+    async def in_turns(self, place: Place) -> Reply:
+        """The same for very many partitions. While it waits it looks again now and then."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._request.max_wait_ms / 1000
+        while True:
+            begun = clock()
+            answer = await self._read_in_turns()
+            nap_s = max(_NAP_S, clock() - begun)
+            if self._is_enough(answer) or clock() + nap_s > end or not self._request.topics:
+                return await large_reply(self._broker, self._context, answer.response, answer.size)
+            place.leave()
+            await asyncio.sleep(nap_s)
+
+    async def _read_in_turns(self) -> _Answer:
+        answer = _Answer(FetchResponse(), self._max_bytes)
+        async for topic in in_turns(self._request.topics):
+            found: list[PartitionData] = []
+            answer.response.topics.append(TopicData(topic.name, topic.topic_id, found))
+            async for wanted in in_turns(topic.partitions):
+                self._read_some(answer, topic, (wanted,), found, acknowledge=False)
+        return answer
+
     def _retry(self, is_last: bool) -> Reply | None:
         answer = self._read(acknowledge=False)
         return self._reply(answer) if is_last or self._is_enough(answer) else None
@@ -104,33 +180,43 @@ class _Fetch:
 
     def _read(self, *, acknowledge: bool) -> _Answer:
         """Every partition once, in the order asked for, until the bytes are used up."""
-        answer = _Answer(FetchResponse(), 0, False)
-        left = self._max_bytes
+        answer = _Answer(FetchResponse(), self._max_bytes)
         for topic in self._request.topics:
-            name = self._name(topic.name, topic.topic_id)
             found: list[PartitionData] = []
-            for wanted in topic.partitions:
-                if name is None:
-                    found.append(PartitionData(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID))
-                    answer.is_urgent = True
-                    continue
-                data = reading.read(
-                    self._broker,
-                    self._reader,
-                    TopicPartition(name, wanted.partition),
-                    topic.topic_id,
-                    wanted,
-                    max_bytes=min(wanted.partition_max_bytes, left),
-                    at_least_one=answer.size == 0,
-                    acknowledge=acknowledge,
-                )
-                size = size_of(data)
-                left = max(left - size, 0)
-                answer.size += size
-                answer.is_urgent |= reading.is_urgent(data) or reading.goes_on(data)
-                found.append(data)
             answer.response.topics.append(TopicData(topic.name, topic.topic_id, found))
+            self._read_some(answer, topic, topic.partitions, found, acknowledge=acknowledge)
         return answer
+
+    def _read_some(
+        self,
+        answer: _Answer,
+        topic: FetchTopic,
+        partitions: Iterable[FetchPartition],
+        found: list[PartitionData],
+        *,
+        acknowledge: bool,
+    ) -> None:
+        name = self._name(topic.name, topic.topic_id)
+        for wanted in partitions:
+            if name is None:
+                found.append(PartitionData(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID))
+                answer.is_urgent = True
+                continue
+            data = reading.read(
+                self._broker,
+                self._reader,
+                TopicPartition(name, wanted.partition),
+                topic.topic_id,
+                wanted,
+                max_bytes=min(wanted.partition_max_bytes, answer.left),
+                at_least_one=answer.size == 0,
+                acknowledge=acknowledge,
+            )
+            size = size_of(data)
+            answer.left = max(answer.left - size, 0)
+            answer.size += size
+            answer.is_urgent |= reading.is_urgent(data) or reading.goes_on(data)
+            found.append(data)
 
     def _name(self, name: str, topic_id: uuid.UUID) -> str | None:
         if self._context.version < _BY_ID_SINCE:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.journal import partition_for
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, NO_LEADER, TRANSACTION_STATE, TopicPartition
 from klamm.protocol.messages import find_coordinator as messages
@@ -26,7 +27,7 @@ async def handle(
         return messages.Response(
             coordinators=[
                 await _find(broker, context, key, request.key_type)
-                for key in request.coordinator_keys
+                async for key in in_turns(request.coordinator_keys)
             ]
         )
     found = await _find(broker, context, request.key, request.key_type)

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from klamm.controller.events import ReplicaForgotten
+from klamm.broker.net import asked
+from klamm.controller.events import ReplicaGivenUp
 from klamm.model.names import BrokerId
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    ask = ReplicaForgotten(str(request.get("topic", "")), BrokerId(int(request.get("broker", -1))))
+    ask = ReplicaGivenUp(
+        asked.text(request, "topic"), BrokerId(asked.number(request, "broker", -1))
+    )
     fault = await broker.controller.submit(ask)
     return {"error_code": fault.code, "error_message": fault.message}

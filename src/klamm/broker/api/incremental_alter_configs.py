@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker import configs
-from klamm.broker.context import RequestContext
-from klamm.controller.alteration import Change
+from klamm.broker.admin import configs
+from klamm.broker.net.context import RequestContext
+from klamm.controller.admission.alteration import Change
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
 from klamm.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrTopicError,
@@ -15,6 +15,8 @@ from klamm.protocol.messages.leader_and_isr import (
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import list_groups as messages
 

@@ -3,18 +3,26 @@
 Negative timestamps are names: -1 latest, -2 earliest, -3 the record with the largest timestamp,
 -4 earliest on local disks, -5 latest in remote storage, of which there is none. A consumer's latest
 is the high watermark, or the last stable offset when it reads committed records; a follower's is
-the log's end.
+the log's end. Followers are brokers: others that call themselves one are refused.
+
+A time is looked up in batches, which may have to be opened: that is done by other threads, one
+batch after the other, and a request with many partitions lets others in between.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.context import RequestContext
-from klamm.broker.partition import Partition
-from klamm.broker.replicas import epoch_fault
-from klamm.log.partition import LogDirectoryFailed, PartitionLog
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.replicas.partition import Partition
+from klamm.broker.replicas.replicas import epoch_fault
+from klamm.broker.storage.openers import opened
+from klamm.log.lookup import Search, TimedOffset, Unknown, look_into
+from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.list_offsets import (
@@ -24,6 +32,7 @@ from klamm.protocol.messages.list_offsets import (
     Request,
     Response,
 )
+from klamm.protocol.record_scan import Place
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
@@ -37,19 +46,19 @@ _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    asked = Counter(
-        (topic.name, wanted.partition_index)
-        for topic in request.topics
-        for wanted in topic.partitions
-    )
+    if request.replica_id >= 0 and not context.peer.is_broker:
+        return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    asked: Counter[tuple[str, int]] = Counter()
+    async for topic in in_turns(request.topics):
+        asked.update((topic.name, wanted.partition_index) for wanted in topic.partitions)
     response = Response()
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         answers = []
-        for wanted in topic.partitions:
+        async for wanted in in_turns(topic.partitions):
             if asked[topic.name, wanted.partition_index] > 1:
                 answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
             else:
-                answers.append(_find(broker, context, request, topic.name, wanted))
+                answers.append(await _find(broker, context, request, topic.name, wanted))
         response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
     return response
 
@@ -67,7 +76,7 @@ def _refused(wanted: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartit
     return ListOffsetsPartitionResponse(wanted.partition_index, code)
 
 
-def _find(
+async def _find(
     broker: Broker,
     context: RequestContext,
     request: Request,
@@ -83,13 +92,19 @@ def _find(
     if fault is not ErrorCode.NONE or partition.log is None:
         return _refused(wanted, fault)
     try:
-        return _look_up(context, request, partition, partition.log, wanted)
-    except LogDirectoryFailed as failed:
-        broker.directory_failed(failed)
+        return await _look_up(context, request, partition, partition.log, wanted)
+    except StorageTrouble as trouble:
+        broker.storage_trouble(trouble)
+        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    except FileNotFoundError:
+        # The segment has left the log meanwhile, or the log its directory: the next try will do.
+        return _refused(wanted, partition.not_leading())
+    except OSError as error:
+        broker.storage_trouble(partition.log.health.failed(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def _look_up(
+async def _look_up(
     context: RequestContext,
     request: Request,
     partition: Partition,
@@ -114,14 +129,34 @@ def _look_up(
         answer = _at(local, index, bound)
         answer.leader_epoch = partition.leader_epoch
         return answer
-    found = (
-        local.offset_of_max_timestamp(bound)
+    search = (
+        local.search_max_timestamp(bound)
         if timestamp == MAX_TIMESTAMP
-        else local.offset_for_timestamp(timestamp, bound)
+        else local.search_timestamp(timestamp, bound)
     )
+    found = await _carried_out(search, local.settings.expanded_size_max)
     if found is None:
         return ListOffsetsPartitionResponse(index)
     return _at(local, index, found.offset, found.timestamp)
+
+
+async def _carried_out(search: Search, limit: int) -> TimedOffset | None:
+    """What a search comes to, with others at work on the batches it has to open."""
+    found: Place | Unknown | None = None
+    try:
+        wanted = next(search)
+        while True:
+            if wanted is None:
+                await asyncio.sleep(0)
+                found = None
+            elif wanted.is_quick:
+                found = look_into(wanted, limit)
+            else:
+                found = await opened(partial(look_into, wanted, limit))
+            wanted = search.send(found)
+    except StopIteration as stop:
+        result: TimedOffset | None = stop.value
+        return result
 
 
 def _at(

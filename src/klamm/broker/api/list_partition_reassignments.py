@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.controller.events import MovesListed
+from klamm.broker.net.turns import in_parts
+from klamm.controller.events import ReassignmentsListed
+from klamm.model.assignment import Assignment
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
@@ -14,7 +16,7 @@ from klamm.protocol.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 
@@ -27,7 +29,11 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
             for index in topic.partition_indexes
         )
     topics: dict[str, OngoingTopicReassignment] = {}
-    for id, assignment in (await broker.controller.submit(MovesListed(wanted))).items():
+    found: dict[TopicPartition, Assignment] = {}
+    for part in in_parts(wanted):
+        listed = await broker.controller.submit(ReassignmentsListed(part))
+        found.update(listed)
+    for id, assignment in found.items():
         entry = topics.setdefault(id.topic, OngoingTopicReassignment(name=id.topic))
         entry.partitions.append(
             OngoingPartitionReassignment(

@@ -9,15 +9,17 @@ Left out: everybody is authorized for everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm.broker import authorization
-from klamm.broker.connection import Answer
-from klamm.broker.context import RequestContext
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
-from klamm.broker.quotas import Client, charge_time
-from klamm.broker.replies import Reply
+from klamm.broker.net import authorization
+from klamm.broker.net.connection import Answer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.replies import Reply
+from klamm.broker.net.turns import LARGE, finished, in_turns, place_for
+from klamm.broker.quotas.quotas import Client, charge_time
 from klamm.model.errors import ErrorCode
 from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
 from klamm.protocol import codec
@@ -37,25 +39,74 @@ if TYPE_CHECKING:
 
 _KEPT_MAX: Final = 64  # encoded answers a snapshot
 _BY_ID_FROM: Final = 12
+# So many topics are created by one question. Who asks for more is told that they are unknown, and
+# asks again.
+_CREATED_MAX: Final = 1_000
 
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
+    if len(body) > LARGE:
+        return _answer_large(broker, context, body)
     snapshot = broker.metadata.snapshot
     question = (context.version, context.listener, bytes(body))
     encoded = snapshot.encoded.get(question)
     if encoded is None:
-        request = codec.decode_request(ApiKey.METADATA, context.version, body)
-        unknown = _to_create(broker, context, request)
-        if unknown:
-            return _create_and_answer(broker, context, request, unknown)
-        encoded = _encode(broker, context, request, {})
-        if len(snapshot.encoded) < _KEPT_MAX:
-            snapshot.encoded[question] = encoded
+        request = _decoded(broker, context, body)
+        return _answer(broker, context, request, _Kept(snapshot, question))
     # Known only now that the work is done. It is in the bytes, so those who wait cost it twice.
     wait_ms = charge_time(broker, context)
     if wait_ms:
-        request = codec.decode_request(ApiKey.METADATA, context.version, body)
-        encoded = _encode(broker, context, request, {}, wait_ms)
+        return _answer(broker, context, _decoded(broker, context, body), wait_ms=wait_ms)
+    return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
+
+
+def _decoded(broker: Broker, context: RequestContext, body: memoryview) -> Request:
+    items_max = broker.bounds.items_of(ApiKey.METADATA)
+    request: Request = codec.decode_request(ApiKey.METADATA, context.version, body, items_max)
+    return request
+
+
+async def _answer_large(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
+    """A question that names very many topics. Its answer is never kept."""
+    async with place_for(ApiKey.METADATA, len(body)):
+        steps = codec.decode_request_in_steps(
+            ApiKey.METADATA, context.version, body, broker.bounds.items_of(ApiKey.METADATA)
+        )
+        return await _answer(broker, context, await finished(steps))
+
+
+class _Kept(NamedTuple):
+    """Where an answer is kept for those that ask the same."""
+
+    snapshot: Snapshot
+    question: tuple[int, str, bytes]
+
+    def keep(self, encoded: bytes) -> None:
+        if len(self.snapshot.encoded) < _KEPT_MAX:
+            self.snapshot.encoded[self.question] = encoded
+
+
+async def _answer(
+    broker: Broker,
+    context: RequestContext,
+    request: Request,
+    kept: _Kept | None = None,
+    wait_ms: int = 0,
+) -> Reply:
+    unknown = _to_create(broker, context, request)
+    if unknown:
+        client = Client.of(context.principal, context.client_id)
+        faults = await broker.auto_create(unknown, client)
+        wait_ms = charge_time(broker, context)
+        encoded = await _encode(broker, context, request, faults, wait_ms)
+    else:
+        encoded = await _encode(broker, context, request, {}, wait_ms)
+        if kept is not None:
+            kept.keep(encoded)
+        charged_ms = charge_time(broker, context) if not wait_ms else 0
+        if charged_ms:
+            wait_ms = charged_ms
+            encoded = await _encode(broker, context, request, {}, wait_ms)
     return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
 
 
@@ -66,27 +117,18 @@ def _to_create(broker: Broker, context: RequestContext, request: Request) -> lis
     if context.version >= 4 and not request.allow_auto_topic_creation:
         return []
     known = broker.metadata.snapshot.topics
-    return [
+    wanted = (
         topic.name
         for topic in request.topics
         if topic.name is not None
         and topic.topic_id == ZERO_ID
         and topic.name not in known
         and name_fault(topic.name) is None
-    ]
+    )
+    return list(islice(wanted, _CREATED_MAX))
 
 
-async def _create_and_answer(
-    broker: Broker, context: RequestContext, request: Request, names: Sequence[str]
-) -> Reply:
-    client = Client.of(context.principal, context.client_id)
-    faults = await broker.auto_create(names, client)
-    wait_ms = charge_time(broker, context)
-    encoded = _encode(broker, context, request, faults, wait_ms)
-    return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
-
-
-def _encode(
+async def _encode(
     broker: Broker,
     context: RequestContext,
     request: Request,
@@ -99,11 +141,13 @@ def _encode(
         brokers=_brokers(snapshot, context.listener),
         cluster_id=broker.cluster_id,
         controller_id=snapshot.controller_id,
-        topics=list(_topics(snapshot, context, request, faults)),
+        topics=[topic async for topic in in_turns(_topics(snapshot, context, request, faults))],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorization.CLUSTER_OPERATIONS
-    return codec.encode_response(ApiKey.METADATA, context.version, response)
+    return await finished(
+        codec.encode_response_in_steps(ApiKey.METADATA, context.version, response)
+    )
 
 
 def _brokers(snapshot: Snapshot, listener: str) -> list[MetadataResponseBroker]:
@@ -137,17 +181,21 @@ def _found(
         for known in snapshot.topics:
             yield _topic(snapshot, context, known)
         return
+    # What is asked for twice is told once: a topic is many times as long as its name.
     seen: set[object] = set()
     for question in asked:
         name = question.name
+        key = name if question.topic_id == ZERO_ID else (name, question.topic_id)
+        if key in seen:
+            continue
+        seen.add(key)
         if context.version < _BY_ID_FROM and (name is None or question.topic_id != ZERO_ID):
             yield MetadataResponseTopic(
                 error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=question.topic_id
             )
         elif name is None or question.topic_id != ZERO_ID:
             yield _by_id(snapshot, context, question)
-        elif name not in seen:
-            seen.add(name)
+        else:
             yield _by_name(snapshot, context, name, faults)
 
 

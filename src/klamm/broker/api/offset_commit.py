@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.commits import commit
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_commit as messages
@@ -47,10 +48,10 @@ async def handle(
                             ErrorCode.UNKNOWN_TOPIC_ID,
                         ),
                     )
-                    for p in topic.partitions
+                    async for p in in_turns(topic.partitions)
                 ],
             )
-            for topic in (*known, *unknown)
+            async for topic in in_turns((*known, *unknown))
         ]
     )
 

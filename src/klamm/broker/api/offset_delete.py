@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.group_offsets import subscription_of
 from klamm.broker.coordinators.shards import Shard
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_delete as messages
@@ -25,8 +26,8 @@ async def handle(
     if fault is not None:
         return messages.Response(error_code=fault)
     errors: dict[TopicPartition, ErrorCode] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
+    async for topic in in_turns(request.topics):
+        async for partition in in_turns(topic.partitions):
             at = TopicPartition(topic.name, partition.partition_index)
             if topic.name in read:
                 errors[at] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -47,10 +48,10 @@ async def handle(
                         partition_index=p.partition_index,
                         error_code=errors[TopicPartition(topic.name, p.partition_index)],
                     )
-                    for p in topic.partitions
+                    async for p in in_turns(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in in_turns(request.topics)
         ]
     )
 

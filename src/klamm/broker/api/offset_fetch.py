@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
 from klamm.groups.consumer.events import commit_fault
 from klamm.groups.offsets import CommittedOffset, GroupOffsets
 from klamm.model.errors import ErrorCode
@@ -40,8 +41,16 @@ async def handle(
     stable = request.require_stable
     if context.version >= 8:
         answer = _by_name if context.version < 10 else _by_id
-        return messages.Response(groups=[answer(broker, g, stable=stable) for g in request.groups])
-    found = _look_up(broker, request.group_id, _wanted(request.topics), stable=stable)
+        # A group that is asked for twice is told once, as if it were asked last: everything that it
+        # committed may be many times what was asked.
+        asked = {group.group_id: group for group in request.groups}
+        return messages.Response(
+            groups=[
+                await answer(broker, group, stable=stable)
+                async for group in in_turns(asked.values())
+            ]
+        )
+    found = await _look_up(broker, request.group_id, _wanted(request.topics), stable=stable)
     return messages.Response(
         error_code=found.error,
         topics=[
@@ -56,28 +65,28 @@ async def handle(
                         # Version 1 has no room for an error of the whole request.
                         error_code=found.error or error,
                     )
-                    for number, offset, error in partitions
+                    async for number, offset, error in in_turns(partitions)
                 ],
             )
-            for topic, partitions in found.topics
+            async for topic, partitions in in_turns(found.topics)
         ],
     )
 
 
-def _by_name(
+async def _by_name(
     broker: Broker, group: messages.OffsetFetchRequestGroup, *, stable: bool
 ) -> messages.OffsetFetchResponseGroup:
-    found = _look_up(
+    found = await _look_up(
         broker,
         group.group_id,
         _wanted(group.topics),
         stable=stable,
         member=(group.member_id, group.member_epoch),
     )
-    return _group_answer(group.group_id, found)
+    return await _group_answer(group.group_id, found)
 
 
-def _by_id(
+async def _by_id(
     broker: Broker, group: messages.OffsetFetchRequestGroup, *, stable: bool
 ) -> messages.OffsetFetchResponseGroup:
     snapshot = broker.metadata.snapshot
@@ -86,7 +95,7 @@ def _by_id(
         for topic in asked:
             topic.name = snapshot.topic_names.get(topic.topic_id, "")
         group.topics = [topic for topic in asked if topic.name]
-    answer = _by_name(broker, group, stable=stable)
+    answer = await _by_name(broker, group, stable=stable)
     answer.topics = [topic for topic in answer.topics if topic.name in snapshot.topic_ids]
     for found in answer.topics:
         found.topic_id = snapshot.topic_ids[found.name]
@@ -117,7 +126,7 @@ def _wanted(
     return [(topic.name, topic.partition_indexes) for topic in topics]
 
 
-def _group_answer(group_id: str, found: _Found) -> messages.OffsetFetchResponseGroup:
+async def _group_answer(group_id: str, found: _Found) -> messages.OffsetFetchResponseGroup:
     return messages.OffsetFetchResponseGroup(
         group_id=group_id,
         error_code=found.error,
@@ -132,15 +141,15 @@ def _group_answer(group_id: str, found: _Found) -> messages.OffsetFetchResponseG
                         metadata=offset.metadata,
                         error_code=error,
                     )
-                    for number, offset, error in partitions
+                    async for number, offset, error in in_turns(partitions)
                 ],
             )
-            for topic, partitions in found.topics
+            async for topic, partitions in in_turns(found.topics)
         ],
     )
 
 
-def _look_up(
+async def _look_up(
     broker: Broker,
     group_id: str,
     wanted: Wanted | None,
@@ -162,8 +171,14 @@ def _look_up(
     return _Found(
         ErrorCode.NONE,
         [
-            (topic, [_one(offsets, TopicPartition(topic, n), stable=stable) for n in numbers])
-            for topic, numbers in wanted
+            (
+                topic,
+                [
+                    _one(offsets, TopicPartition(topic, n), stable=stable)
+                    async for n in in_turns(numbers)
+                ],
+            )
+            async for topic, numbers in in_turns(wanted)
         ],
     )
 

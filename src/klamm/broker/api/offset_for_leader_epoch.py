@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
-from klamm.broker.replicas import epoch_fault
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.replicas.replicas import epoch_fault
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.offset_for_leader_epoch import (
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+    if request.replica_id >= 0 and not context.peer.is_broker:
+        return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     return Response(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_end_of(broker, topic.topic, asked) for asked in topic.partitions]
+                topic.topic,
+                [_end_of(broker, topic.topic, asked) async for asked in in_turns(topic.partitions)],
             )
-            for topic in request.topics
+            async for topic in in_turns(request.topics)
         ]
     )
 

@@ -23,29 +23,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.admin import Created
-from klamm.broker.log_sizes import log_sizes
-from klamm.broker.quotas import Client
+from klamm.broker.admin.topic_admin import Created
+from klamm.broker.quotas.quotas import Client
+from klamm.broker.storage.log_sizes import log_sizes
 from klamm.controller.admission import Growth, NewTopic
-from klamm.controller.effects import Move, Plan, TopicNode
+from klamm.controller.effects import Plan, Transition
 from klamm.controller.events import (
     ElectionsAnswer,
     ElectionsAsked,
     ElectionType,
     MarkersChanged,
-    MovesAnswer,
-    MovesAsked,
     PlanAsked,
     Plannable,
+    ReassignmentsAnswer,
+    ReassignmentsAsked,
     TopicModified,
     TopicsChanged,
 )
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused, RequestRefused
 from klamm.model.names import BrokerId, Replica, TopicPartition
+from klamm.model.topics import TopicNode
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 _LIMIT: Final = 1_000
@@ -64,9 +65,9 @@ async def handle(
         raise RequestRefused(ErrorCode.INVALID_REQUEST, f"not a plan: {fault}") from fault
     plan = await broker.controller.submit(PlanAsked(about))
     return {
-        "moves": _moves(plan.moves[:limit]),
-        "moves_count": len(plan.moves),
-        "later": _moves(plan.later[:limit]),
+        "moves": _lines(plan.transitions[:limit]),
+        "moves_count": len(plan.transitions),
+        "later": _lines(plan.later[:limit]),
         "later_count": len(plan.later),
         "brokers": plan.brokers,
         "writes": plan.writes_count,
@@ -91,7 +92,7 @@ async def _read(
                 _partition(p): None if p["replicas"] is None else _brokers(p["replicas"])
                 for p in request["partitions"]
             }
-            return MovesAsked(targets), []
+            return ReassignmentsAsked(targets), []
         case "elect":
             kind = ElectionType[request.get("election", "preferred").upper()]
             wanted = request.get("partitions")
@@ -160,10 +161,10 @@ def _brokers(ids: Iterable[Any]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(int(id)) for id in ids)
 
 
-def _moves(moves: Iterable[Move]) -> list[dict[str, str]]:
+def _lines(transitions: Iterable[Transition]) -> list[dict[str, str]]:
     return [
         {"subject": m.subject, "before": str(m.before), "after": str(m.after), "why": m.why}
-        for m in moves
+        for m in transitions
     ]
 
 
@@ -177,7 +178,7 @@ def _refusal(topic: str, refused: Refused) -> dict[str, Any]:
 
 
 def _refused(plan: Plan) -> Refusals:
-    if not isinstance(plan.answer, MovesAnswer | ElectionsAnswer):
+    if not isinstance(plan.answer, ReassignmentsAnswer | ElectionsAnswer):
         return []
     return [
         {
@@ -195,7 +196,9 @@ async def _bytes(broker: Broker, plan: Plan) -> dict[str, Any]:
     """What would be copied and removed, with the sizes the logs have now."""
     endpoints = {id: found.endpoints[0] for id, found in broker.metadata.snapshot.brokers.items()}
     sources = [Replica(copy.partition, copy.source) for copy in plan.copies]
-    sizes = await log_sizes(endpoints, [*sources, *plan.removals], f"plan-{broker.id}")
+    sizes = await log_sizes(
+        broker.peers, endpoints, [*sources, *plan.removals], f"plan-{broker.id}"
+    )
     copies: list[dict[str, Any]] = [
         {
             "topic": copy.partition.topic,

@@ -7,31 +7,36 @@ looks for the leader again.
 
 The first batch of a transaction in a partition is appended when the transaction's coordinator has
 said that the partition is part of it (KIP-890, `transaction.partition.verification.enable`).
+
+A batch that takes long to look through, because it is compressed or has very many records, is
+copied and looked through by another thread; then it is appended as all are.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm.broker.authorization import INTERNAL_WRITER
-from klamm.broker.connection import Answer
-from klamm.broker.context import RequestContext
-from klamm.broker.leaders import current_leader, endpoints_of
-from klamm.broker.partition import Partition
-from klamm.broker.promises import Promise, Receipt
-from klamm.broker.quotas import PRODUCER_BYTE_RATE, charge, charge_time
-from klamm.broker.replies import Reply
-from klamm.broker.transaction_openings import (
+from klamm.broker.net.authorization import INTERNAL_WRITER
+from klamm.broker.net.connection import Answer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.promises import Receipt
+from klamm.broker.net.replies import Reply
+from klamm.broker.net.turns import finished
+from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE, charge, charge_time
+from klamm.broker.replicas.leaders import current_leader, endpoints_of
+from klamm.broker.replicas.partition import Partition
+from klamm.broker.replicas.transaction_openings import (
     NOT_VERIFIED,
     Opening,
     ask_coordinator,
     is_transactional,
     openings,
 )
-from klamm.log.append import Appended, AppendRefused
-from klamm.log.partition import LogDirectoryFailed
+from klamm.broker.storage.openers import opened
+from klamm.log.append import Appended, AppendRefused, Later
+from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import INTERNAL_TOPICS, TopicPartition
 from klamm.protocol.frames import encode_response_frame
@@ -50,18 +55,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# A reply, one that waits for the followers only, or the rest of the work.
+_Outcome = Reply | Receipt | Coroutine[None, None, Reply | Receipt]
+
 _ACKS: Final = frozenset({-1, 0, 1})
+# So many partitions are written to in one go; more let others in between.
+_AT_ONCE_MAX: Final = 256
+_SIZE_AT_ONCE_MAX: Final = 8 << 20  # to several partitions, as much as takes some milliseconds
 
 
 def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
-    request = parse_request(context.version, body)
+    request = parse_request(context.version, body, broker.bounds.items_of_produce)
     if request.transactional_id is not None:
         opening = openings(broker, request)
         if opening:
             # The connection's buffer is not ours for as long as a question takes.
             kept = memoryview(bytearray(body))
             return _append_verified(broker, context, kept, request.transactional_id, opening)
+    topics = request.topics
+    if len(body) > _SIZE_AT_ONCE_MAX and topics and len(topics) + len(topics[0][1]) > 2:
+        return _append_in_turns(broker, context, request, len(body))
+    if len(topics) > 1 and sum(len(partitions) for _, partitions in topics) > _AT_ONCE_MAX:
+        return _append_in_turns(broker, context, request, len(body))
+    if topics and len(topics[0][1]) > _AT_ONCE_MAX:
+        return _append_in_turns(broker, context, request, len(body))
     return _append_all(broker, context, request, len(body), {})
+
+
+async def _append_in_turns(
+    broker: Broker, context: RequestContext, request: ProduceRequest, size: int
+) -> Reply:
+    """The same for very many partitions. The frame is ours until it is answered."""
+    return await _whole(await finished(_append_steps(broker, context, request, size, {})))
 
 
 async def _append_verified(
@@ -73,8 +98,14 @@ async def _append_verified(
 ) -> Reply:
     await ask_coordinator(broker, transactional_id, opening)
     request = parse_request(context.version, body)
-    reply = _append_all(broker, context, request, len(body), opening)
-    return reply if isinstance(reply, Reply) else await reply.outcome()
+    return await _whole(_append_all(broker, context, request, len(body), opening))
+
+
+async def _whole(outcome: _Outcome) -> Reply:
+    """The reply itself, whatever it waits for."""
+    if not isinstance(outcome, Reply | Receipt):
+        outcome = await outcome
+    return outcome if isinstance(outcome, Reply) else await outcome.outcome()
 
 
 def _append_all(
@@ -83,19 +114,38 @@ def _append_all(
     request: ProduceRequest,
     size: int,
     opening: Mapping[TopicPartition, Opening],
-) -> Reply | Promise:
+) -> _Outcome:
+    steps = _append_steps(broker, context, request, size, opening)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        answer: _Outcome = end.value
+        return answer
+
+
+def _append_steps(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    size: int,
+    opening: Mapping[TopicPartition, Opening],
+) -> Generator[None, None, _Outcome]:
+    """The work in steps: one partition each."""
     acks = request.acks
     refusal = _refusal(request)
     find = broker.replicas.find_leader
     topics: list[TopicResult] = []
     waiting: _Waiting | None = None
+    later: list[_Unlooked] = []
     for name, partitions in request.topics:
         results: list[PartitionResult] = []
         topics.append(TopicResult(name, results))
         fault = refusal
-        if name in INTERNAL_TOPICS and context.client_id != INTERNAL_WRITER:
-            fault = fault or ErrorCode.INVALID_TOPIC_EXCEPTION
+        if name in INTERNAL_TOPICS:
+            fault = fault or _internal_fault(context)
         for index, records in partitions:
+            yield
             partition = fault or find(TopicPartition(name, index))
             if not isinstance(partition, Partition):
                 results.append(_not_here(broker, name, index, partition))
@@ -106,14 +156,105 @@ def _append_all(
                     results.append(PartitionResult(index, code, error_message=NOT_VERIFIED))
                     continue
             outcome = append(broker, partition, context.version, records, acks)
+            if isinstance(outcome, Later):
+                later.append(_Unlooked(partition, _copy(records), results, len(results)))
+                results.append(PartitionResult(index))
+                continue
             result = as_result(broker, partition, outcome)
             results.append(result)
             if acks == -1 and result[1] == 0:
                 waiting = waiting or _Waiting(broker, context, topics, size)
-                waiting.expect(partition, results)
+                waiting.expect(partition, results, len(results) - 1)
+    if later:
+        waiting = waiting or _Waiting(broker, context, topics, size)
+        return _append_later(broker, context, acks, request.timeout_ms, waiting, later, opening)
     if waiting is not None:
         return waiting.begin(request.timeout_ms)
     return reply_of(broker, context, acks, topics, size)
+
+
+class _Unlooked(NamedTuple):
+    """A batch that was not looked through yet, and the place of its result."""
+
+    partition: Partition
+    records: memoryview
+    results: list[PartitionResult]
+    at: int
+
+
+def _copy(records: memoryview | None) -> memoryview:
+    """The records in memory of their own: a thread may outlive the connection and its buffer."""
+    assert records is not None, "what is not there is not looked through later"
+    return memoryview(bytearray(records))
+
+
+async def _append_later(
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    timeout_ms: int,
+    waiting: _Waiting,
+    later: list[_Unlooked],
+    opening: Mapping[TopicPartition, Opening],
+) -> Reply | Receipt:
+    """Look through these batches elsewhere, one by one, and append them."""
+    for partition, records, results, at in later:
+        outcome: Appended | AppendRefused | ErrorCode
+        try:
+            outcome = await _look_through_and_append(
+                broker, partition, context, records, acks, opening
+            )
+        except StorageTrouble as trouble:
+            broker.storage_trouble(trouble)
+            outcome = ErrorCode.KAFKA_STORAGE_ERROR
+        except Exception:
+            log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
+            outcome = ErrorCode.UNKNOWN_SERVER_ERROR
+        result = results[at] = as_result(broker, partition, outcome)
+        if acks == -1 and result[1] == 0:
+            waiting.expect(partition, results, at)
+    if acks != -1:
+        return waiting.answer(acks)
+    receipt = waiting.begin(timeout_ms)
+    if isinstance(receipt, Receipt):
+        receipt.then(_note)  # until the connection has taken it over
+    return receipt
+
+
+def _note(_: Reply | Exception) -> None:
+    """A receipt remembers by itself that it was kept."""
+
+
+async def _look_through_and_append(
+    broker: Broker,
+    partition: Partition,
+    context: RequestContext,
+    records: memoryview,
+    acks: int,
+    opening: Mapping[TopicPartition, Opening],
+) -> Appended | AppendRefused | ErrorCode:
+    work = partition.inspector(records, context.version)
+    if isinstance(work, ErrorCode):
+        return work
+    inspected = await opened(work)
+    if isinstance(inspected, AppendRefused):
+        return inspected
+    verdict = opening.get(partition.topic_partition)
+    if verdict is not None:  # a marker may have come meanwhile
+        code = verdict.told_to_producers(partition, context.version)
+        if code is not ErrorCode.NONE:
+            return AppendRefused(code, NOT_VERIFIED)
+    outcome = partition.append_inspected(inspected, acks=acks)
+    if isinstance(outcome, Appended):
+        _count(broker, outcome, len(records))
+    return outcome
+
+
+def _internal_fault(context: RequestContext) -> ErrorCode | None:
+    """Why a client may not write to a topic of the brokers' own, if it may not."""
+    if context.client_id != INTERNAL_WRITER:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return None if context.peer.is_broker else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
@@ -130,25 +271,29 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
 
 def append(
     broker: Broker, partition: Partition, version: int, records: memoryview | None, acks: int
-) -> Appended | AppendRefused | ErrorCode:
+) -> Appended | AppendRefused | ErrorCode | Later:
     """Put what a client sent into a log; what became of it."""
     if records is None:
         return AppendRefused(ErrorCode.INVALID_RECORD, "there are no records")
     try:
         outcome = partition.append(records, acks=acks, version=version)
-    except LogDirectoryFailed as failure:
-        broker.directory_failed(failure)
+    except StorageTrouble as trouble:
+        broker.storage_trouble(trouble)
         return ErrorCode.KAFKA_STORAGE_ERROR
     except Exception:
         log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(outcome, Appended):
-        base_offset, last_offset, _, _, is_duplicate = outcome
-        if not is_duplicate:
-            metrics = broker.metrics
-            metrics.bytes_in += len(records)
-            metrics.messages_in += last_offset - base_offset + 1
+        _count(broker, outcome, len(records))
     return outcome
+
+
+def _count(broker: Broker, appended: Appended, size: int) -> None:
+    base_offset, last_offset, _, _, is_duplicate = appended
+    if not is_duplicate:
+        metrics = broker.metrics
+        metrics.bytes_in += size
+        metrics.messages_in += last_offset - base_offset + 1
 
 
 def as_result(
@@ -220,20 +365,20 @@ class _Waiting:
         self._open: dict[Partition, list[_Unsettled]] = {}
         self._receipt: Receipt | None = None
 
-    def expect(self, partition: Partition, results: list[PartitionResult]) -> None:
-        """The last of these results holds only once all replicas in sync have its records."""
+    def expect(self, partition: Partition, results: list[PartitionResult], at: int) -> None:
+        """One of these results holds only once all replicas in sync have its records."""
         assert partition.log is not None, partition
         # A retry of a batch waits as the batch itself did, so the log's end will do for both.
-        unsettled = _Unsettled(results, len(results) - 1, partition.log.log_end_offset)
+        unsettled = _Unsettled(results, at, partition.log.log_end_offset)
         self._open.setdefault(partition, []).append(unsettled)
 
-    def begin(self, timeout_ms: int) -> Reply | Promise:
+    def begin(self, timeout_ms: int) -> Reply | Receipt:
         """The reply, or the promise of one."""
         for partition, appends in list(self._open.items()):
             for _, _, offset_end in list(appends):
                 partition.await_acks(offset_end, self)
         if not self._open:
-            return self._answer()
+            return self.answer(-1)
         self._receipt = Receipt(self._drop)
         self._context.peer.alarm.set(max(timeout_ms, 0) / 1000, self._expire)
         return self._receipt
@@ -253,7 +398,7 @@ class _Waiting:
             results[at] = results[at]._replace(error_code=code)
         if not self._open and self._receipt is not None:
             self._context.peer.alarm.stop(self._expire)
-            self._receipt.keep(self._answer())
+            self._receipt.keep(self.answer(-1))
 
     def _expire(self) -> None:
         """The records stay in the log; that all replicas have them was not seen in time."""
@@ -269,5 +414,6 @@ class _Waiting:
         self._context.peer.alarm.stop(self._expire)
         self._open.clear()
 
-    def _answer(self) -> Reply:
-        return reply_of(self._broker, self._context, -1, self._topics, self._size)
+    def answer(self, acks: int) -> Reply:
+        """What became of the partitions, as far as it is known."""
+        return reply_of(self._broker, self._context, acks, self._topics, self._size)

@@ -1,22 +1,24 @@
 """RollCall (private, key 1006): a new controller asks what this broker holds.
 
 Asked with `{"controller": id, "controller_epoch": n, "broker_epoch": n}`; answers `replicas` and
-`metadata` (`broker/roll_call.py`). It fences like the controller's other requests: once answered,
-whatever an earlier controller has on its way is refused. That is what makes the answer worth
-something, for nobody but the one who asked can change it.
+`metadata` (`broker/replicas/roll_call.py`). It fences like the controller's other requests: once
+answered, whatever an earlier controller has on its way is refused. That is what makes the answer
+worth something, for nobody but the one who asked can change it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.roll_call import to_json
+from klamm.broker.replicas.roll_call import to_json
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(

@@ -5,13 +5,15 @@ The answer means that the logs have been put aside, not that their space is free
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
 from klamm.protocol.messages.stop_replica import Request, Response, StopReplicaPartitionError
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:

@@ -5,6 +5,9 @@ first. With `"after": [controller_epoch, sequence]` it is the oldest behind that
 which is how a reader takes a long story in pages; and with `"waiting": true` only what is not in
 the ledger's topic yet (`ledger_topic`), which may be all of it. Any broker answers for itself:
 who wants the whole story asks all of them and merges by (controller_epoch, sequence).
+
+A story may have millions of lines: a broker reads for one asker at a time, makes objects only of
+lines it has to look into, and passes the others on as they were written.
 """
 
 from __future__ import annotations
@@ -14,35 +17,58 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.model.errors import ErrorCode
+from klamm.broker.ledger.ledger import is_entry
+from klamm.broker.net import asked
+from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.protocol import private
 
 if TYPE_CHECKING:
-    from klamm.broker.context import RequestContext
+    from klamm.broker.net.context import RequestContext
     from klamm.broker.server import Broker
 
 _LIMIT: Final = 10_000
 
 
+def _after(request: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The place behind which the story is wanted."""
+    after = request.get("after")
+    if after is None:
+        return None
+    if isinstance(after, list) and [type(each) for each in after] == [int, int]:
+        return after[0], after[1]
+    raise RequestRefused(
+        ErrorCode.INVALID_REQUEST, "after must be a controller epoch and a sequence number"
+    )
+
+
+def _place(entry: Mapping[str, Any]) -> tuple[int, int]:
+    return entry["controller_epoch"], entry["sequence"]
+
+
 async def handle(
     broker: Broker, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    topic = request.get("topic")
-    limit = min(int(request.get("limit") or _LIMIT), _LIMIT)
+    topic = asked.text(request, "topic") if request.get("topic") is not None else None
+    limit = min(max(asked.number(request, "limit", _LIMIT) or _LIMIT, 0), _LIMIT)
+    after = _after(request)
 
-    after = request.get("after")
-
-    def wanted() -> list[dict[str, object]]:
+    def wanted() -> Iterable[bytes]:
+        if after is None and not request.get("waiting"):
+            lines = deque(broker.controller.ledger.read_lines(topic), maxlen=limit)
+            return filter(is_entry, lines)
         if request.get("waiting"):
             story: Iterable[dict[str, object]] = broker.ledger_topic.waiting()
         else:
             story = broker.controller.story(topic)
         if after is None:
-            return list(deque(story, maxlen=limit))
-        behind = (e for e in story if [e["controller_epoch"], e["sequence"]] > after)
-        return list(islice(behind, limit))
+            return deque(map(private.encode, story), maxlen=limit)
+        behind = (e for e in story if _place(e) > after)
+        return map(private.encode, islice(behind, limit))
 
+    async with broker.controller.story_turn:
+        entries = await broker.in_worker(lambda: b",".join(wanted()))
     return {
         "error_code": ErrorCode.NONE,
         "broker": broker.id,
-        "entries": await broker.in_worker(wanted),
+        "entries": private.Written(b"[" + entries + b"]"),
     }

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.broker.context import RequestContext
 from klamm.broker.coordinators.commits import commit
 from klamm.broker.coordinators.verification import TRY_AGAIN
-from klamm.broker.partition import Partition
-from klamm.broker.transaction_openings import ask_coordinator, opening_in
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.turns import in_turns
+from klamm.broker.replicas.partition import Partition
+from klamm.broker.replicas.transaction_openings import ask_coordinator, opening_in
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import txn_offset_commit as messages
@@ -45,10 +46,10 @@ async def handle(
                         partition_index=p.partition_index,
                         error_code=errors[TopicPartition(topic.name, p.partition_index)],
                     )
-                    for p in topic.partitions
+                    async for p in in_turns(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in in_turns(request.topics)
         ]
     )
 

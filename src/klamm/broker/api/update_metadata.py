@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
 from klamm.protocol.messages.update_metadata import Request, Response
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:

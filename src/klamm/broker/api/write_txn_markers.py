@@ -1,6 +1,6 @@
 """WriteTxnMarkers (key 27), version 1: the end of a transaction, for each partition it wrote to.
 
-Sent by the transaction's coordinator (or by an operator who ends one that hangs). The marker is
+Sent by the transaction's coordinator. The marker is
 appended to each partition led here; in the offsets topic it also lets go the offsets that waited
 for it.
 """
@@ -8,9 +8,9 @@ for it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from klamm.broker.context import RequestContext
+from klamm.broker.net.context import RequestContext
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 from klamm.protocol.batch import ControlKind, encode_control_batch
@@ -18,6 +18,8 @@ from klamm.protocol.messages import write_txn_markers as messages
 
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
+
+BROKERS_ONLY: Final = True
 
 
 async def handle(
@@ -36,6 +38,27 @@ async def handle(
                                 for number in topic.partition_indexes
                             )
                         ),
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+def failure(request: messages.Request, code: ErrorCode, message: str | None) -> messages.Response:
+    return messages.Response(
+        markers=[
+            messages.WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    messages.WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            messages.WritableTxnMarkerPartitionResult(number, code)
+                            for number in topic.partition_indexes
+                        ],
                     )
                     for topic in marker.topics
                 ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from klamm.broker.net.turns import in_turns
 from klamm.groups.offsets import CommittedOffset
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -13,10 +14,12 @@ from klamm.protocol.messages import offset_commit, txn_offset_commit
 if TYPE_CHECKING:
     from klamm.broker.server import Broker
 
-Topics = (
-    Iterable[offset_commit.OffsetCommitRequestTopic]
-    | Iterable[txn_offset_commit.TxnOffsetCommitRequestTopic]
+_Partition = (
+    offset_commit.OffsetCommitRequestPartition | txn_offset_commit.TxnOffsetCommitRequestPartition
 )
+Topics = Iterable[
+    offset_commit.OffsetCommitRequestTopic | txn_offset_commit.TxnOffsetCommitRequestTopic
+]
 
 
 async def commit(
@@ -32,8 +35,10 @@ async def commit(
     offsets: dict[TopicPartition, CommittedOffset] = {}
     now_ms = broker.clock.now_ms()
     longest = broker.settings.int("offset.metadata.max.bytes")
-    for topic in topics:
-        for partition in topic.partitions:
+    async for topic in in_turns(topics):
+        # The two kinds of partitions have these fields in common.
+        partitions: Iterable[_Partition] = topic.partitions
+        async for partition in in_turns(partitions):
             at = TopicPartition(topic.name, partition.partition_index)
             metadata = partition.committed_metadata or ""
             if fault is not None:

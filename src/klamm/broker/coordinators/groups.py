@@ -111,7 +111,7 @@ class GroupCoordinator:
         now_ms = self._clock.now_ms()
         try:
             async for batch in self._journal.batches(shard.partition):
-                shard.replay(batch, self._limits, now_ms)
+                await shard.replay(batch, self._limits, now_ms)
         except (KlammError, OSError):
             log.exception("cannot load a partition of the offsets topic", extra={"p": shard.epoch})
             return

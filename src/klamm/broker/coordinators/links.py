@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.net.peers import Peers
 from klamm.client.connection import Connection
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import KlammError
@@ -16,8 +17,9 @@ from klamm.protocol.apis import ApiKey
 class Links:
     """Connections that are made when needed and thrown away when anything goes wrong on them."""
 
-    def __init__(self, metadata: MetadataCache, name: str) -> None:
+    def __init__(self, metadata: MetadataCache, peers: Peers, name: str) -> None:
         self._metadata = metadata
+        self._peers = peers
         self._name = name
         self._connections: dict[BrokerId, tuple[Endpoint, Connection]] = {}
         self._locks: dict[BrokerId, asyncio.Lock] = {}
@@ -45,6 +47,6 @@ class Links:
         known = self._connections.get(to)
         if known is not None and known[0] == endpoint and not known[1].is_closed:
             return known[1]
-        connection = await Connection.open(endpoint.host, endpoint.port, self._name)
+        connection = await self._peers.connect(to, endpoint, self._name)
         self._connections[to] = (endpoint, connection)
         return connection

@@ -14,11 +14,11 @@ from klamm.broker.coordinators.links import Links
 from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
 from klamm.broker.coordinators.verification import Question, Verdicts, Verifier
-from klamm.broker.partition import Partition
+from klamm.broker.replicas.partition import Partition
 from klamm.groups.classic.requests import Limits
 from klamm.groups.consumer.events import ConsumerLimits
 from klamm.log.append import Appended, AppendRefused
-from klamm.log.partition import LogDirectoryFailed
+from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
 from klamm.model.settings.broker_clients import CONSUMER_ASSIGNORS
@@ -53,12 +53,13 @@ class ReplicaJournal:
             outcome = led.append(
                 memoryview(bytearray(batch)), acks=-1, version=_PRODUCE_VERSION, from_client=False
             )
-        except LogDirectoryFailed as failure:
-            self._broker.directory_failed(failure)
+        except StorageTrouble as trouble:
+            self._broker.storage_trouble(trouble)
             return Written(ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(outcome, AppendRefused):
             return Written(outcome.code)
         if not isinstance(outcome, Appended):
+            assert isinstance(outcome, ErrorCode), "only clients' batches are looked through"
             return Written(outcome)
         waiter = _Acknowledged()
         led.await_acks(outcome.last_offset + 1, waiter)
@@ -118,8 +119,10 @@ class Coordinators:
     def __init__(self, broker: Broker) -> None:
         settings = broker.settings
         self._broker = broker
-        self._marker_links = Links(broker.metadata, f"broker-{broker.id}-markers")
-        self._question_links = Links(broker.metadata, f"broker-{broker.id}-verification")
+        self._marker_links = Links(broker.metadata, broker.peers, f"broker-{broker.id}-markers")
+        self._question_links = Links(
+            broker.metadata, broker.peers, f"broker-{broker.id}-verification"
+        )
         self.journal = ReplicaJournal(broker)
         self.groups = GroupCoordinator(
             self.journal,

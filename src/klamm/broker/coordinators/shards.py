@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 
 from klamm.broker.coordinators import consumer_records, records
 from klamm.broker.coordinators.journal import partition_for
+from klamm.broker.coordinators.portions import portions, tell
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.requests import Limits
 from klamm.groups.consumer.sessions import Sessions
 from klamm.groups.consumer.state import ConsumerGroup
 from klamm.groups.offsets import GroupOffsets
-from klamm.model.errors import ErrorCode
+from klamm.log.batches import read_marker
+from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.names import TopicPartition
 from klamm.protocol import internal, internal_consumer
-from klamm.protocol.batch import ControlKind, Record, control_kind, decode_records, parse_header
+from klamm.protocol.batch import Record, parse_header
 
 
 @dataclass(slots=True)
@@ -54,24 +56,34 @@ class Shard:
         kept = self.consumers.get(group)
         return kept.group if kept is not None and kept.group.epoch > 0 else None
 
-    def replay(self, batch: memoryview, limits: Limits, now_ms: int) -> None:
+    async def replay(self, batch: memoryview, limits: Limits, now_ms: int) -> None:
         """Take over what a batch of the partition tells."""
         header = parse_header(batch, 0)
         if header.is_control:
-            commit = control_kind(batch) is ControlKind.COMMIT
-            for offsets in self.offsets.values():
-                offsets.finish(header.producer_id, commit=commit)
+            marker = read_marker(batch)
+            if marker is not None:
+                for offsets in self.offsets.values():
+                    offsets.finish(header.producer_id, commit=marker.committed)
             return
         producer = header.producer_id if header.is_transactional else None
-        for record in decode_records(batch):
-            key = internal.decode_offsets_key(record.key or b"")
-            match key:
-                case internal.GroupKey(group):
-                    self._replay_group(group, record.value, limits, now_ms)
-                case internal.OffsetKey():
-                    self._replay_offset(key, record, producer)
-                case None:
-                    self._replay_consumer(record)
+        async for some in portions(self.partition, header, batch):
+            for record in some:
+                try:
+                    self._replay_record(record, producer, limits, now_ms)
+                except ProtocolError as fault:
+                    tell(self.partition, record.offset, fault)
+
+    def _replay_record(
+        self, record: Record, producer: int | None, limits: Limits, now_ms: int
+    ) -> None:
+        key = internal.decode_offsets_key(record.key or b"")
+        match key:
+            case internal.GroupKey(group):
+                self._replay_group(group, record.value, limits, now_ms)
+            case internal.OffsetKey():
+                self._replay_offset(key, record, producer)
+            case None:
+                self._replay_consumer(record)
 
     def _replay_group(
         self, group: str, value: bytes | memoryview | None, limits: Limits, now_ms: int

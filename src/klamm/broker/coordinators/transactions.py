@@ -17,6 +17,7 @@ from typing import Final
 from klamm.broker.coordinators import records
 from klamm.broker.coordinators.alarms import Clock
 from klamm.broker.coordinators.journal import Journal, partition_for, told_to_clients
+from klamm.broker.coordinators.portions import portions, tell
 from klamm.groups.transactions import (
     Answer,
     Fence,
@@ -26,10 +27,10 @@ from klamm.groups.transactions import (
     TxnState,
     first,
 )
-from klamm.model.errors import ErrorCode, KlammError
+from klamm.model.errors import ErrorCode, KlammError, ProtocolError
 from klamm.model.names import TopicPartition
 from klamm.protocol import internal
-from klamm.protocol.batch import decode_records, parse_header
+from klamm.protocol.batch import Record, parse_header
 
 log = logging.getLogger("klamm.transactions")
 
@@ -68,6 +69,20 @@ class ProducerGranted:
     error: ErrorCode
     producer_id: int = -1
     epoch: int = -1
+
+
+def _replay(at: TopicPartition, record: Record, found: dict[str, Transaction]) -> None:
+    """Take over what a record of the transaction topic tells."""
+    try:
+        name = internal.decode_transaction_key(record.key or b"")
+        if name is None:
+            return
+        if record.value is None:
+            found.pop(name, None)
+        else:
+            found[name] = records.transaction(name, bytes(record.value))
+    except ProtocolError as fault:
+        tell(at, record.offset, fault)
 
 
 class TransactionCoordinator:
@@ -131,16 +146,12 @@ class TransactionCoordinator:
         found: dict[str, Transaction] = {}
         try:
             async for batch in self._journal.batches(shard.partition):
-                if parse_header(batch, 0).is_control:
+                header = parse_header(batch, 0)
+                if header.is_control:
                     continue
-                for record in decode_records(batch):
-                    name = internal.decode_transaction_key(record.key or b"")
-                    if name is None:
-                        continue
-                    if record.value is None:
-                        found.pop(name, None)
-                    else:
-                        found[name] = records.transaction(name, bytes(record.value))
+                async for some in portions(shard.partition, header, batch):
+                    for record in some:
+                        _replay(shard.partition, record, found)
         except (KlammError, OSError):
             log.exception("cannot load a transaction partition", extra={"p": str(shard.partition)})
             return

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from klamm.controller.admission.node_size import partitions_fault, placement_fault
+from klamm.controller.admission.placement import MixedRacks, Placement, Racks, Start, place
 from klamm.controller.admission.refusals import (
     bad_assignment,
     exists,
     unknown_brokers,
     with_duplicates,
 )
-from klamm.controller.assignment import MixedRacks, Placement, Racks, Start, place
-from klamm.controller.node_size import partitions_fault, placement_fault
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import CLUSTER_METADATA, BrokerId, colliding, name_fault
 from klamm.model.settings import BrokerSettings, topic_faults

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from klamm.controller.admission.refusals import (
-    bad_assignment,
-    listed,
-    no_partition_zero,
-    unknown_brokers,
-    with_duplicates,
-)
-from klamm.controller.assignment import (
+from klamm.controller.admission.node_size import partitions_fault
+from klamm.controller.admission.placement import (
     MixedRacks,
     Placement,
     Racks,
@@ -20,7 +14,13 @@ from klamm.controller.assignment import (
     expansion_start,
     place,
 )
-from klamm.controller.node_size import partitions_fault
+from klamm.controller.admission.refusals import (
+    bad_assignment,
+    listed,
+    no_partition_zero,
+    unknown_brokers,
+    with_duplicates,
+)
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId

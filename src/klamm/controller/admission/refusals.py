@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm.controller.assignment import Placement, Racks
+from klamm.controller.admission.placement import Placement, Racks
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from klamm.groups.consumer.assignors import ASSIGNORS, Wishes
-from klamm.groups.consumer.patterns import parse
+from klamm.groups.consumer.patterns import parse, too_costly
 from klamm.groups.consumer.reconciliation import next_standing
 from klamm.groups.consumer.state import (
     LEAVES,
@@ -147,6 +147,10 @@ def heartbeat(
     turn = _Turn(group, group)
     if beat.epoch in (LEAVES, LEAVES_FOR_NOW):
         return _leave(turn, beat)
+    costly = too_costly(beat.pattern, cluster) if beat.pattern else None
+    if costly is not None:
+        why = Refused(costly.why, ErrorCode.INVALID_REGULAR_EXPRESSION)
+        return Decision(why, (), group)
     refused = _admit(turn, beat, limits)
     if refused is not None:
         return Decision(refused, (), group)

@@ -5,6 +5,11 @@ Python's `re` tries one way after the other and can be made to try for years; wh
 must not be given to it. So the pattern is turned into steps (Thompson's construction), and a name
 walks through all ways at once. Only what stands for a single character is left to `re`.
 
+Where a walk has come to before, with the same characters before it or others, it goes on as it did
+then: places and the ways between them are kept. A pattern that has ever new places costs more with
+every name; one that has cost too much is given up and refused, so that the time of all walks
+together is bounded, however many topics there are.
+
 Known are literals, `.`, classes, escapes, groups, `|`, `* + ? {m,n}` (also lazy: which way is taken
 makes no difference to whether there is one), `^ $ \\A \\z`, and `(?i)` at the beginning.
 """
@@ -12,6 +17,7 @@ makes no difference to whether there is one), `^ $ \\A \\z`, and `(?i)` at the b
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -21,7 +27,14 @@ from klamm.model.errors import Refused
 _LENGTH_MAX: Final = 1_000
 _STEPS_MAX: Final = 2_000
 _REPEAT_MAX: Final = 1_000
+_DEPTH_MAX: Final = 50
 _ANSWERS_MAX: Final = 100_000
+# Steps looked at in all walks of a pattern. An honest one needs a few thousand for any number of
+# names; this many take a tenth of a second, of which others have their share (`broker/api`).
+_LOOKS_MAX: Final = 200_000
+_KEPT_MAX: Final = 30_000  # steps in all places that are kept
+_KNOWN_MAX: Final = 64
+_TOLD_MAX: Final = 100
 _CLASSES: Final = "dDwWsS"
 
 
@@ -29,51 +42,111 @@ _CLASSES: Final = "dDwWsS"
 class _Step:
     """One place on the way: a character to pass, or ways that lead on without one."""
 
-    character: re.Pattern[str] | None = None
+    character: re.Pattern[str] | str | None = None
     at_start: bool = False  # may only be passed before the first character
     at_end: bool = False  # may only be passed behind the last one
     ways: list[int] = field(default_factory=list)
+
+    def passes(self, character: str) -> bool:
+        if isinstance(self.character, str):
+            return self.character == character
+        return self.character is not None and self.character.fullmatch(character) is not None
 
 
 class PatternFault(ValueError):
     """The pattern is not one that is understood."""
 
 
+_Places = frozenset[int]  # where a walk is: at all these steps at once
+
+
 class TopicPattern:
     """A pattern, ready to be asked."""
 
-    __slots__ = ("_answers", "_end", "_start", "_steps")
+    __slots__ = (
+        "_answers",
+        "_begun",
+        "_end",
+        "_kept",
+        "_looks_left",
+        "_places",
+        "_start",
+        "_steps",
+        "_ways",
+    )
 
     def __init__(self, text: str) -> None:
         parser = _Parser(text)
         self._start, self._end = parser.whole()
         self._steps = parser.steps
         self._answers: dict[str, bool] = {}
+        self._ways: dict[tuple[_Places, str, bool], _Places] = {}
+        self._places: dict[_Places, _Places] = {}
+        self._begun: dict[bool, _Places] = {}
+        self._kept = 0  # steps in the places that `_ways` leads to
+        self._looks_left = _LOOKS_MAX
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it has cost too much to be asked any further."""
+        return self._looks_left <= 0
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern stands for the whole name."""
+        """Whether the pattern stands for the whole name; one that was given up stands for none."""
         answer = self._answers.get(name)
         if answer is None:
             if len(self._answers) >= _ANSWERS_MAX:
                 self._answers.clear()
             # The same names are asked about whenever anything in the cluster changes.
-            answer = self._answers[name] = self._walk(name)
+            answer = self._answers[name] = not self.is_given_up and self._walk(name)
         return answer
 
     def _walk(self, name: str) -> bool:
-        now = self._reach({self._start}, first=True, last=not name)
-        for place, character in enumerate(name):
+        now = self._begin(last=not name)
+        end = len(name) - 1
+        for at, character in enumerate(name):
             if not now:
                 return False
-            passed = set()
-            for number in now:
-                step = self._steps[number]
-                if step.character is not None and step.character.fullmatch(character):
-                    passed.update(step.ways)
-            now = self._reach(passed, first=False, last=place == len(name) - 1)
+            key = (now, character, at == end)
+            then = self._ways.get(key)
+            if then is None:
+                then = self._pass(now, character, last=at == end)
+                if self.is_given_up:
+                    self._forget()
+                    return False
+                self._keep(key, then)
+            now = then
         return self._end in now
 
-    def _reach(self, start: set[int], *, first: bool, last: bool) -> set[int]:
+    def _begin(self, *, last: bool) -> _Places:
+        """Everywhere one can be before the first character."""
+        begun = self._begun.get(last)
+        if begun is None:
+            begun = self._begun[last] = self._reach((self._start,), first=True, last=last)
+        return begun
+
+    def _keep(self, key: tuple[_Places, str, bool], then: _Places) -> None:
+        self._kept += len(then) + 1
+        if self._kept > _KEPT_MAX:
+            self._forget()
+            self._kept = len(then) + 1
+        self._ways[key] = then
+
+    def _forget(self) -> None:
+        self._ways.clear()
+        self._places.clear()
+
+    def _pass(self, now: _Places, character: str, *, last: bool) -> _Places:
+        """Everywhere one can be behind one more character."""
+        self._looks_left -= len(now)
+        passed: set[int] = set()
+        for number in now:
+            step = self._steps[number]
+            if step.passes(character):
+                passed.update(step.ways)
+        return self._reach(passed, first=False, last=last)
+
+    def _reach(self, start: Iterable[int], *, first: bool, last: bool) -> _Places:
         """Everywhere one can be without passing another character."""
         found: set[int] = set()
         waiting = list(start)
@@ -85,7 +158,12 @@ class TopicPattern:
             found.add(number)
             if step.character is None:
                 waiting += step.ways
-        return found
+        self._looks_left -= len(found)
+        # Only these make a difference to what comes next.
+        steps, end = self._steps, self._end
+        places = frozenset(n for n in found if steps[n].character is not None or n == end)
+        # Two that are the same are one: they are looked up with every character.
+        return self._places.setdefault(places, places)
 
 
 _Piece = tuple[int, int]  # the first and the last step of a part of the pattern
@@ -104,6 +182,7 @@ class _Parser:
             text = text[4:]
         self._text = text
         self._at = 0
+        self._depth = 0
 
     def whole(self) -> _Piece:
         piece = self._alternatives()
@@ -216,14 +295,18 @@ class _Parser:
             case ".":
                 return self._character(self._take())
             case _:
-                return self._character(re.escape(self._take()))
+                return self._literal(self._take())
 
     def _group(self) -> _Piece:
         opened = re.compile(r"\((\?:|\?P?<[A-Za-z_]\w*>)?(?!\?)").match(self._text, self._at)
         if opened is None:
             raise PatternFault(f"a group that is not known at {self._at}")
         self._at = opened.end()
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise PatternFault(f"groups are in each other deeper than {_DEPTH_MAX}")
         piece = self._alternatives()
+        self._depth -= 1
         if self._take() != ")":
             raise PatternFault("a group is not closed")
         return piece
@@ -251,16 +334,37 @@ class _Parser:
         except re.error as fault:
             raise PatternFault(str(fault)) from None
 
+    def _literal(self, character: str) -> _Piece:
+        if self._flags & re.IGNORECASE:
+            return self._character(re.escape(character))
+        return self._only(_Step(character=character))
+
     def _only(self, step: _Step) -> _Piece:
         first, last = self._step(step), self._step(_Step())
         self._join(first, last)
         return first, last
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_KNOWN_MAX)
 def parse(text: str) -> TopicPattern | Refused:
     """The pattern in this text, or why there is none."""
     try:
         return TopicPattern(text)
-    except (PatternFault, RecursionError) as fault:
-        return Refused(f"{text!r} is not a regular expression that is known here: {fault}")
+    except PatternFault as fault:
+        told = text if len(text) <= _TOLD_MAX else f"{text[:_TOLD_MAX]}..."
+        return Refused(f"{told!r} is not a regular expression that is known here: {fault}")
+
+
+def too_costly(text: str, names: Iterable[str]) -> Refused | None:
+    """Why a pattern that is known cannot be asked about these names, if it cannot."""
+    pattern = parse(text)
+    if isinstance(pattern, Refused):
+        return pattern
+    for name in names:
+        pattern.matches(name)
+    if not pattern.is_given_up:
+        return None
+    return Refused(
+        f"{text[:_TOLD_MAX]!r} takes too long to compare with the topics of this cluster; "
+        "nest fewer repetitions, or name the topics"
+    )

@@ -275,8 +275,9 @@ NETWORK: Final[tuple[Definition, ...]] = (
         "max.connections",
         Kind.INT,
         "2147483647",
-        "How many connections a broker has; one too many waits until another is closed.",
-        AtLeast(0),
+        "How many connections a broker has; one too many waits until another is closed. Those of "
+        "brokers do not count.",
+        _FROM_1,
         _WIDE,
     ),
     setting(

@@ -12,6 +12,7 @@ from klamm.model.settings.definition import (
     Between,
     Definition,
     Dynamic,
+    InternalPeers,
     Kind,
     OneOf,
     setting,
@@ -104,6 +105,15 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "The port on which the cluster tells Prometheus how it is; 0 takes a free one, -1 none. "
         "Needs `klamm[metrics]`.",
         Between(-1, 65535),
+    ),
+    setting(
+        "klamm.internal.requests.from",
+        Kind.LIST,
+        "proof",
+        "Who may make the requests that are for brokers only: those who prove that they are of "
+        "this cluster. Brokers of Apache Kafka cannot prove it; where some serve in the cluster, "
+        "their listener (`listener:NAME`) or addresses are named here as well.",
+        InternalPeers(),
     ),
     setting(
         "klamm.placement.seed",
@@ -272,11 +282,29 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.election.remember.disk",
         Kind.BOOLEAN,
         "false",
-        "Whether a broker whose disk is empty says so instead of leading from nothing: where it "
-        "was the last in-sync replica, the partition waits for its old disk or an unclean "
-        "election. In Kafka it leads an empty log, and the others truncate theirs.",
+        "Whether a broker whose disk is empty, or has lost records, says so instead of leading "
+        "with what is left: where it was the last in-sync replica, the partition waits for its "
+        "old disk or an unclean election. In Kafka it leads, and the others truncate their logs.",
         None,
         _WIDE,
+    ),
+    setting(
+        "klamm.batch.expanded.bytes.max",
+        Kind.INT,
+        "33554432",
+        "How many bytes the records of one compressed batch may take when they are unpacked; a "
+        "batch above that is refused with MESSAGE_TOO_LARGE, unless max.message.bytes of its topic "
+        "is larger still. Kafka has no such bound.",
+        AtLeast(1 << 20),
+    ),
+    setting(
+        "klamm.batch.records.by.hand.max",
+        Kind.INT,
+        "32",
+        "How many records of a batch are opened before it is appended where numba is not "
+        "installed: the first and the last of them; of those between only the lengths are "
+        "followed. With numba, and in topics that ask for keys or times, each is opened.",
+        AtLeast(2),
     ),
     setting(
         "klamm.leader.rebalance.batch",
@@ -285,5 +313,39 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "How many leaders at most go back to their preferred broker in one round.",
         AtLeast(1),
         _WIDE,
+    ),
+    setting(
+        "klamm.request.max.bytes",
+        Kind.INT,
+        "16777216",
+        "The largest request that carries no records and is not from a broker. A longer one is "
+        "refused with its first bytes and the connection closed. A request that names 20,000 "
+        "topics and 200,000 partitions has half of it.",
+        AtLeast(65_536),
+    ),
+    setting(
+        "klamm.request.max.items",
+        Kind.INT,
+        "250000",
+        "How many elements the lists of a request may have together: topics, partitions, names; "
+        "four plain numbers count as one. A request with more is not read to its end and the "
+        "connection closed. Requests of brokers may have four times as many.",
+        AtLeast(1_000),
+    ),
+    setting(
+        "klamm.private.request.max.bytes",
+        Kind.INT,
+        "4194304",
+        "The largest request for one of klamm's own APIs, such as `klamm topics explain` uses.",
+        AtLeast(65_536),
+    ),
+    setting(
+        "klamm.request.memory.max.bytes",
+        Kind.LONG,
+        "33554432",
+        "How much memory the requests on their way to a broker may take on all connections "
+        "together. When it is used up, connections with large requests wait, one at a time goes "
+        "on, and those that take too long are closed.",
+        AtLeast(1_048_576),
     ),
 )

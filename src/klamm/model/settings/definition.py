@@ -7,6 +7,7 @@ same object checks a value, words the refusal and fills the documentation.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -151,6 +152,39 @@ class CountsByHost:
 
     def __str__(self) -> str:
         return "address:count,address:count,..."
+
+
+PROOF: Final = "proof"
+_LISTENER: Final = "listener:"
+
+
+def listener_named(item: str) -> str:
+    """The listener in an item `listener:NAME`; "" in any other."""
+    return item.removeprefix(_LISTENER) if item.startswith(_LISTENER) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class InternalPeers:
+    """`proof`, and perhaps listeners and addresses."""
+
+    def fault(self, value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        if not value:
+            return f"must be {self}"
+        strange = [item for item in value if not self._is_known(item)]
+        return f"must be {self}, not {strange[0]!r}" if strange else None
+
+    def _is_known(self, item: str) -> bool:
+        if item == PROOF or listener_named(item):
+            return True
+        try:
+            ipaddress.ip_network(item, strict=False)
+        except ValueError:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return "proof, listener:NAME, an address or a network such as 10.0.0.0/24, with commas"
 
 
 def _number(value: Value) -> float:

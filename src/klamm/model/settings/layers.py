@@ -79,10 +79,10 @@ class _Values:
 class TopicSettings(_Values):
     """The settings of one topic, as one broker sees them."""
 
-    __slots__ = ("_broker", "overrides")
+    __slots__ = ("broker", "overrides")
 
     def __init__(self, broker: BrokerSettings, overrides: Mapping[str, str]) -> None:
-        self._broker = broker
+        self.broker = broker
         self.overrides = overrides
         defaults = broker.topic_defaults
         # Most topics have no override: they share one dict.
@@ -100,7 +100,7 @@ class TopicSettings(_Values):
             # What is not understood has no effect, and is shown as somebody wrote it.
             shown = text if isinstance(value, Refused) else value_text(value)
             own = [Origin(name, shown, Source.TOPIC)]
-        inherited = self._broker.origins(*(synonym.name for synonym in definition.synonyms))
+        inherited = self.broker.origins(*(synonym.name for synonym in definition.synonyms))
         if not definition.synonyms:
             inherited = [Origin(name, definition.default, Source.DEFAULT)]
         return [*own, *inherited]
@@ -266,12 +266,15 @@ def relation_fault(settings: BrokerSettings) -> str | None:
     topic = settings.for_topic({})
     if topic.int("retention.ms") == 0:
         return "log.retention.ms, .minutes and .hours must not be 0; -1 means for ever"
+    if settings.int(_PER_IP) == 0 and not settings.list(f"{_PER_IP}.overrides"):
+        return f"{_PER_IP} can be 0 only where {_PER_IP}.overrides lets somebody in"
     for less, more in ORDERED:
         if settings.int(less) > settings.int(more):
             return f"{less}={settings.int(less)} must not be more than {more}={settings.int(more)}"
     return _lag_fault(topic)
 
 
+_PER_IP: Final = "max.connections.per.ip"
 ORDERED: Final = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),

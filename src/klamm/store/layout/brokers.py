@@ -10,6 +10,7 @@ from klamm.model.brokers import PLAINTEXT, Broker, Endpoint
 from klamm.model.names import BrokerId
 from klamm.store.layout.jsontext import dump, load, or_none
 
+_PROOF: Final = 1  # the way in which brokers prove what they are
 # LISTENER://host:port, where an IPv6 host stands in brackets.
 _ENDPOINT: Final = re.compile(r"(?P<listener>.*)://\[?(?P<host>[^\]]*)\]?:(?P<port>-?[0-9]+)\Z")
 
@@ -35,6 +36,9 @@ def encode_broker(broker: Broker, *, timestamp_ms: int, jmx_port: int = -1) -> b
         name: {"min_version": low, "max_version": high}
         for name, (low, high) in sorted(broker.features.items())
     }
+    if broker.can_prove:
+        # Ours: other readers of registrations skip what they do not know.
+        fields["klamm"] = {"proof": _PROOF}
     return dump(fields)
 
 
@@ -48,6 +52,7 @@ def decode_broker(broker: BrokerId, data: bytes | None, epoch: int) -> Broker:
     else:
         endpoints = (Endpoint(str(fields["host"]), int(fields["port"])),)
     features = fields.get("features") or {}
+    own = fields.get("klamm") or {}
     return Broker(
         id=broker,
         epoch=epoch,
@@ -57,6 +62,7 @@ def decode_broker(broker: BrokerId, data: bytes | None, epoch: int) -> Broker:
             name: (int(levels["min_version"]), int(levels["max_version"]))
             for name, levels in features.items()
         },
+        can_prove=own.get("proof") == _PROOF,
     )
 
 

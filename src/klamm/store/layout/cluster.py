@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -77,6 +78,17 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 def decode_cluster_id(data: bytes | None) -> str:
     """The 22 characters of the cluster's id."""
     return str(load(data)["id"])
+
+
+def encode_cluster_secret(key: bytes) -> bytes:
+    """What only the brokers of this cluster know."""
+    return dump({"version": 1, "secret": b64encode(key).decode()})
+
+
+@or_none
+def decode_cluster_secret(data: bytes | None) -> bytes:
+    """The bytes of the cluster's secret."""
+    return b64decode(load(data)["secret"], validate=True)
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:

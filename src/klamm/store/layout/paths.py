@@ -38,6 +38,8 @@ FEATURE: Final = "/feature"
 
 # klamm's own: copies that an operator gave up while their broker was away. Kafka ignores it.
 FORGOTTEN: Final = "/klamm/forgotten"
+# Also ours: what brokers show each other that they know.
+CLUSTER_SECRET: Final = "/klamm/secret"
 
 # What every broker makes sure of when it starts; their parents come with them.
 ROOTS: Final = (

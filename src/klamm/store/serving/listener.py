@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
+from klamm.repeats import limited
 from klamm.store.access import Caller
 from klamm.store.serving import words
 from klamm.store.serving.pipeline import Host, Pipeline, State
@@ -18,10 +19,9 @@ _CONNECT_WITHIN_S: Final = 10.0
 _CLOSE_WITHIN_S: Final = 5.0
 _OUT_BYTES_HIGH: Final = 4 << 20
 _OUT_BYTES_MAX: Final = 64 << 20
-_COMPLAIN_EVERY_S: Final = 60.0
 _WORD_SIZE: Final = 4
 
-log = logging.getLogger(__name__)
+log = limited(logging.getLogger(__name__), first=1)
 
 
 class Reception(Host, Protocol):
@@ -44,28 +44,11 @@ class Reception(Host, Protocol):
         ...
 
 
-class Complaints:
-    """Says what strangers do wrong, one line a minute of each kind, and how often it was."""
-
-    def __init__(self) -> None:
-        self._next_at: dict[str, float] = {}
-        self._left_out: dict[str, int] = {}
-
-    def say(self, what: str, why: str, peer: str, now_s: float) -> None:
-        if now_s < self._next_at.get(what, 0.0):
-            self._left_out[what] = self._left_out.get(what, 0) + 1
-            return
-        self._next_at[what] = now_s + _COMPLAIN_EVERY_S
-        more = self._left_out.pop(what, 0)
-        log.warning(what, extra={"why": why, "peer": peer, "more_before": more})
-
-
 class Connection(asyncio.Protocol):
     """One socket."""
 
-    def __init__(self, reception: Reception, complaints: Complaints) -> None:
+    def __init__(self, reception: Reception) -> None:
         self._reception = reception
-        self._complaints = complaints
         self._loop = asyncio.get_running_loop()
         self._first = b""  # the first bytes, until there are enough to tell a word from a length
         self._is_word_possible = True
@@ -179,8 +162,10 @@ class Connection(asyncio.Protocol):
 
     def _complain(self) -> None:
         if self.pipeline.why_closed:
-            what = "a client of the served store was hung up on"
-            self._complaints.say(what, self.pipeline.why_closed, self.peer, self._loop.time())
+            log.warning(
+                "a client of the served store was hung up on",
+                extra={"why": self.pipeline.why_closed, "peer": self.peer},
+            )
             self.pipeline.why_closed = ""
 
     def _forget_timers(self) -> None:

@@ -22,12 +22,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from klamm.model.errors import UsageError
+from klamm.store import layout
 from klamm.store.access import READ, Caller
 from klamm.store.embedded import EmbeddedSession, EmbeddedStore, Write
 from klamm.store.node_paths import SERVER_NODES
 from klamm.store.port import Create, Delete
 from klamm.store.serving import codes, digest, replies, words
-from klamm.store.serving.listener import Complaints, Connection
+from klamm.store.serving.listener import Connection
 from klamm.store.serving.pipeline import (
     EndOfSession,
     Pipeline,
@@ -49,7 +50,7 @@ _SWEEP_EVERY_S: Final = 60.0
 _SIZE_EVERY_S: Final = 5.0
 
 # What only the cluster itself may read, below whichever root it has.
-SECRETS: Final = ("/klamm/secret",)
+SECRETS: Final = (layout.CLUSTER_SECRET,)
 # What Kafka keeps from strangers too: the salted passwords of users.
 SENSITIVE: Final = ("/config/users",)
 
@@ -92,7 +93,6 @@ class StoreServer:
         self.watches: WatchTable[Pipeline] = WatchTable()
         self._sessions: Sessions[Pipeline]
         self._connections: dict[Pipeline, Connection] = {}
-        self._complaints = Complaints()
         self._loop = asyncio.get_running_loop()
         self._listening: asyncio.Server | None = None
         self._own: EmbeddedSession  # for what the server itself writes
@@ -131,7 +131,7 @@ class StoreServer:
         await self._own.multis([Create(path, b"")] for path in SERVER_NODES)
         try:
             self._listening = await self._loop.create_server(
-                lambda: Connection(self, self._complaints), self._door.host, self._door.port
+                lambda: Connection(self), self._door.host, self._door.port
             )
         except OSError as error:
             raise UsageError(_fault(self._door, error)) from error

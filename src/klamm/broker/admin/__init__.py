@@ -1,0 +1,1 @@
+"""Administration: topics, settings, policies, automatic creation."""

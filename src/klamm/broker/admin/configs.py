@@ -1,0 +1,305 @@
+"""Settings as clients see and change them: whose they are, what they are, what may become of them.
+
+Resources are topics, brokers, with an empty broker name all brokers together, and the loggers of a
+broker. What is described is read from the store, so that a client finds what it has just changed;
+each broker acts on a change a moment later, when it hears of it (`dynamic_config`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol, TypeVar
+
+from klamm.broker.admin import loggers, topic_writes
+from klamm.broker.admin import topic_admin as admin
+from klamm.broker.admin.entries import Entry
+from klamm.broker.admin.policies import Alteration, Policies
+from klamm.broker.net.turns import in_turns
+from klamm.controller.admission.alteration import Change, altered, replaced
+from klamm.model.brokers import Endpoint
+from klamm.model.errors import ErrorCode, Refused
+from klamm.model.names import BrokerId, name_fault
+from klamm.model.settings import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerSettings,
+    Definition,
+    Dynamic,
+    Origin,
+    Source,
+    broker_fault,
+    relation_fault,
+    topic_faults,
+)
+from klamm.store import layout
+from klamm.store.layout import ConfigEntity, ConfigKind
+from klamm.store.port import Session
+
+
+class ResourceType(IntEnum):
+    """What has settings, by the numbers of the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class Host(admin.Host, Protocol):
+    """What the settings of others need of this broker."""
+
+    @property
+    def id(self) -> BrokerId: ...
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+    @property
+    def policies(self) -> Policies: ...
+
+
+class Resource(Protocol):
+    """What has settings, as a request names it."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+R = TypeVar("R", bound=Resource)
+A = TypeVar("A")
+Answer = Callable[[int, str | None, int, str], A]  # code, message, type and name of the resource
+
+
+async def describe(
+    host: Host, resource_type: int, name: str, keys: Collection[str] | None
+) -> list[Entry] | Refused:
+    """The settings of a resource; all of them, or those named."""
+    match resource_type:
+        case ResourceType.TOPIC:
+            refused = _topic_fault(host, name)
+            if refused is not None:
+                return refused
+            entries = await _topic_entries(host, name)
+        case ResourceType.BROKER:
+            owner = _broker_entity(host, name)
+            if isinstance(owner, Refused):
+                return owner
+            entries = await _broker_entries(host, owner)
+        case ResourceType.BROKER_LOGGER:
+            refused = _logger_fault(host, name)
+            if refused is not None:
+                return refused
+            entries = loggers.entries()
+        case _:
+            return Refused(f"resources of type {resource_type} have no settings here")
+    return [entry for entry in entries if not keys or entry.definition.name in keys]
+
+
+def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str]) -> Iterator[Entry]:
+    """Every setting of a topic with these overrides."""
+    topic = settings.for_topic(overrides)
+    for name, definition in TOPIC_SETTINGS.items():
+        origins = topic.origins(name)
+        yield Entry(definition, topic.text(name), origins[0].source, False, origins)
+
+
+async def _topic_entries(host: Host, topic: str) -> Iterator[Entry]:
+    overrides = await _stored(host.session, ConfigEntity(ConfigKind.TOPIC, topic))
+    return topic_entries(host.settings, overrides)
+
+
+async def _broker_entries(host: Host, owner: ConfigEntity) -> Iterator[Entry]:
+    cluster = await _stored(host.session, ConfigEntity(ConfigKind.BROKER, None))
+    if owner.name is None:
+        return _cluster_entries(cluster)
+    own = await _stored(host.session, owner)
+    address = f"PLAINTEXT://{host.endpoint.host}:{host.endpoint.port}"
+    settings = host.settings.with_static({"listeners": address})
+    return _own_entries(settings.with_overrides(cluster, own))
+
+
+def _cluster_entries(texts: Mapping[str, str]) -> Iterator[Entry]:
+    """Only what was set for all brokers: each broker has its own idea of the rest."""
+    for name, text in texts.items():
+        definition = BROKER_SETTINGS.get(name)
+        if definition is not None:
+            origin = Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)
+            yield Entry(definition, text, origin.source, False, [origin])
+
+
+def _own_entries(settings: BrokerSettings) -> Iterator[Entry]:
+    for name, definition in BROKER_SETTINGS.items():
+        source, read_only = settings.source(name), definition.dynamic is Dynamic.READ_ONLY
+        hidden = definition.is_sensitive
+        value = None if hidden else settings.text(name)
+        origins = [o._replace(text=None) if hidden else o for o in settings.origins(name)]
+        yield Entry(definition, value, source, read_only, origins)
+
+
+async def alter_all(
+    host: Host,
+    resources: Sequence[R],
+    changes_of: Callable[[R], Sequence[Change]],
+    answer: Answer[A],
+    *,
+    incremental: bool,
+    validate_only: bool,
+) -> list[A]:
+    """Change the settings of every resource of a request; each has an answer of its own."""
+    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    answers = []
+    async for each in in_turns(resources):
+        kind, name = each.resource_type, each.resource_name
+        if counts[kind, name] > 1:
+            outcome: Refused | None = Refused("the resource is in the request more than once")
+        else:
+            outcome = await alter(
+                host,
+                kind,
+                name,
+                changes_of(each),
+                incremental=incremental,
+                validate_only=validate_only,
+            )
+        answers.append(_answered(each, outcome, answer))
+    return answers
+
+
+def refuse_all(
+    resources: Sequence[Resource], code: ErrorCode, message: str | None, answer: Answer[A]
+) -> list[A]:
+    """The same refusal for every resource of a request."""
+    return [_answered(each, Refused(message or "", code), answer) for each in resources]
+
+
+def _answered(resource: Resource, outcome: Refused | None, answer: Answer[A]) -> A:
+    code, message = (0, None) if outcome is None else (int(outcome.code), outcome.why or None)
+    return answer(code, message, resource.resource_type, resource.resource_name)
+
+
+async def alter(
+    host: Host,
+    resource_type: int,
+    name: str,
+    changes: Sequence[Change],
+    *,
+    incremental: bool,
+    validate_only: bool,
+) -> Refused | None:
+    """Change the settings of a resource, or say why not."""
+    match resource_type:
+        case ResourceType.TOPIC:
+            refused = _topic_fault(host, name)
+            entity: ConfigEntity | Refused = refused or ConfigEntity(ConfigKind.TOPIC, name)
+        case ResourceType.BROKER:
+            entity = _broker_entity(host, name)
+        case ResourceType.BROKER_LOGGER if incremental:
+            return _logger_fault(host, name) or loggers.alter(changes, validate_only=validate_only)
+        case _:
+            entity = Refused(f"settings of resources of type {resource_type} cannot be changed")
+    if isinstance(entity, Refused):
+        return entity
+    of_topic = entity.kind is ConfigKind.TOPIC
+    owner = _Topic(host.settings) if of_topic else _Brokers(host.settings, entity.name is None)
+
+    def change(stored: Mapping[str, str]) -> dict[str, str] | Refused:
+        texts = (
+            altered(stored, changes, owner.table, owner.inherited)
+            if incremental
+            else replaced(changes)
+        )
+        if isinstance(texts, Refused):
+            return texts
+        return owner.fault(texts, changes) or _policy_refusal(host, entity, changes) or texts
+
+    if validate_only:
+        outcome = change(await _stored(host.session, entity))
+        return outcome if isinstance(outcome, Refused) else None
+    return await topic_writes.alter_config(host.session, entity, change)
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """How a topic looks at its settings."""
+
+    settings: BrokerSettings
+    table: Mapping[str, Definition] = field(default_factory=lambda: TOPIC_SETTINGS)
+
+    def inherited(self, name: str) -> str | None:
+        return self.settings.for_topic({}).text(name)
+
+    def fault(self, texts: Mapping[str, str], changes: Sequence[Change]) -> Refused | None:
+        why = topic_faults(texts, self.settings)
+        return None if why is None else Refused(why, ErrorCode.INVALID_CONFIG)
+
+
+@dataclass(frozen=True, slots=True)
+class _Brokers:
+    """How a broker, or all brokers together, look at theirs."""
+
+    settings: BrokerSettings
+    for_all: bool
+    table: Mapping[str, Definition] = field(default_factory=lambda: BROKER_SETTINGS)
+
+    def inherited(self, name: str) -> str | None:
+        return self.settings.text(name)
+
+    def fault(self, texts: Mapping[str, str], changes: Sequence[Change]) -> Refused | None:
+        known = [c.name for c in changes if c.name in BROKER_SETTINGS]
+        fixed = [n for n in known if BROKER_SETTINGS[n].dynamic is Dynamic.READ_ONLY]
+        if fixed:
+            return Refused(f"cannot be changed while brokers run: {', '.join(fixed)}")
+        why = broker_fault(texts) or relation_fault(self._with(texts))
+        return None if why is None else Refused(why, ErrorCode.INVALID_CONFIG)
+
+    def _with(self, texts: Mapping[str, str]) -> BrokerSettings:
+        if self.for_all:
+            return self.settings.with_overrides(texts, self.settings.own_dynamic)
+        return self.settings.with_overrides(self.settings.cluster_dynamic, texts)
+
+
+def _policy_refusal(host: Host, entity: ConfigEntity, changes: Sequence[Change]) -> Refused | None:
+    policy = host.policies.alter
+    if policy is None:
+        return None
+    why = policy(
+        Alteration(
+            resource_type="topic" if entity.kind is ConfigKind.TOPIC else "broker",
+            resource_name=entity.name or "",
+            configs={change.name: change.value for change in changes},
+        )
+    )
+    return None if why is None else Refused(why, ErrorCode.POLICY_VIOLATION)
+
+
+def _topic_fault(host: Host, topic: str) -> Refused | None:
+    if not topic:
+        return Refused("a topic must be named")
+    fault = name_fault(topic)
+    if fault is not None:
+        return Refused(fault, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if topic not in host.metadata.snapshot.topics:
+        return Refused(f"there is no topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return None
+
+
+def _broker_entity(host: Host, name: str) -> ConfigEntity | Refused:
+    if name and name != str(host.id):
+        return Refused(f"this is broker {host.id}: it cannot speak for broker {name}")
+    return ConfigEntity(ConfigKind.BROKER, name or None)
+
+
+def _logger_fault(host: Host, name: str) -> Refused | None:
+    if name == str(host.id):
+        return None
+    return Refused(f"this is broker {host.id}: it cannot speak for the loggers of {name!r}")
+
+
+async def _stored(session: Session, entity: ConfigEntity) -> dict[str, str]:
+    node = await session.get(entity.path)
+    return (layout.decode_config(node.data) if node is not None else None) or {}

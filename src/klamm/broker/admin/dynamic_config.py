@@ -1,0 +1,294 @@
+"""Settings that change while the broker runs.
+
+The store has the settings of every topic, broker, user and client id. A change of them comes with a
+numbered marker under /config/changes; every broker watches for markers, reads what each names, and
+acts on it. The markers there at the start are skipped, for all settings are read after them.
+Markers are swept away after a quarter of an hour by whoever comes first, and after a minute where
+there are thousands of them: the list of a node's children has to fit into one answer of ZooKeeper.
+
+Creating a topic makes no marker. Its overrides are read when the first of its logs is made here
+(`learn`), and forgotten with the topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Final, Protocol
+
+from klamm.broker.clock import Clock
+from klamm.broker.quotas.quotas import Quotas
+from klamm.model.errors import StoreUnavailable
+from klamm.model.names import BrokerId
+from klamm.model.settings import BrokerSettings, TopicSettings, broker_fault
+from klamm.store import layout
+from klamm.store.layout import ConfigEntity, ConfigKind
+from klamm.store.port import Delete, Session, Unwatch
+
+log = logging.getLogger(__name__)
+
+_MARKER_LIFE_MS: Final = 15 * 60 * 1000
+_MARKERS_MAX: Final = 1000
+# Longer than a broker can be without a word from the store and still keep its session: one that
+# missed a marker comes back with a new session, and reads everything.
+_MARKER_LIFE_MS_MIN: Final = 60 * 1000
+
+
+class Host(Protocol):
+    """What the settings need of their broker, and whom they tell."""
+
+    @property
+    def id(self) -> BrokerId: ...
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def quotas(self) -> Quotas: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def topic_settings_changed(self, topic: str, settings: TopicSettings) -> None:
+        """The settings of a topic are other ones now."""
+        ...
+
+    def broker_settings_changed(self, settings: BrokerSettings) -> None:
+        """Those of the broker are; so may those of every topic be."""
+        ...
+
+
+class DynamicConfig:
+    """The settings in force on one broker."""
+
+    def __init__(self, host: Host, settings: BrokerSettings) -> None:
+        self._host = host
+        self.settings = settings
+        self._topics: dict[str, Mapping[str, str]] = {}  # overrides; no entry for a topic without
+        self._last = -1  # the number of the last marker that was read
+        self._acted = asyncio.Condition()
+        self._settled = -1  # the number of the last marker that was acted upon
+        self._markers: dict[str, int] = {}  # when each marker was made
+        self._hinted = asyncio.Event()
+        self._unwatch: Unwatch | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Read everything; from then on `settings` and `topic` are right."""
+        session = self._host.session
+        markers = await session.children(layout.CONFIG_CHANGES) or ()
+        self._last = max(map(layout.sequence, markers), default=self._last)
+        await self._note(session, markers)
+        await self._load_brokers(session)
+        await self._load_topics(session)
+        await self._load_quotas()
+        self._settled = self._last
+
+    def follow(self) -> None:
+        """Act on changes from now on; again after the session was replaced."""
+        if self._unwatch is not None:
+            self._unwatch()
+        self._unwatch = self._host.session.watch_children(layout.CONFIG_CHANGES, self._hinted.set)
+        self._hinted.set()
+        if self._following is None:
+            self._following = asyncio.get_running_loop().create_task(
+                self._follow(), name="dynamic settings"
+            )
+
+    async def stop(self) -> None:
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+        if self._following is not None:
+            self._following.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._following
+            self._following = None
+
+    def overrides(self, topic: str) -> Mapping[str, str]:
+        """A topic's own settings, as far as this broker has needed them."""
+        return self._topics.get(topic, {})
+
+    def topic(self, topic: str) -> TopicSettings:
+        """A topic's settings in force."""
+        return self.settings.for_topic(self.overrides(topic))
+
+    async def learn(self, topics: Iterable[str]) -> None:
+        """Read the overrides of topics that are about to get their first log here."""
+        names = list(topics)
+        entities = [ConfigEntity(ConfigKind.TOPIC, name) for name in names]
+        for name, texts in zip(names, await _read(self._host.session, entities), strict=True):
+            self._remember(name, texts)
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone; one of the same name may come with other settings."""
+        self._topics.pop(topic, None)
+
+    async def caught_up(self) -> None:
+        """Wait until every change announced so far is in force here."""
+        markers = await self._host.session.children(layout.CONFIG_CHANGES) or ()
+        last = max(map(layout.sequence, markers), default=-1)
+        async with self._acted:
+            await self._acted.wait_for(lambda: self._settled >= last)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._hinted.wait()
+            self._hinted.clear()
+            try:
+                await self._act_on_markers()
+                await self._sweep()
+                async with self._acted:
+                    self._settled = self._last
+                    self._acted.notify_all()
+            except StoreUnavailable:
+                log.warning("settings cannot be read now; a new session will read them again")
+
+    async def _act_on_markers(self) -> None:
+        session = self._host.session
+        names = await session.children(layout.CONFIG_CHANGES) or ()
+        new = sorted((n for n in names if layout.sequence(n) > self._last), key=layout.sequence)
+        entities = await self._note(session, new)
+        # Ten changes of one topic are one.
+        for entity in dict.fromkeys(entities):
+            await self._act_or_skip(session, entity)
+        if new:
+            self._last = layout.sequence(new[-1])
+
+    async def _note(self, session: Session, names: Iterable[str]) -> list[ConfigEntity]:
+        markers = list(names)
+        nodes = await session.get_many([f"{layout.CONFIG_CHANGES}/{name}" for name in markers])
+        entities: list[ConfigEntity] = []
+        for name, node in zip(markers, nodes, strict=True):
+            if node is None:
+                continue
+            self._markers[name] = node.stat.ctime_ms
+            entity = layout.decode_config_change(node.data)
+            if entity is None:
+                log.warning("a change of settings makes no sense", extra={"marker": name})
+            else:
+                entities.append(entity)
+        return entities
+
+    async def _act_or_skip(self, session: Session, entity: ConfigEntity) -> None:
+        """One change that cannot be followed must not stop those behind it."""
+        try:
+            await self._act(session, entity)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            log.exception("a change of settings is skipped", extra={"entity": entity.entity_path})
+
+    async def _act(self, session: Session, entity: ConfigEntity) -> None:
+        (texts,) = await _read(session, [entity])
+        match entity.kind:
+            case ConfigKind.TOPIC if entity.name is not None:
+                self._topic_changed(entity.name, texts)
+            case ConfigKind.BROKER:
+                await self._load_brokers(session)
+            case ConfigKind.USER | ConfigKind.CLIENT | ConfigKind.IP:
+                self._host.quotas.set_limits(entity, _numbers(texts))
+            case _:
+                log.warning("nobody has these settings", extra={"entity": entity.entity_path})
+
+    def _topic_changed(self, topic: str, texts: Mapping[str, str]) -> None:
+        self._remember(topic, texts)
+        self._host.topic_settings_changed(topic, self.topic(topic))
+
+    def _remember(self, topic: str, texts: Mapping[str, str]) -> None:
+        if texts:
+            self._topics[topic] = texts
+        else:
+            self._topics.pop(topic, None)
+
+    async def _load_brokers(self, session: Session) -> None:
+        default = ConfigEntity(ConfigKind.BROKER, None)
+        own = ConfigEntity(ConfigKind.BROKER, str(self._host.id))
+        cluster_texts, own_texts = await _read(session, [default, own])
+        old = self.settings
+        settings = old.with_overrides(_valid(cluster_texts), _valid(own_texts))
+        if (settings.cluster_dynamic, settings.own_dynamic) == (
+            old.cluster_dynamic,
+            old.own_dynamic,
+        ):
+            return
+        self.settings = settings
+        self._host.broker_settings_changed(settings)
+
+    async def _load_topics(self, session: Session) -> None:
+        names = await session.children(f"{layout.CONFIG}/{ConfigKind.TOPIC}") or ()
+        before = dict(self._topics)
+        await self.learn(names)
+        for name in names:
+            if before.get(name, {}) != self.overrides(name):
+                self._host.topic_settings_changed(name, self.topic(name))
+
+    async def stored_quotas(self) -> dict[ConfigEntity, dict[str, float]]:
+        """The quotas of everyone who has any."""
+        entities = await _quota_entities(self._host.session)
+        texts = await _read(self._host.session, entities)
+        limits = ((entity, _numbers(each)) for entity, each in zip(entities, texts, strict=True))
+        return {entity: numbers for entity, numbers in limits if numbers}
+
+    async def _load_quotas(self) -> None:
+        stored = await self.stored_quotas()
+        for entity in self._host.quotas.limits.keys() - stored.keys():
+            self._host.quotas.set_limits(entity, {})
+        for entity, limits in stored.items():
+            self._host.quotas.set_limits(entity, limits)
+
+    async def _sweep(self) -> None:
+        """Remove old markers. Other brokers try the same, so one that is gone is no surprise."""
+        life_ms = _MARKER_LIFE_MS if len(self._markers) <= _MARKERS_MAX else _MARKER_LIFE_MS_MIN
+        due_ms = self._host.clock.now_ms() - life_ms
+        old = [name for name, made_ms in self._markers.items() if made_ms < due_ms]
+        if not old:
+            return
+        paths = (f"{layout.CONFIG_CHANGES}/{name}" for name in old)
+        await self._host.session.multis([Delete(path)] for path in paths)
+        for name in old:
+            del self._markers[name]
+
+
+async def _quota_entities(session: Session) -> list[ConfigEntity]:
+    """Everyone who has settings under users, clients and addresses."""
+    found: list[ConfigEntity] = []
+    for kind in (ConfigKind.CLIENT, ConfigKind.IP):
+        found += await _below(session, kind, None)
+    users = await _below(session, ConfigKind.USER, None)
+    for user in users:
+        found += [user, *await _below(session, ConfigKind.CLIENT, user)]
+    return found
+
+
+async def _below(
+    session: Session, kind: ConfigKind, user: ConfigEntity | None
+) -> list[ConfigEntity]:
+    above = layout.CONFIG if user is None else user.path
+    prefix = "" if user is None else f"{user.entity_path}/"
+    names = await session.children(f"{above}/{kind}") or ()
+    entities = (layout.decode_entity_path(f"{prefix}{kind}/{name}") for name in names)
+    return [entity for entity in entities if entity is not None]
+
+
+async def _read(session: Session, entities: list[ConfigEntity]) -> list[dict[str, str]]:
+    nodes = await session.get_many([entity.path for entity in entities])
+    return [(layout.decode_config(node.data) if node else None) or {} for node in nodes]
+
+
+def _valid(texts: Mapping[str, str]) -> dict[str, str]:
+    """What makes sense of what is stored; the rest was written past the API."""
+    good = {name: text for name, text in texts.items() if broker_fault({name: text}) is None}
+    for name in texts.keys() - good.keys():
+        log.warning("a stored setting of brokers is left out", extra={"setting": name})
+    return good
+
+
+def _numbers(texts: Mapping[str, str]) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for name, text in texts.items():
+        with suppress(ValueError):
+            numbers[name] = float(text)
+    return numbers

@@ -1,0 +1,1 @@
+"""Fetch requests: what a partition gives, sessions, waiting."""

@@ -1,0 +1,1 @@
+"""The ledger of the controllers' decisions: a file, and a topic."""

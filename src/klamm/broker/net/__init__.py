@@ -1,0 +1,1 @@
+"""The network side of a broker: sockets, frames, routing, replies."""

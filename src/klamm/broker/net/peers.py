@@ -1,0 +1,111 @@
+"""A broker's ways to the other brokers: connections on which both sides have proven what they are.
+
+A broker says in its registration whether it can prove itself (`proof`): klamm's can, Apache Kafka's
+cannot, and are believed to be what the store says is at their address. Only the store is asked:
+whoever answers at an address could claim to be of the kind that need not prove anything.
+
+What was learnt of a broker is kept until a proof fails, so that connections can be made while the
+store is away. One that nothing is known of has to prove itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.net.proof import Ask, NotProven, Secret, prove
+from klamm.client.connection import Connection
+from klamm.model.brokers import Broker, Endpoint
+from klamm.model.errors import KlammError, StoreUnavailable
+from klamm.model.names import BrokerId
+from klamm.repeats import limited
+from klamm.store import layout
+from klamm.store.port import Session
+
+log = limited(logging.getLogger(__name__))
+
+_LOOK_S: Final = 2.0  # a connection does not wait longer for the store
+_PROVE_S: Final = 10.0
+
+
+class Host(Protocol):
+    """What this needs of its broker."""
+
+    @property
+    def id(self) -> BrokerId: ...
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def secret(self) -> Secret: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+
+class Peers:
+    """The other brokers, as one broker reaches them."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._can_prove: dict[BrokerId, bool] = {}
+
+    async def connect(self, to: BrokerId, endpoint: Endpoint, name: str) -> Connection:
+        """A connection to this broker and no impostor; `KlammError` where there is none."""
+        connection = await Connection.open(endpoint.host, endpoint.port, name)
+        try:
+            await self.introduce(to, connection.ask)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def connect_to(self, broker: Broker, name: str) -> Connection:
+        """The same to a broker whose registration is at hand."""
+        self._can_prove[broker.id] = broker.can_prove
+        return await self.connect(broker.id, broker.endpoints[0], name)
+
+    async def introduce_at(self, connection: Connection) -> None:
+        """Prove on a connection that a client made, where it leads to a broker of ours."""
+        for broker in self._host.metadata.snapshot.brokers.values():
+            if any(
+                (e.host, e.port) == (connection.host, connection.port) for e in broker.endpoints
+            ):
+                await self.introduce(broker.id, connection.ask)
+                return
+
+    async def introduce(self, to: BrokerId, ask: Ask) -> None:
+        """Prove on a fresh connection what this broker is, and that the other is `to`."""
+        if not await self._proves(to):
+            return
+        host = self._host
+        try:
+            async with asyncio.timeout(_PROVE_S):
+                await prove(ask, host.secret, cluster_id=host.cluster_id, me=host.id, to=to)
+        except NotProven as fault:
+            log.warning("a broker is not what it should be", extra={"to": to, "why": str(fault)})
+            self._can_prove.pop(to, None)
+            raise
+        except (KlammError, OSError, TimeoutError):
+            self._can_prove.pop(to, None)
+            raise
+
+    async def _proves(self, to: BrokerId) -> bool:
+        if self._can_prove.get(to):
+            return True
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                node = await self._host.session.get(layout.broker_path(to))
+        except (StoreUnavailable, TimeoutError):
+            return self._can_prove.get(to, True)
+        found = layout.decode_broker(to, node.data, node.stat.czxid) if node else None
+        if found is None:
+            return self._can_prove.get(to, True)
+        self._can_prove[to] = found.can_prove
+        return found.can_prove

@@ -1,0 +1,1 @@
+"""The partitions a broker hosts: leading, following, orders of the controller."""

@@ -1,0 +1,145 @@
+"""Changes of in-sync sets on their way to the controller (KIP-497).
+
+All changes that are open go into one AlterPartition, one request at a time. A partition has at most
+one open change, and while it is open its high watermark respects both sets. So an answer may take
+as long as it likes: what matters is that every proposal gets one, or the partition gets a new role.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
+from klamm.broker.replicas.partition import Partition
+from klamm.model.names import BrokerId, TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.messages.alter_partition import (
+    BrokerState,
+    PartitionData,
+    PartitionDataResponse,
+    Request,
+    Response,
+    TopicData,
+)
+from klamm.replication.leader import Verdict, verdict
+
+if TYPE_CHECKING:
+    from klamm.broker.server import Broker
+
+log = logging.getLogger(__name__)
+
+_VERSION: Final = 3
+_RETRY_S: Final = 0.05
+
+
+class Proposals:
+    """The open proposals of one broker."""
+
+    def __init__(self, broker: Broker, channel: ControllerChannel) -> None:
+        self._broker = broker
+        self._channel = channel
+        self._open: dict[TopicPartition, Partition] = {}
+        self._added = asyncio.Event()
+
+    def add(self, partition: Partition) -> None:
+        """Take a partition's proposed set to the controller."""
+        self._open[partition.topic_partition] = partition
+        self._added.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._added.wait()
+            self._added.clear()
+            # What was proposed in this turn of the loop goes into one request.
+            await asyncio.sleep(0)
+            batch = [p for p in self._open.values() if p.isr.proposed is not None and p.is_leader]
+            self._open.clear()
+            if batch and not await self._send(batch):
+                for partition in batch:
+                    self.add(partition)
+                await asyncio.sleep(_RETRY_S)
+
+    async def _send(self, batch: Sequence[Partition]) -> bool:
+        """Whether the controller dealt with them."""
+        epochs = {partition.topic_partition: partition.leader_epoch for partition in batch}
+        request, by_id = _request(batch, self._broker.id, self._broker.epoch)
+        try:
+            response = await self._channel.request(ApiKey.ALTER_PARTITION, _VERSION, request)
+        except ControllerUnreachable as fault:
+            log.info("proposals wait for a controller", extra={"why": str(fault)})
+            return False
+        assert isinstance(response, Response)
+        if response.error_code:
+            log.info("proposals were refused", extra={"code": response.error_code})
+            return False
+        for topic in response.topics:
+            for answer in topic.partitions:
+                partition = by_id.pop((topic.topic_id, answer.partition_index), None)
+                if partition is not None and partition.leader_epoch == epochs.get(
+                    partition.topic_partition
+                ):
+                    self._settle(partition, answer)
+        for partition in by_id.values():
+            self.add(partition)
+        return True
+
+    def _settle(self, partition: Partition, answer: PartitionDataResponse) -> None:
+        if not partition.is_leader or partition.isr.proposed is None:
+            return
+        decision = verdict(answer.error_code)
+        log.info(
+            "in-sync set",
+            extra={
+                "partition": str(partition.topic_partition),
+                "proposed": partition.isr.proposed,
+                "decision": str(decision),
+                "code": answer.error_code,
+            },
+        )
+        match decision:
+            case Verdict.COMMIT:
+                if (
+                    answer.leader_epoch == partition.leader_epoch
+                    and answer.partition_epoch >= partition.partition_epoch
+                ):
+                    members = tuple(map(BrokerId, answer.isr))
+                    before = len(partition.isr.committed)
+                    partition.commit_isr(members, answer.partition_epoch)
+                    self._broker.metrics.isr_changed(before, len(members))
+            case Verdict.ROLL_BACK:
+                partition.roll_back_isr()
+            case Verdict.PROPOSE_AGAIN:
+                self.add(partition)
+            case Verdict.WAIT:
+                pass
+
+
+_ById = dict[tuple[uuid.UUID, int], Partition]
+
+
+def _request(
+    batch: Sequence[Partition], broker: BrokerId, broker_epoch: int
+) -> tuple[Request, _ById]:
+    topics: dict[uuid.UUID, TopicData] = {}
+    by_id: _ById = {}
+    for partition in batch:
+        local = partition.log
+        if local is None or local.topic_id is None or partition.isr.proposed is None:
+            continue
+        topic = topics.setdefault(local.topic_id, TopicData(topic_id=local.topic_id))
+        index = partition.topic_partition.partition
+        by_id[local.topic_id, index] = partition
+        topic.partitions.append(
+            PartitionData(
+                partition_index=index,
+                leader_epoch=partition.leader_epoch,
+                new_isr_with_epochs=[BrokerState(member) for member in partition.isr.proposed],
+                leader_recovery_state=int(partition.recovery),
+                partition_epoch=partition.partition_epoch,
+            )
+        )
+    return Request(broker, broker_epoch, list(topics.values())), by_id

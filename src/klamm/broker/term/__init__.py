@@ -1,0 +1,1 @@
+"""The controller's shell: election, inbox, observing, committing, outbox."""

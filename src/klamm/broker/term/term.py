@@ -1,0 +1,294 @@
+"""One term of the controller: from the election that was won to the end of the role.
+
+The loop is as dull as it can be. One event at a time: read the facts, ask the core, store what it
+decided, tell the core how that ended, then send. Whatever goes wrong ends the term, and the next
+one reads everything anew: nobody carries on with a half-changed context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Final
+
+from klamm import collector
+from klamm.broker.ledger.ledger import Ledger
+from klamm.broker.metrics import ControllerMetrics
+from klamm.broker.term import observing
+from klamm.broker.term.committing import Committer
+from klamm.broker.term.controller_states import state_of
+from klamm.broker.term.inbox import Inbox, Letter
+from klamm.broker.term.observing import AtHand, Observer
+from klamm.broker.term.outbox import Outbox
+from klamm.controller import events
+from klamm.controller.core import Core
+from klamm.controller.effects import Decision, RemoveTopic, Stored
+from klamm.controller.turn import Settings
+from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.model.settings import BrokerSettings
+from klamm.store import layout
+from klamm.store.port import Create, Session, Unwatch
+
+log = logging.getLogger(__name__)
+state_log = logging.getLogger("klamm.state_change")
+
+_FIRST_REBALANCE_S: Final = 5.0
+# What is asked about a deletion is answered with the markers as they are now: whoever made one a
+# moment ago must not hear that nothing is being deleted.
+_ABOUT_DELETIONS: Final = (
+    events.ExplanationAsked,
+    events.ReplicaGivenUp,
+    events.DeletionCancelled,
+)
+_LEDGER_SYNC_S: Final = 1.0
+_TAKEOVER_S: Final = 10.0
+
+
+class Term:
+    """The controller while it is one."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        session: Session,
+        epoch_version: int,
+        outbox: Outbox,
+        inbox: Inbox,
+        ledger: Ledger,
+        settings: Callable[[], BrokerSettings],
+        now_ms: Callable[[], int],
+        metrics: ControllerMetrics | None = None,
+        standby: AtHand | None = None,
+    ) -> None:
+        self.core = core
+        self._standby = standby
+        self._metrics = metrics or ControllerMetrics()
+        self.inbox = inbox
+        self._session = session
+        self._committer = Committer(session, epoch_version)
+        self._observer = Observer(session, draw_id=uuid.uuid4, watch=self._watch_node)
+        self._outbox = outbox
+        self._ledger = ledger
+        self._settings = settings
+        self._now_ms = now_ms
+        self._watches: dict[str, Unwatch] = {}
+        self._topics_watched: dict[str, observing.TopicHint] = {}  # by path
+        self._working_on: list[Letter] = []  # more than one where an urgent one came in between
+
+    async def run(self) -> None:
+        """Take over, then work until cancelled or until something ends the term."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._watch_everything()
+                await self._make_features()
+                await self._take_over(tasks)
+                tasks.create_task(self._rebalance(), name="leader-rebalance")
+                tasks.create_task(self._retry(), name="retry")
+                tasks.create_task(self._reconcile(), name="reconciliation")
+                tasks.create_task(self._keep_ledger(), name="ledger")
+                tasks.create_task(self._outbox.watch(), name="outbox")
+                while True:
+                    await self._take_turn(await self.inbox.get())
+        finally:
+            for unwatch in self._watches.values():
+                unwatch()
+            await self._outbox.close()
+            self._refuse_waiting()
+            self._ledger.sync()
+
+    async def _take_over(self, tasks: asyncio.TaskGroup) -> None:
+        with ExitStack() as stack:
+            stack.enter_context(collector.paused())
+            began = await self._observer.everything(self._standby)
+            if self._standby is not None:
+                await self._standby.close()
+            with self._outbox.held_back(), self._metrics.working(state_of(began)):
+                await self._work_on(began)
+            # What brokers do with what they are told is as much again.
+            telling = tasks.create_task(self._until_told(), name="takeover")
+            rest = stack.pop_all()
+            telling.add_done_callback(lambda _: rest.close())
+
+    async def _until_told(self) -> None:
+        with suppress(TimeoutError):  # a broker that is silent must not keep others waiting
+            async with asyncio.timeout(_TAKEOVER_S):
+                await self._outbox.delivered()
+
+    async def _make_features(self) -> None:
+        """Brokers of Kafka look for this node; klamm has no features to finalize."""
+        node = layout.FeatureNode(enabled=True)
+        # It is made once for all terms, so it needs no fence; one that is there stays as it is.
+        await self._session.multi([Create(layout.FEATURE, layout.encode_feature(node))])
+
+    async def _take_turn(self, letter: Letter) -> None:
+        content = letter.content
+        waited_s = time.perf_counter() - letter.put_s
+        self._metrics.queue_s[type(content).__name__].observe(waited_s)
+        with self._metrics.working(state_of(content)):
+            await self._deal_with(letter, content)
+
+    async def _deal_with(self, letter: Letter, content: observing.Hint | events.Event) -> None:
+        self._working_on.append(letter)
+        if isinstance(content, events.ProducerIdsAsked):
+            found: list[events.Event] = [await self._observer.producer_ids(content)]
+        elif isinstance(content, observing.Hint):
+            found = await self._observer.observe(content, self.core.context)
+        elif isinstance(content, _ABOUT_DELETIONS):
+            markers = await self._observer.observe(observing.MarkersHint(), self.core.context)
+            found = [*markers, content]
+        else:
+            found = [content]
+        answer: object = None
+        for position, event in enumerate(found):
+            if position:
+                await self._take_urgent_turns()
+            answer = await self._work_on(event)
+        if letter.answer is not None and not letter.answer.done():
+            letter.answer.set_result(answer)
+        self._working_on.pop()
+
+    async def _take_urgent_turns(self) -> None:
+        """Between two steps of something long, let in what must not wait for all of it."""
+        while (urgent := self.inbox.take_urgent()) is not None:
+            await self._take_turn(urgent)
+
+    async def _work_on(self, event: events.Event) -> object:
+        if isinstance(event, (events.BrokersChanged, events.TermBegan)):
+            await self._outbox.follow(event.brokers)
+            gone = self.core.context.brokers.keys() - event.brokers.keys()
+            self._unwatch(layout.broker_path(broker) for broker in gone)
+        if isinstance(event, events.TopicsChanged):
+            self._unwatch(layout.topic_path(topic) for topic in event.vanished)
+        self.core.settings = _core_settings(self._settings())
+        with collector.paused():
+            return await self._carry_out(event)
+
+    async def _carry_out(self, event: events.Event) -> object:
+        decision = self.core.decide(event, now_ms=self._now_ms())
+        while decision.writes:
+            self._announce(decision)
+            outcomes = await self._committer.commit(decision.writes)
+            self._unwatch(
+                layout.topic_path(write.topic)
+                for write, outcome in zip(decision.writes, outcomes, strict=True)
+                if isinstance(write, RemoveTopic) and isinstance(outcome, Stored)
+            )
+            decision = self.core.settle(decision, outcomes)
+        self._announce(decision)
+        return decision.answer
+
+    def _announce(self, decision: Decision) -> None:
+        """Log, record and send what is stored by now."""
+        self._metrics.unclean_elections += decision.unclean_elections_count
+        for warning in decision.warnings:
+            log.warning(warning, extra={"cause": decision.cause})
+        if decision.transitions:
+            self._ledger.append(
+                self.core.epoch, decision.cause, decision.transitions, time_ms=self._now_ms()
+            )
+            if state_log.isEnabledFor(logging.DEBUG):
+                for move in decision.transitions:
+                    state_log.debug("moved", extra={"cause": decision.cause, "move": move})
+        self._outbox.send(decision.requests)
+
+    def _refuse_waiting(self) -> None:
+        """Answer those whose question nobody will look at any more."""
+        for letter in [*self._working_on, *self.inbox.drain()]:
+            if letter.answer is not None and not letter.answer.done():
+                letter.answer.set_exception(RequestRefused(ErrorCode.NOT_CONTROLLER))
+
+    def _watch_everything(self) -> None:
+        children: dict[str, observing.Hint] = {
+            layout.BROKER_IDS: observing.BrokersHint(),
+            layout.TOPICS: observing.TopicsHint(),
+            layout.DELETE_TOPICS: observing.MarkersHint(),
+            layout.LOG_DIR_EVENTS: observing.LogDirsHint(),
+        }
+        for path, hint in children.items():
+            self._watches[path] = self._session.watch_children(path, partial(self.inbox.put, hint))
+        # One for all topics: a watch a topic would be a request a topic.
+        self._watches["topics"] = self._session.watch_tree(layout.TOPICS, self._topics_touched)
+        self._watch_node(layout.REASSIGN_PARTITIONS, observing.ReassignmentsHint())
+        self._watch_node(layout.PREFERRED_REPLICA_ELECTION, observing.ElectionsHint())
+
+    def _topics_touched(self, paths: Collection[str]) -> None:
+        if layout.TOPICS in paths:
+            self.inbox.put(observing.AllTopicsHint())
+        for hint in filter(None, map(self._topics_watched.get, paths)):
+            self.inbox.put(hint)
+
+    def _watch_node(self, path: str, hint: observing.Hint) -> None:
+        if isinstance(hint, observing.TopicHint):
+            self._topics_watched[path] = hint
+        elif path not in self._watches:
+            self._watches[path] = self._session.watch_node(path, partial(self.inbox.put, hint))
+
+    def _unwatch(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._topics_watched.pop(path, None)
+            unwatch = self._watches.pop(path, None)
+            if unwatch is not None:
+                unwatch()
+
+    async def _rebalance(self) -> None:
+        pause_s = _FIRST_REBALANCE_S
+        while True:
+            await asyncio.sleep(pause_s)
+            left = 0
+            if self._settings().bool("auto.leader.rebalance.enable"):
+                left = await self._ask_internally(events.RebalanceDue())
+            interval_s = self._settings().int("leader.imbalance.check.interval.seconds")
+            # A round that did not move all of them goes on soon.
+            pause_s = min(1.0, interval_s) if left else interval_s
+
+    async def _retry(self) -> None:
+        while True:
+            pause_ms = self._settings().int("klamm.delete.topic.retry.ms")
+            await asyncio.sleep((pause_ms or 30_000) / 1000)
+            if pause_ms:
+                await self._ask_internally(events.RetryDue())
+
+    async def _reconcile(self) -> None:
+        """Look again now and then, in case a hint was lost."""
+        while True:
+            pause_ms = self._settings().int("klamm.reconcile.interval.ms")
+            await asyncio.sleep((pause_ms or 60_000) / 1000)
+            if pause_ms:
+                for hint in (
+                    observing.BrokersHint(),
+                    observing.MarkersHint(),
+                    observing.AllTopicsHint(),
+                    observing.LogDirsHint(),
+                    observing.ReassignmentsHint(),
+                    observing.ElectionsHint(),
+                ):
+                    self.inbox.put(hint)
+
+    async def _keep_ledger(self) -> None:
+        while True:
+            await asyncio.sleep(_LEDGER_SYNC_S)
+            await asyncio.to_thread(self._ledger.sync)
+
+    async def _ask_internally(self, event: events.Event) -> int:
+        """Queue an event and wait for its turn to end."""
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.inbox.put(event, answer)
+        result = await answer
+        return result if isinstance(result, int) else 0
+
+
+def _core_settings(settings: BrokerSettings) -> Settings:
+    return Settings(
+        deletion_enabled=settings.bool("delete.topic.enable"),
+        deletion_cancellable=settings.bool("klamm.delete.topic.cancel.enable"),
+        vanished_deletes_logs=settings.bool("klamm.vanished.topic.delete.logs"),
+        imbalance_percentage=settings.int("leader.imbalance.per.broker.percentage"),
+        rebalance_batch_max=settings.int("klamm.leader.rebalance.batch"),
+        legacy_reassignments_checked=settings.bool("klamm.reassignment.strict"),
+    )

@@ -1,0 +1,194 @@
+"""`klamm brokers`: who is there, what they hold, and how to empty one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from klamm.cli.asking import run
+from klamm.cli.cluster import moves
+from klamm.cli.cluster.reassign import request_directories, request_moves
+from klamm.cli.facts import BUILT_IN, describe_settings, list_topics, live_brokers
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    DryRunOption,
+    Output,
+    OutputOption,
+    new_app,
+    parse_partition,
+)
+from klamm.cli.output import print_json, say, say_text, table
+from klamm.client.admin import Admin, ResourceType
+from klamm.client.errors import code_of
+from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition
+
+app = new_app("Who is there, what they hold, and how to empty one.")
+
+Row = dict[str, object]
+
+
+@app.command("list")
+def list_(
+    output: OutputOption = Output.TEXT, bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP
+) -> None:
+    """List the brokers that are up."""
+    rows = run(bootstrap_server, _list)
+    if output is Output.JSON:
+        print_json(rows)
+    else:
+        headers = ("id", "address", "rack", "controller", "leads", "replicas")
+        say_text(table(headers, [[_cell(row[h]) for h in headers] for row in rows]))
+
+
+@app.command()
+def describe(
+    broker: int,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Say what one broker holds and how it is set up."""
+    found = run(bootstrap_server, lambda admin: _describe(admin, broker))
+    if output is Output.JSON:
+        print_json(found)
+        return
+    for name, value in found.items():
+        if name != "settings":
+            say(f"{name}: {_cell(value)}")
+    settings = found["settings"]
+    assert isinstance(settings, dict), "a mapping was made below"
+    for name, value in settings.items():
+        say(f"{name} = {value}")
+
+
+@app.command()
+def drain(
+    broker: int,
+    dry_run: DryRunOption = False,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Move every replica off a broker; --dry-run prints the plan instead."""
+
+    async def work(admin: Admin) -> moves.Plan:
+        staying = await live_brokers(admin)
+        plan = moves.drain(await list_topics(admin), broker, staying)
+        if not plan and broker not in staying:
+            raise _no_broker(broker, sorted(staying))
+        if not dry_run:
+            await request_moves(admin, plan)
+        return plan
+
+    plan = run(bootstrap_server, work)
+    if dry_run:
+        say_text(moves.to_json(plan))
+    else:
+        say(f"started {len(plan)} moves; klamm reassign status says how they fare")
+
+
+@app.command()
+def dirs(
+    broker: Annotated[int | None, typer.Argument(help="this one only")] = None,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List the log directories of brokers, and the logs that are on their way into them."""
+    rows = run(bootstrap_server, lambda admin: _dirs(admin, broker))
+    if output is Output.JSON:
+        print_json(rows)
+        return
+    headers = ("broker", "directory", "state", "logs", "bytes", "free", "arriving")
+    say_text(table(headers, [[_dir_cell(row[h]) for h in headers] for row in rows]))
+
+
+@app.command("move-logs")
+def move_logs(
+    broker: int,
+    directory: Annotated[str, typer.Argument(help="one of the broker's log directories")],
+    partitions: Annotated[
+        list[str], typer.Argument(metavar="TOPIC-PARTITION...", help="such as orders-0")
+    ],
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Move logs to another directory of their broker; `dirs` says how they fare."""
+    wanted = {TopicPartition(*parse_partition(text)): directory for text in partitions}
+    run(bootstrap_server, lambda admin: request_directories(admin, {broker: wanted}))
+    say(f"{len(wanted)} logs of broker {broker} will be in {directory}")
+
+
+def _dir_cell(value: object) -> object:
+    if isinstance(value, dict):
+        return ", ".join(f"{log} ({lag:,} behind)" for log, lag in value.items())
+    return value
+
+
+async def _dirs(admin: Admin, broker: int | None) -> list[Row]:
+    found = await admin.log_dirs(None if broker is None else [broker])
+    rows: list[Row] = []
+    for at, results in sorted(found.items()):
+        for result in results:
+            logs = [(t.name, p) for t in result.topics for p in t.partitions]
+            arriving = {
+                f"{topic}-{p.partition_index}": p.offset_lag for topic, p in logs if p.is_future_key
+            }
+            rows.append(
+                {
+                    "broker": at,
+                    "directory": result.log_dir,
+                    "state": code_of(result.error_code).name if result.error_code else "online",
+                    "logs": len(logs) - len(arriving),
+                    "bytes": sum(p.partition_size for _, p in logs),
+                    "free": result.usable_bytes,
+                    "arriving": arriving,
+                }
+            )
+    return rows
+
+
+async def _list(admin: Admin) -> list[Row]:
+    cluster = await admin.cluster()
+    topics = await list_topics(admin)
+    partitions = [p for topic in topics for p in topic.partitions]
+    leads = Counter(p.leader for p in partitions)
+    holds = Counter(b for p in partitions for b in p.replicas)
+    return [
+        {
+            "id": broker.broker_id,
+            "address": f"{broker.host}:{broker.port}",
+            "rack": broker.rack,
+            "controller": broker.broker_id == cluster.controller_id,
+            "leads": leads[broker.broker_id],
+            "replicas": holds[broker.broker_id],
+        }
+        for broker in sorted(cluster.brokers, key=lambda b: b.broker_id)
+    ]
+
+
+async def _describe(admin: Admin, broker: int) -> Row:
+    rows = {row["id"]: row for row in await _list(admin)}
+    if broker not in rows:
+        raise _no_broker(broker, rows)
+    dirs = (await admin.log_dirs([broker]))[broker]
+    sizes = {
+        found.log_dir: sum(p.partition_size for t in found.topics for p in t.partitions)
+        for found in dirs
+    }
+    settings = (await describe_settings(admin, ResourceType.BROKER, [str(broker)]))[str(broker)]
+    changed = {s.name: s.value for s in settings if s.config_source != BUILT_IN}
+    return {**rows[broker], "log_dirs": sizes, "settings": changed}
+
+
+def _no_broker(broker: int, live: Iterable[object]) -> UsageError:
+    return UsageError(f"there is no broker {broker}; there are {', '.join(map(str, live))}")
+
+
+def _cell(value: object) -> object:
+    """A cell as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} ({size:,} bytes)" for name, size in value.items())
+    return "-" if value is None else value

@@ -1,0 +1,158 @@
+"""`klamm configs`: read and change the settings of topics and brokers.
+
+With `--offline` it works on the store of a cluster that does not run (`offline.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klamm.cli.asking import run
+from klamm.cli.cluster import offline as stores
+from klamm.cli.facts import BUILT_IN, SOURCES, settings_of
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    DryRunOption,
+    Output,
+    OutputOption,
+    new_app,
+    parse_pairs,
+)
+from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.topics.changes import alter_settings
+from klamm.client.admin import Resource, ResourceType
+from klamm.model.errors import UsageError
+
+app = new_app("Read and change the settings of topics and brokers.")
+
+TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="of this topic")]
+BrokerOption = Annotated[int | None, typer.Option("--broker", help="of this broker")]
+BrokersOption = Annotated[bool, typer.Option("--brokers", help="the default of all brokers")]
+OfflineOption = Annotated[
+    bool, typer.Option("--offline", help="in the store of a cluster that does not run")
+]
+DataOption = Annotated[
+    Path | None, typer.Option(help="with --offline: its directory [$XDG_STATE_HOME/klamm]")
+]
+ZooKeeperOption = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,...", help="with --offline: its ZooKeeper")
+]
+
+
+@app.command()
+def get(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="default: what was set")
+    ] = None,
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    brokers: BrokersOption = False,
+    everything: Annotated[bool, typer.Option("--all", help="built-in defaults too")] = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    offline: OfflineOption = False,
+    data: DataOption = None,
+    zookeeper: ZooKeeperOption = None,
+) -> None:
+    """Show settings, and where each value comes from."""
+    subject = _subject(topic, broker, brokers)
+    place = _place(offline, data, zookeeper)
+    if place is not None:
+        if everything:
+            raise UsageError("--offline knows what was set, and no defaults: leave --all out")
+        _show_stored(stores.stored(place, subject), names or (), output)
+        return
+    found = run(bootstrap_server, lambda admin: settings_of(admin, subject))
+    if names:
+        unknown = set(names) - {entry.name for entry in found}
+        if unknown:
+            raise UsageError(f"there is no setting {min(unknown)!r}")
+        found = [entry for entry in found if entry.name in names]
+    elif not everything:
+        found = [entry for entry in found if entry.config_source != BUILT_IN]
+    if output is Output.JSON:
+        source = SOURCES
+        print_json({e.name: {"value": e.value, "source": source[e.config_source]} for e in found})
+    elif found:
+        rows = [(e.name, e.value or "", SOURCES[e.config_source].lower()) for e in found]
+        say_text(table(("setting", "value", "source"), rows))
+
+
+@app.command("set")
+def set_(
+    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...")],
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    brokers: BrokersOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    offline: OfflineOption = False,
+    data: DataOption = None,
+    zookeeper: ZooKeeperOption = None,
+) -> None:
+    """Change settings, while the cluster runs or with --offline while it does not."""
+    subject = _subject(topic, broker, brokers)
+    wanted = parse_pairs(pairs, option="configs set")
+    place = _place(offline, data, zookeeper)
+    if place is not None:
+        stores.change(place, subject, wanted, (), dry_run=dry_run)
+    else:
+        run(bootstrap_server, lambda admin: alter_settings(admin, subject, wanted, (), dry_run))
+    say(f"{'would set' if dry_run else 'set'} {', '.join(wanted)}")
+
+
+@app.command()
+def unset(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    brokers: BrokersOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+    offline: OfflineOption = False,
+    data: DataOption = None,
+    zookeeper: ZooKeeperOption = None,
+) -> None:
+    """Let settings fall back to their defaults."""
+    subject = _subject(topic, broker, brokers)
+    place = _place(offline, data, zookeeper)
+    if place is not None:
+        stores.change(place, subject, {}, names, dry_run=dry_run)
+    else:
+        run(bootstrap_server, lambda admin: alter_settings(admin, subject, {}, names, dry_run))
+    say(f"{'would unset' if dry_run else 'unset'} {', '.join(names)}")
+
+
+def _subject(topic: str | None, broker: int | None, brokers: bool) -> Resource:
+    """Whose settings."""
+    if (topic is not None) + (broker is not None) + brokers != 1:
+        raise UsageError("say whose settings: one of --topic NAME, --broker ID, --brokers")
+    if topic is not None:
+        return Resource(ResourceType.TOPIC, topic)
+    return Resource(ResourceType.BROKER, "" if broker is None else str(broker))
+
+
+def _place(offline: bool, data: Path | None, zookeeper: str | None) -> stores.Place | None:
+    """Where to look instead of asking brokers, if so."""
+    if data is not None and zookeeper is not None:
+        raise UsageError("--data and --zookeeper exclude each other")
+    if offline:
+        return stores.Place(data, zookeeper)
+    if data is not None or zookeeper is not None:
+        raise UsageError("--data and --zookeeper go with --offline; a running cluster is asked")
+    return None
+
+
+def _show_stored(found: Mapping[str, str], names: Sequence[str], output: Output) -> None:
+    shown = {name: text for name, text in found.items() if not names or name in names}
+    if output is Output.JSON:
+        print_json({name: {"value": text, "source": "STORED"} for name, text in shown.items()})
+    elif shown:
+        say_text(
+            table(("setting", "value", "source"), [(n, t, "stored") for n, t in shown.items()])
+        )

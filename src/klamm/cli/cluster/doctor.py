@@ -1,0 +1,181 @@
+"""`klamm doctor`: is this machine fit for a cluster, and if not, what to do.
+
+Each check looks at one thing and returns a `Finding`; only a PROBLEM makes the exit code 1, for a
+NOTE concerns what a plain cluster can do without (Spark, a ZooKeeper, more than 1,000 open files).
+"""
+
+from __future__ import annotations
+
+import platform
+import resource
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klamm.cli.options import Output, OutputOption, new_app
+from klamm.cli.output import print_json, say
+from klamm.datadir import default_data
+from klamm.pipelines.session.java import NoJava, find_java
+
+app = new_app("Say whether this machine is fit for a cluster, and what to do.")
+
+_DISK_WANTED = 1 << 30
+_FILES_WANTED = 4096
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check saw, and what to do about it."""
+
+    level: Level
+    subject: str
+    fact: str
+    advice: str = ""
+
+
+@app.command()
+def doctor(
+    data: Annotated[
+        Path | None, typer.Option(help="the data directory to look at", show_default=False)
+    ] = None,
+    port: Annotated[int, typer.Option(help="the first port of the cluster to be")] = 9092,
+    brokers: Annotated[int, typer.Option(help="how many ports behind it", min=1)] = 3,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Say whether this machine is fit for a cluster, and what to do."""
+    findings = list(examine(data or default_data(), port, brokers))
+    if output is Output.JSON:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            say(f"{finding.level:8} {finding.subject:11} {finding.fact}")
+            if finding.advice:
+                say(f"{'':20} -> {finding.advice}")
+    if any(finding.level is Level.PROBLEM for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine(data: Path, port: int, brokers: int) -> Iterator[Finding]:
+    """Every check, in the order in which a start would fail."""
+    yield _python()
+    yield from _packages()
+    yield _java()
+    yield _files()
+    yield _disk(data)
+    yield _ports(port, brokers)
+
+
+def _python() -> Finding:
+    # An older Python than klamm needs would not have come this far.
+    fact = f"{platform.python_implementation()} {platform.python_version()}"
+    return Finding(Level.OK, "python", f"{fact} at {sys.executable}")
+
+
+def _packages() -> Iterator[Finding]:
+    """klamm's own requirements, and which of its extras are complete."""
+    missing: dict[str, list[str]] = {"": []}
+    for requirement in metadata.requires("klamm") or ():
+        name, extra = _parse_requirement(requirement)
+        missing.setdefault(extra, [])
+        if _version(name) is None:
+            missing[extra].append(name)
+    for extra, names in missing.items():
+        if extra == "dev":
+            continue
+        subject, target = ("packages", "klamm") if not extra else (f"[{extra}]", f"klamm[{extra}]")
+        if not names:
+            yield Finding(Level.OK, subject, "all packages installed")
+        else:
+            level = Level.NOTE if extra else Level.PROBLEM
+            fact = f"not installed: {', '.join(names)}"
+            yield Finding(level, subject, fact, f"pip install '{target}'")
+
+
+def _parse_requirement(text: str) -> tuple[str, str]:
+    """The package a requirement names, and the extra it belongs to ('' = always needed)."""
+    head, _, marker = text.partition(";")
+    stop = next((at for at, char in enumerate(head) if char in " <>=!~[("), len(head))
+    quoted = marker.replace('"', "'").split("'") if "extra" in marker else ["", ""]
+    return head[:stop], quoted[1]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _java() -> Finding:
+    try:
+        java = find_java()
+    except NoJava as fault:
+        return Finding(Level.NOTE, "java", fault.found, f"only Spark needs it: {fault.advice}")
+    return Finding(Level.OK, "java", f"{java.version} ({java.origin})")
+
+
+def _files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ceiling = "no limit" if hard == resource.RLIM_INFINITY else str(hard)
+    fact = f"{soft} open files, may be raised to {ceiling}"
+    if hard != resource.RLIM_INFINITY and hard < _FILES_WANTED:
+        advice = "klamm keeps few files open and works; many clients need more: ulimit -Hn"
+        return Finding(Level.NOTE, "files", fact, advice)
+    return Finding(Level.OK, "files", fact)
+
+
+def _disk(data: Path) -> Finding:
+    where = next(path for path in (data, *data.parents) if path.exists())
+    if not _is_writable(where):
+        advice = "choose another with klamm up --data DIR, or run with --ephemeral"
+        return Finding(Level.PROBLEM, "disk", f"{where} is not writable", advice)
+    free = shutil.disk_usage(where).free
+    fact = f"{free / (1 << 30):.1f} GiB free at {where}"
+    if free < _DISK_WANTED:
+        return Finding(Level.NOTE, "disk", fact, "make room, or choose another with --data DIR")
+    return Finding(Level.OK, "disk", fact)
+
+
+def _is_writable(directory: Path) -> bool:
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return False
+
+
+def _ports(first: int, count: int) -> Finding:
+    taken = [port for port in range(first, first + count) if not _is_free(port)]
+    if taken:
+        fact = f"taken: {', '.join(map(str, taken))}"
+        advice = "a cluster may already run; otherwise klamm up --port N, or --port 0 for free ones"
+        return Finding(Level.NOTE, "ports", fact, advice)
+    return Finding(Level.OK, "ports", f"{first} to {first + count - 1} are free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

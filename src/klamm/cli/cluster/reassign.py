@@ -1,0 +1,170 @@
+"""`klamm reassign`: plan, apply, watch and cancel moves of replicas."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klamm.cli.asking import about_it, run
+from klamm.cli.cluster import moves
+from klamm.cli.facts import list_topics
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    DryRunOption,
+    Output,
+    OutputOption,
+    new_app,
+    parse_ids,
+    parse_partition,
+)
+from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.reach import Reach
+from klamm.cli.topics import plans
+from klamm.client.admin import Admin
+from klamm.client.errors import code_of
+from klamm.model.errors import ErrorCode, KlammError, UsageError
+from klamm.model.names import TopicPartition
+
+app = new_app("Plan, apply, watch and cancel moves of replicas.")
+
+Targets = Mapping[TopicPartition, Sequence[int] | None]
+
+
+@app.command()
+def plan(
+    brokers: Annotated[str, typer.Option(metavar="ID,ID,...", help="where the replicas shall be")],
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...")] = None,
+    copies: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", help="a new replication factor")
+    ] = None,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print a plan, as JSON for `apply`: as few moves as bring the topics onto these brokers."""
+    known = run(bootstrap_server, list_topics)
+    missing = set(topics or ()) - {topic.name for topic in known}
+    if missing:
+        raise UsageError(f"there is no topic {min(missing)!r}")
+    chosen = [t for t in known if (t.name in topics if topics else not t.is_internal)]
+    say_text(moves.to_json(moves.spread(chosen, parse_ids(brokers), copies)))
+
+
+@app.command()
+def apply(
+    file: Annotated[str, typer.Argument(help="a plan; - is standard input")],
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Start the moves of a plan; `status` says how they fare."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    except OSError as fault:
+        raise UsageError(f"cannot read {file}: {fault.strerror}") from fault
+    wanted = moves.from_json(text)
+    if dry_run:
+        _tell_plan(wanted, output, bootstrap_server)
+        return
+    places = moves.directories(text)
+
+    async def work(admin: Admin) -> None:
+        # First, so that a broker which is to get a replica knows where to put it.
+        await request_directories(admin, places)
+        await request_moves(admin, wanted)
+
+    run(bootstrap_server, work)
+    if output is Output.JSON:
+        print_json({"started": len(wanted)})
+        return
+    say(f"started {len(wanted)} moves")
+
+
+@app.command()
+def status(
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List the moves under way."""
+    under_way = run(bootstrap_server, _under_way)
+    if output is Output.JSON:
+        print_json(under_way)
+    elif under_way:
+        rows = [(m["topic"], m["partition"], m["adding"], m["removing"]) for m in under_way]
+        say_text(table(("topic", "partition", "adding", "removing"), rows))
+
+
+@app.command()
+def cancel(
+    partitions: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="every move under way")] = False,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Take moves back: the partitions return to the replicas they had."""
+    if everything == bool(partitions):
+        raise UsageError("name partitions such as orders-0, or say --all")
+
+    async def work(admin: Admin) -> int:
+        if everything:
+            chosen = list(await admin.reassignments())
+        else:
+            chosen = [TopicPartition(*parse_partition(text)) for text in partitions or ()]
+        await request_moves(admin, dict.fromkeys(chosen))
+        return len(chosen)
+
+    say(f"cancelled {run(bootstrap_server, work)} moves")
+
+
+def _tell_plan(wanted: Targets, output: Output, bootstrap: Reach) -> None:
+    plan = run(bootstrap, lambda admin: plans.ask(admin, plans.moves(wanted)))
+    plans.check(plan)
+    if output is Output.JSON:
+        print_json(plan)
+    else:
+        say(*[f"would start {len(wanted)} moves", *plans.tell(plan)])
+
+
+async def request_moves(admin: Admin, targets: Targets) -> None:
+    """Start moves, or cancel those whose target is None; raises with all that was refused."""
+    if not targets:
+        return
+    refused = [
+        about_it(tp, result.error_message or code_of(result.error_code).name)
+        for tp, result in (await admin.reassign(targets)).items()
+        if result.error_code
+    ]
+    if refused:
+        raise KlammError("; ".join(refused))
+
+
+async def request_directories(
+    admin: Admin, places: Mapping[int, Mapping[TopicPartition, str]]
+) -> None:
+    """Let brokers keep logs in these directories, also such that they have not got yet."""
+    fine = (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE)
+    refused = [
+        f"{tp} in {places[broker][tp]} of broker {broker}: {code.name}"
+        for broker, wanted in places.items()
+        for tp, code in (await admin.alter_log_dirs(broker, wanted)).items()
+        if code not in fine
+    ]
+    if refused:
+        raise KlammError("; ".join(refused))
+
+
+async def _under_way(admin: Admin) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "replicas": move.replicas,
+            "adding": move.adding_replicas,
+            "removing": move.removing_replicas,
+        }
+        for tp, move in sorted((await admin.reassignments()).items())
+    ]

@@ -1,0 +1,127 @@
+"""`klamm groups`: consumer groups, where they stand, and how to set them elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from klamm.cli.asking import refuse, run
+from klamm.cli.groups import offsets as group_offsets
+from klamm.cli.groups.views import GroupView, look_at
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    DryRunOption,
+    Output,
+    OutputOption,
+    new_app,
+)
+from klamm.cli.output import print_json, say, say_text, table
+from klamm.client.admin import EARLIEST, LATEST, Admin
+from klamm.client.groups import Groups
+from klamm.model.errors import UsageError
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages.list_groups import ListedGroup
+
+app = new_app("Consumer groups, where they stand, and how to set them elsewhere.")
+
+
+@app.command("list")
+def list_(
+    output: OutputOption = Output.TEXT, bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP
+) -> None:
+    """List the groups of all brokers."""
+    found = run(bootstrap_server, _list)
+    if output is Output.JSON:
+        print_json(
+            [{"group": g.group_id, "type": g.group_type, "state": g.group_state} for g in found]
+        )
+    elif found:
+        rows = [(g.group_id, g.group_type, g.group_state) for g in found]
+        say_text(table(("group", "type", "state"), rows))
+
+
+@app.command()
+def describe(
+    group: str,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Protocol, members, committed offsets and how far each is behind."""
+
+    async def work(admin: Admin) -> tuple[GroupView, list[group_offsets.Standing]]:
+        view = await look_at(Groups(admin.client), group)
+        return view, await group_offsets.standings(admin, group)
+
+    found, standings = run(bootstrap_server, work)
+    if output is Output.JSON:
+        print_json({**found.json, "offsets": [standing._asdict() for standing in standings]})
+        return
+    say(found.line)
+    for member in found.members:
+        say(member.line)
+    if standings:
+        rows = [
+            (s.topic, s.partition, s.offset, s.end, "-" if s.lag is None else s.lag)
+            for s in standings
+        ]
+        say_text(table(("topic", "partition", "offset", "end", "lag"), rows))
+
+
+@app.command()
+def reset(
+    group: str,
+    topic: Annotated[list[str], typer.Option("--topic", "-t", help="repeatable")],
+    earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
+    latest: Annotated[bool, typer.Option("--to-latest")] = False,
+    offset: Annotated[int | None, typer.Option("--to-offset")] = None,
+    moment: Annotated[datetime | None, typer.Option("--to-time")] = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Set where a group without members goes on."""
+    if earliest + latest + (offset is not None) + (moment is not None) != 1:
+        raise UsageError("say where to: one of --to-earliest, --to-latest, --to-offset, --to-time")
+    timestamp = EARLIEST if earliest else LATEST
+    if moment is not None:
+        timestamp = int(moment.timestamp() * 1000)
+
+    async def work(admin: Admin) -> Mapping[TopicPartition, int]:
+        found = await look_at(Groups(admin.client), group)
+        if found.members:
+            raise UsageError(f"group {group!r} has members: stop them first")
+        wanted = await group_offsets.targets(admin, topic, timestamp, offset)
+        if not dry_run:
+            await group_offsets.commit(admin, group, wanted)
+        return wanted
+
+    wanted = run(bootstrap_server, work)
+    rows = [(name, partition, where) for (name, partition), where in sorted(wanted.items())]
+    if output is Output.JSON:
+        print_json([{"topic": t, "partition": p, "offset": o} for t, p, o in rows])
+    else:
+        say_text(table(("topic", "partition", "offset"), rows))
+
+
+@app.command()
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...")],
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete groups without members, and their offsets."""
+
+    async def work(admin: Admin) -> None:
+        for group in groups:
+            refuse(await Groups(admin.client).delete(group), f"group {group!r}")
+
+    run(bootstrap_server, work)
+    for group in groups:
+        say(f"deleted group {group}")
+
+
+async def _list(admin: Admin) -> list[ListedGroup]:
+    return await Groups(admin.client).all()

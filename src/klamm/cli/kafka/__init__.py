@@ -1,0 +1,1 @@
+"""Drop-in replacements of Kafka's own tools."""

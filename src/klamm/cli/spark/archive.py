@@ -1,0 +1,191 @@
+"""`klamm archive`: keep a topic as Parquet files with proof, and look after such archives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_MASTER,
+    BootstrapOption,
+    MasterOption,
+    Output,
+    OutputOption,
+    new_app,
+)
+from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.spark.jobs import (
+    DEFAULT_PATIENCE,
+    GroupBytesOption,
+    PatienceOption,
+    connection,
+    job,
+    look_first,
+    make_directory,
+    need_spark,
+    plain,
+    size_text,
+    watcher,
+    when,
+)
+from klamm.model.errors import KlammError
+
+_keep = new_app("Keep a topic as Parquet files, with proof.")
+_care = new_app("Look after archives.")
+DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="where archives lie")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="which topic's archive")]
+
+
+@_keep.command()
+def archive(
+    topic: str,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="where archives lie")],
+    verify: Annotated[bool, typer.Option("--verify", help="read everything back")] = False,
+    output: OutputOption = Output.TEXT,
+    patience: PatienceOption = DEFAULT_PATIENCE,
+    master: MasterOption = DEFAULT_MASTER,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Archive a topic: `klamm archive TOPIC --to DIR`; or look after archives: list, show, verify,
+    vacuum DIR. A run that was broken off is taken up where it stopped."""
+    need_spark(master)
+    reach = connection(bootstrap_server, patience_s=patience)
+    look_first(reach, topic)
+    make_directory(to)
+    with job(master, f"archive {topic}") as spark:
+        from klamm.pipelines.archive import archiving as pipeline
+
+        done = pipeline.archive(spark, reach, topic, to, progress=watcher(output))
+        faults = pipeline.verify(spark, done.manifest, progress=watcher(output)) if verify else None
+    refuse(faults or [])
+    if output is Output.JSON:
+        print_json(
+            plain(
+                {
+                    "manifest": done.manifest_path,
+                    "topic": topic,
+                    "records": done.manifest.records,
+                    "files": len(done.manifest.files),
+                    "bytes": done.manifest.bytes,
+                    "reused_files": done.reused,
+                    "seconds": round(done.seconds, 3),
+                    "verified": verify,
+                }
+            )
+        )
+        return
+    kept = done.manifest
+    rate = kept.records / max(done.seconds, 0.001)
+    say(
+        f"archived {kept.records:,} records of {topic} in {len(kept.files)} files, "
+        f"{size_text(kept.bytes)}, {done.seconds:.1f} s ({rate:,.0f} records/s)"
+        + (f"; {done.reused} files were there already" if done.reused else "")
+    )
+    if verify:
+        say("verified: every file and every window of records is as it was read")
+    say(done.manifest_path)
+
+
+def refuse(faults: Sequence[str]) -> None:
+    """A damaged archive is a failure, with the first places of the damage."""
+    if faults:
+        more = f", and {len(faults) - 5} more" if len(faults) > 5 else ""
+        raise KlammError(f"the archive is damaged: {'; '.join(faults[:5])}{more}")
+
+
+@_care.command("list")
+def list_(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> None:
+    """List the archives below a directory."""
+    from klamm.pipelines.archive.shelf import find_archives
+
+    found, faults = find_archives(directory)
+    if output is Output.JSON:
+        print_json(
+            [
+                {"topic": m.topic, "topic_id": m.topic_id, "created_ms": m.created_ms}
+                | {"records": m.records, "bytes": m.bytes, "path": str(m.path)}
+                for m in found
+            ]
+        )
+    else:
+        rows = [
+            (m.topic, when(m.created_ms), m.records, size_text(m.bytes), m.topic_id) for m in found
+        ]
+        say_text(table(("topic", "archived (utc)", "records", "size", "topic id"), rows))
+    if faults:
+        raise KlammError("; ".join(faults))
+
+
+@_care.command()
+def show(
+    directory: DirectoryArgument, topic: TopicOption = None, output: OutputOption = Output.TEXT
+) -> None:
+    """Say all about one archive."""
+    from klamm.pipelines.archive.shelf import find_archive
+
+    found = find_archive(directory, topic)
+    if output is Output.JSON:
+        print_json(plain(asdict(found)))
+        return
+    say(f"{found.topic} ({found.topic_id}) of cluster {found.cluster}")
+    say(f"archived {when(found.created_ms)} UTC by {found.writer}: {found.path}")
+    rows = [
+        (p, e.log_start, e.end, e.records, e.gap_offsets, e.digest)
+        for p, e in found.partitions.items()
+    ]
+    say_text(table(("partition", "first", "end", "records", "gaps", "digest"), rows))
+
+
+@_care.command()
+def verify(
+    directory: DirectoryArgument,
+    topic: TopicOption = None,
+    group_bytes: GroupBytesOption = None,
+    master: MasterOption = DEFAULT_MASTER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Read an archive back and compare it with what the topic was."""
+    from klamm.pipelines.archive.shelf import find_archive
+
+    found = find_archive(directory, topic)
+    with job(master, f"verify {found.topic}") as spark:
+        from klamm.pipelines.archive import archiving as pipeline
+        from klamm.pipelines.archive.files import GROUP_BYTES_MAX
+
+        faults = pipeline.verify(
+            spark,
+            found,
+            progress=watcher(output),
+            group_bytes=group_bytes or GROUP_BYTES_MAX,
+        )
+    if output is Output.JSON:
+        print_json({"path": str(found.path), "faults": faults})
+    refuse(faults)
+    if output is Output.TEXT:
+        say(f"all {found.records:,} records of {found.topic} are as they were")
+
+
+@_care.command()
+def vacuum(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> None:
+    """Remove what runs that were broken off have left."""
+    from klamm.pipelines.archive.shelf import vacuum as clean
+
+    count, size = clean(directory)
+    if output is Output.JSON:
+        print_json({"files": count, "bytes": size})
+    else:
+        say(f"removed {count} files, {size_text(size)}")
+
+
+_CARE: Final = frozenset({"list", "show", "verify", "vacuum"})
+
+
+def app(*, args: Sequence[str], prog_name: str) -> object:
+    """`klamm archive list DIR` and its sisters, or else `klamm archive TOPIC --to DIR`."""
+    chosen = _care if args and args[0] in _CARE else _keep
+    return chosen(args=args, prog_name=prog_name)

@@ -1,0 +1,267 @@
+"""What the commands that run on Spark share: the session, the bar, and plain words for failures."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from klamm.cli.options import Output
+from klamm.cli.reach import Reach, reach_of
+from klamm.model.errors import UsageError
+from klamm.model.text import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from klamm.client.settings import ConnectionOptions
+    from klamm.pipelines.session.progress import Progress as Watcher
+
+PatienceOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        envvar="KLAMM_PATIENCE",
+        help="how long to wait in the middle of the work for a broker that does not answer",
+    ),
+]
+GroupBytesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--group-bytes",
+        metavar="BYTES",
+        min=1 << 20,
+        help="the memory that one row group of a data file may take [1 GiB]",
+    ),
+]
+DEFAULT_PATIENCE: Final = 120.0
+
+_NAME_MIN: Final = 12
+_BAR_MIN: Final = 6
+_BAR_MAX: Final = 24
+
+
+class Bar:
+    """A bar on standard error: records, bytes, rate, time left. Nothing where nobody looks."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def begin(self, what: str, total: int) -> None:
+        """A step starts, with a bar of its own."""
+        what = printable(what)
+        room = bar_room(self._console.width, what, total)
+        name = Column(width=room.name, no_wrap=True, overflow="ellipsis")
+        self._bar = Progress(
+            TextColumn("   {task.description}", markup=False, table_column=name),
+            *([BarColumn(bar_width=room.bar)] if room.bar else []),
+            TextColumn("{task.completed:,}" + ("/{task.total:,}" if room.of_all else "")),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(what, total=total, rate="")
+
+    def reached(self, records: int, size: int) -> None:
+        """A step goes on."""
+        if self._bar is None:
+            return
+        elapsed = self._bar.tasks[self._task].elapsed
+        rate = f"{records / elapsed:,.0f}/s" if elapsed else ""
+        if size:
+            rate += f"  {size_text(size)}"
+        self._bar.update(self._task, completed=records, rate=rate)
+
+    def end(self) -> None:
+        """A step is over."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+class BarRoom(NamedTuple):
+    """What fits into a line: widths of the name and the bar, and whether the total is shown."""
+
+    name: int
+    bar: int
+    of_all: bool
+
+
+def bar_room(width: int, what: str, total: int) -> BarRoom:
+    """Numbers come first; a narrow terminal sees less of the bar, the total and the name."""
+    indent, rate_and_size, left, gaps = 3, len("1,000,000/s  999.9 MB"), len("0:00:00"), 4
+    number = len(f"{total:,}")
+    room = width - indent - rate_and_size - left - gaps - number
+    of_all = room - number - 1 >= min(len(what), _NAME_MIN)
+    room -= number + 1 if of_all else 0
+    name = max(min(len(what), room), _NAME_MIN)
+    bar = min(room - name, _BAR_MAX)
+    return BarRoom(indent + name, bar if bar >= _BAR_MIN else 0, of_all)
+
+
+def watcher(output: Output) -> Watcher:
+    """A bar for people, silence for programs."""
+    from klamm.pipelines.session.progress import Silent
+
+    return Silent() if output is Output.JSON else Bar()
+
+
+def need_spark(master: str) -> None:
+    """Says what is missing: Python's part of Spark, or a Java to run it here."""
+    from klamm.pipelines.session.java import use_java
+    from klamm.pipelines.session.session import is_connect, require_pyspark
+
+    require_pyspark()
+    if not is_connect(master):
+        use_java()
+
+
+@contextlib.contextmanager
+def job(master: str, name: str) -> Iterator[SparkSession]:
+    """A Spark for one job, or the running one. What fails inside is said in one sentence."""
+    need_spark(master)
+    from pyspark.sql import SparkSession
+
+    from klamm.pipelines.session.session import plainly, start
+
+    running = SparkSession.getActiveSession()
+    spark = start(master, name=name)
+    with _interruptible():
+        try:
+            with plainly():
+                yield spark
+        finally:
+            if running is None:
+                spark.stop()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM end the job without a word, and with everything put back.
+
+    Spark's own handler asks the JVM to cancel in the middle of another question to it, which fails
+    with pages of text; stopping Spark, which follows anyway, cancels just as well. Whatever else
+    fails after the signal is its consequence.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+
+    def hear(number: int, _frame: object) -> None:
+        heard.append(number)
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of each broken connection
+        raise _end_of(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    root = logging.getLogger()
+    root.addFilter(_is_not_about_the_interruption)
+    try:
+        yield
+    except Exception:
+        if heard:
+            raise _end_of(heard[0]) from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if not heard:
+            root.removeFilter(_is_not_about_the_interruption)
+
+
+def _end_of(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def _is_not_about_the_interruption(record: logging.LogRecord) -> bool:
+    return "while sending command" not in record.getMessage()
+
+
+def make_directory(directory: Path) -> None:
+    """A place for results, before anything that takes time begins."""
+    from klamm.pipelines.archive.layout import refuse_address
+
+    refuse_address(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # Permissions tell less than a try: a whole file system may be read-only.
+        tempfile.TemporaryFile(dir=directory).close()
+    except FileExistsError:
+        raise UsageError(f"{directory} is a file, not a directory") from None
+    except OSError as fault:
+        raise UsageError(f"cannot write to {directory}: {fault.strerror}") from None
+
+
+def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
+    """Starting Spark takes seconds; who mistyped an address or a topic need not wait for it."""
+    from klamm.client.blocking.lookup import Lookup
+    from klamm.pipelines.source.selection import no_topic
+
+    lookup = Lookup(reach)
+    found = lookup.view([] if topic is None else [topic]).topics
+    if topic is not None and topic not in found:
+        raise no_topic(lookup, [topic])
+
+
+def connection(reach: Reach | str, *, patience_s: float = DEFAULT_PATIENCE) -> ConnectionOptions:
+    """How a job reaches the cluster: with TLS and a password where properties say so."""
+    return reach_of(reach).connection(patience_s=patience_s)
+
+
+def parse_time(text: str) -> int:
+    """`2026-11-15`, `2026-11-15T08:30` (UTC unless it says otherwise), or milliseconds."""
+    try:
+        if text.isdigit():
+            # Whatever counts as a time must be one that can be shown.
+            datetime.fromtimestamp(int(text) / 1000, UTC)
+            return int(text)
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"{text!r} is no time: write 2026-11-15T08:30 or milliseconds") from None
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def when(time_ms: int) -> str:
+    """A time for people."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size_text(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
+
+
+def plain(value: Any) -> Any:
+    """Values that JSON can hold."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,117 @@
+"""`klamm restore`: fill a topic with archived records, and prove that they are all there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_MASTER,
+    BootstrapOption,
+    MasterOption,
+    Output,
+    OutputOption,
+    new_app,
+)
+from klamm.cli.output import print_json, say
+from klamm.cli.spark.jobs import (
+    DEFAULT_PATIENCE,
+    GroupBytesOption,
+    PatienceOption,
+    connection,
+    job,
+    look_first,
+    need_spark,
+    parse_time,
+    plain,
+    watcher,
+)
+from klamm.model.errors import UsageError
+
+app = new_app("Fill a topic with archived records, with proof.")
+
+
+@app.command()
+def restore(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="where the archive lies")],
+    topic: Annotated[str | None, typer.Option("--topic", help="which topic's archive")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="another name")] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|OFFSETS",
+            help="only records up to 2026-11-15T08:30, or before these offsets: "
+            '\'{"0": 120, "1": 98}\'',
+        ),
+    ] = None,
+    check: Annotated[bool, typer.Option(help="read the archive through first")] = True,
+    group_bytes: GroupBytesOption = None,
+    output: OutputOption = Output.TEXT,
+    patience: PatienceOption = DEFAULT_PATIENCE,
+    master: MasterOption = DEFAULT_MASTER,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Fill a topic with archived records.
+
+    Offsets are new and dense; times, keys, values, headers and the order in each partition are
+    kept; consumer groups go on where they stopped.
+    """
+    as_of_ms, before = parse_limit(as_of)
+    need_spark(master)
+    from klamm.pipelines.archive.shelf import find_archive
+
+    archived = find_archive(directory, topic)
+    reach = connection(bootstrap_server, patience_s=patience)
+    look_first(reach)
+    from klamm.client.blocking.lookup import Lookup
+    from klamm.pipelines.archive import restoring as pipeline
+    from klamm.pipelines.archive.files import GROUP_BYTES_MAX
+    from klamm.pipelines.archive.restore_topic import Limit, check_target
+
+    limit = Limit(time_ms=as_of_ms, offsets=before)
+    check_target(Lookup(reach), archived, to or archived.topic, limit)
+    with job(master, f"restore {directory}") as spark:
+        done = pipeline.restore(
+            spark,
+            reach,
+            archived,
+            to=to,
+            as_of_ms=as_of_ms,
+            before=before,
+            check=check,
+            group_bytes=group_bytes or GROUP_BYTES_MAX,
+            progress=watcher(output),
+        )
+    if output is Output.JSON:
+        print_json(plain(pipeline.summary(done)))
+        return
+    say(
+        f"restored {done.records:,} records to {done.topic} in {done.seconds:.1f} s; read back, "
+        "every window of records is as it was archived"
+    )
+    if done.resumed:
+        say(f"{done.resumed:,} of them were there from a run that was broken off")
+    for group, count in done.groups.items():
+        say(f"group {group} goes on where it stopped ({count} partitions)")
+    for note in done.notes:
+        say(note)
+    say(f"offset map: {done.offset_map}")
+
+
+def parse_limit(text: str | None) -> tuple[int | None, dict[int, int] | None]:
+    """A time, or offsets of partitions as JSON."""
+    if text is None:
+        return None, None
+    if not text.lstrip().startswith("{"):
+        return parse_time(text), None
+    try:
+        found = {int(p): o for p, o in json.loads(text).items()}
+    except ValueError:
+        found = {-1: None}
+    if not all(type(offset) is int for offset in found.values()):
+        raise UsageError(f'{text!r} are no offsets: write {{"0": 120, "1": 98}}')
+    return None, found

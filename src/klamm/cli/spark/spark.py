@@ -1,0 +1,148 @@
+"""`klamm spark`: a shell, a check-up, and the way over from Spark's own Kafka connector."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_MASTER,
+    BootstrapOption,
+    MasterOption,
+    Output,
+    OutputOption,
+    new_app,
+)
+from klamm.cli.output import print_json, say
+from klamm.model.errors import UsageError
+from klamm.pipelines.session.java import find_java
+from klamm.pipelines.session.session import is_too_old
+
+app = new_app("PySpark with klamm's data source.")
+
+_SHELL = """
+from klamm.pipelines.session.session import say_plainly, start
+say_plainly()
+spark = start({master!r}, name="klamm shell")
+bootstrap = {bootstrap!r}
+def topic(name, **options):
+    "A topic as a DataFrame."
+    from klamm.client.settings import gathered
+    reader = spark.read.format("klamm").option("kafka.bootstrap.servers", bootstrap)
+    for key, value in gathered({sources!r}).items():
+        reader = reader.option("kafka." + key, value)
+    return reader.option("subscribe", name).options(**options).load()
+print("spark, bootstrap and topic(name) are ready: topic('orders').show()")
+"""
+
+
+@app.command()
+def shell(
+    master: MasterOption = DEFAULT_MASTER,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """A Python prompt with Spark and the source ready.
+
+    `topic('orders')` is a topic of the cluster at the address as a DataFrame.
+    """
+    from klamm.cli.spark.jobs import connection, need_spark
+    from klamm.pipelines.session.session import check_master
+
+    # What is wrong is said before a prompt is there.
+    need_spark(master)
+    connection(bootstrap_server)
+    check_master(master)
+    code = _SHELL.format(
+        master=master, bootstrap=bootstrap_server.servers, sources=bootstrap_server.sources
+    )
+    # In the place of this process, which would else hear every Ctrl-C at the prompt, too.
+    os.execv(sys.executable, [sys.executable, "-i", "-c", code])
+
+
+@app.command()
+def doctor(output: OutputOption = Output.TEXT) -> None:
+    """Say what Spark lacks here."""
+    findings = dict(_findings())
+    if output is Output.JSON:
+        print_json(findings)
+    else:
+        for subject, fact in findings.items():
+            say(f"{subject:10} {fact}")
+    if any(fact.startswith("missing") for fact in findings.values()):
+        raise typer.Exit(1)
+
+
+def _findings() -> list[tuple[str, str]]:
+    found = []
+    for package, extra, needed in (
+        ("pyspark", "spark", True),
+        ("pyarrow", "spark", True),
+        ("pandas", "spark", True),
+        ("numba", "fast", False),
+    ):
+        try:
+            fact = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            fact = f"{'missing' if needed else 'absent'}: `pip install 'klamm[{extra}]'`"
+        if package == "pyspark" and is_too_old(fact):
+            fact = f"missing: {fact} is too old, `pip install 'klamm[{extra}]'`"
+        found.append((package, fact))
+    return [*found, ("java", _java()), ("kernels", _kernels())]
+
+
+def _java() -> str:
+    try:
+        java = find_java()
+    except UsageError as fault:
+        return f"missing: {fault}"
+    return f"{java.version} ({java.origin})"
+
+
+def _kernels() -> str:
+    from klamm.pipelines.records.kernels import kernels
+
+    try:
+        return str(kernels().NAME)
+    except ImportError as fault:
+        return f"missing: {fault.name}, `pip install 'klamm[spark]'`"
+
+
+@app.command("offsets-from-checkpoint")
+def offsets_from_checkpoint(
+    checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="a query's checkpoint")],
+) -> None:
+    """Print where a query stands, for startingOffsets.
+
+    Also for a checkpoint of Spark's own Kafka connector.
+    """
+    say(json.dumps(last_committed(checkpoint), sort_keys=True))
+
+
+def last_committed(checkpoint: Path) -> dict[str, object]:
+    """The offsets after the last micro-batch that was committed."""
+    if not checkpoint.is_dir():
+        raise UsageError(f"there is no directory {checkpoint}")
+    commits = [int(p.name) for p in (checkpoint / "commits").glob("*") if p.name.isdigit()]
+    if not commits:
+        raise UsageError(f"{checkpoint} is no checkpoint with a finished micro-batch")
+    path = checkpoint / "offsets" / str(max(commits))
+    try:
+        lines = path.read_text().splitlines()
+        # Version, then the query's own metadata, then one line a source.
+        sources = [json.loads(line) for line in lines[2:] if line.startswith("{")]
+    except (OSError, ValueError) as fault:
+        why = fault.strerror if isinstance(fault, OSError) else "it is damaged"
+        raise UsageError(f"cannot read {path}: {why}") from None
+    merged: dict[str, object] = {}
+    for source in sources:
+        merged.update(source["topics"] if set(source) == {"ids", "topics", "v"} else source)
+    if not merged:
+        raise UsageError(f"{path} has no offsets of topics: the query reads something else")
+    return merged

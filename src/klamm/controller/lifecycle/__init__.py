@@ -1,0 +1,1 @@
+"""A topic's life: it appears, grows, is deleted, and leaves copies behind."""

@@ -1,0 +1,1 @@
+"""Questions about the cluster that change nothing: why, what if, how many."""

@@ -1,0 +1,1 @@
+"""Partitions get other replicas (KIP-455)."""

@@ -1,0 +1,57 @@
+"""Whether a partition may be moved where somebody wants it, and where a cancelled move leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klamm.controller.context import Context, Partition
+from klamm.controller.events import PartitionFault
+from klamm.model.errors import ErrorCode
+from klamm.model.names import BrokerId, TopicPartition
+
+
+def where_it_was(context: Context, id: TopicPartition) -> tuple[BrokerId, ...]:
+    """What a cancelled move goes back to, in the order it had if that is known."""
+    partition = context.partition(id)
+    assert partition is not None, f"{id} is not known"
+    origin = partition.assignment.origin
+    if partition.original is not None and set(partition.original) == set(origin):
+        return partition.original
+    return origin
+
+
+def fault_of(
+    context: Context, id: TopicPartition, replicas: Sequence[BrokerId] | None
+) -> PartitionFault | None:
+    """Why this move is refused; the first reason in Kafka's order."""
+    bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    partition = context.partition(id)
+    if replicas is not None:
+        if not replicas:
+            return PartitionFault(bad, f"the replica list of {id} is empty")
+        if len(set(replicas)) != len(replicas):
+            return PartitionFault(bad, f"the replica list of {id} has duplicates: {list(replicas)}")
+        if min(replicas) < 0:
+            return PartitionFault(bad, f"the replica list of {id} has a negative broker id")
+        added = partition.assignment.towards(replicas).adding if partition else replicas
+        absent = [broker for broker in added if not context.is_live(broker)]
+        if absent:
+            return PartitionFault(bad, f"{id} cannot move to brokers that are not live: {absent}")
+    elif id not in context.reassigning:
+        return PartitionFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{id} is not being moved")
+    if partition is None or context.is_queued(id.topic):
+        return PartitionFault(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{id} does not exist or is being deleted"
+        )
+    target = where_it_was(context, id) if replicas is None else replicas
+    if loses_in_sync(partition, target):
+        return PartitionFault(bad, f"{id} would lose every replica that has its records")
+    return None
+
+
+def loses_in_sync(partition: Partition, target: Sequence[BrokerId]) -> bool:
+    """Whether a change of plan drops all that is in sync: added replicas may be all there is."""
+    if partition.leadership is None:
+        return False
+    after = partition.assignment.towards(target)
+    return not set(partition.leadership.isr) & set(after.replicas)

@@ -1,0 +1,130 @@
+"""The topic state machine: a table of the legal transitions and the rule of each.
+
+A topic's life is decided from the store: its node makes it, its delete marker ends it, its settings
+freeze it. So a rule has nothing to write and nobody to tell; it says whether the topic may go
+there, and why it does, in the words of the ledger. What a transition means for the topic's
+partitions and replicas is decided where it is made (`topics.py`, `deletion.py`, `cancellation.py`).
+
+Further lives, such as one that begins with an import, are further states and rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from klamm.controller.states import TopicState as S
+from klamm.model.errors import Refused
+from klamm.model.names import BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicView:
+    """All that a rule may look at."""
+
+    name: str
+    state: S
+    reason: str = ""  # given by whoever wants the transition
+    obstacle: str | None = None  # why its deletion must not begin now
+    loss: str | None = None  # why its deletion cannot be called off any more
+    is_vanished: bool = False  # its node was removed by hand
+    is_removed: bool = False  # its nodes were removed, for each copy is confirmed or given up
+    given_up: tuple[BrokerId, ...] = ()  # the brokers whose copies were given up
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one legal transition needs: nothing but its entry in the ledger."""
+
+    why: str = ""
+
+
+Rule = Callable[[TopicView], Step | Refused]
+
+
+def admit(t: TopicView) -> Step:
+    """A topic appeared in the store and is taken up."""
+    return Step(t.reason)
+
+
+def grow(t: TopicView) -> Step:
+    """Partitions were added, and are brought to life."""
+    return Step(t.reason)
+
+
+def serve(t: TopicView) -> Step:
+    """Clients read and write."""
+    return Step(t.reason)
+
+
+def freeze(t: TopicView) -> Step:
+    """Clients read; what they write is refused."""
+    return Step(t.reason)
+
+
+def queue(t: TopicView) -> Step:
+    """Somebody asked to delete the topic, or removed its node by hand."""
+    return Step(t.reason)
+
+
+def wait(t: TopicView) -> Step | Refused:
+    """A deletion that cannot go on waits, and says what for."""
+    return Step(t.reason) if t.reason else Refused("a deletion waits for a reason")
+
+
+def begin(t: TopicView) -> Step | Refused:
+    """Logs are removed from here on, unless something has to end before."""
+    if t.obstacle is not None and not t.is_vanished:
+        return Refused(t.obstacle)
+    return Step(t.reason)
+
+
+def call_off(t: TopicView) -> Step | Refused:
+    """A deletion is taken back, as long as it has cost no log."""
+    return Step(t.reason) if t.loss is None else Refused(t.loss)
+
+
+def finish(t: TopicView) -> Step | Refused:
+    """A topic is gone when the store has nothing of it. Its nodes are removed when each copy is
+    confirmed to be gone, or was given up."""
+    if t.is_vanished:
+        return Step("its node is gone")
+    if not t.is_removed:
+        return Refused("its nodes are in the store")
+    if t.given_up:
+        return Step(f"every replica has confirmed, but for {_copies(t.given_up)}: given up")
+    return Step("every replica has confirmed")
+
+
+# Every legal transition, and nothing else: a pair that is not here is refused.
+TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
+    (S.ABSENT, S.CREATED): admit,
+    (S.CREATED, S.GROWING): grow,
+    (S.FROZEN, S.GROWING): grow,
+    (S.GROWING, S.CREATED): serve,
+    (S.GROWING, S.FROZEN): freeze,
+    (S.CREATED, S.FROZEN): freeze,
+    (S.FROZEN, S.CREATED): serve,
+    (S.CREATED, S.QUEUED): queue,
+    (S.FROZEN, S.QUEUED): queue,
+    (S.QUEUED, S.HALTED): wait,
+    (S.DELETING, S.HALTED): wait,
+    (S.HALTED, S.HALTED): wait,
+    (S.QUEUED, S.DELETING): begin,
+    (S.HALTED, S.DELETING): begin,
+    (S.HALTED, S.CREATED): call_off,
+    (S.HALTED, S.FROZEN): call_off,
+    (S.DELETING, S.ABSENT): finish,
+}
+
+
+def plan(t: TopicView, target: S) -> Step | Refused:
+    """What moving this topic to this state takes."""
+    rule = TRANSITIONS.get((t.state, target))
+    return rule(t) if rule else Refused(f"{t.state} -> {target} is not a legal transition")
+
+
+def _copies(brokers: tuple[BrokerId, ...]) -> str:
+    ids = ", ".join(map(str, sorted(brokers)))
+    return f"the copies on broker {ids}" if len(brokers) == 1 else f"the copies on brokers {ids}"

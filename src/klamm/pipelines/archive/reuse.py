@@ -1,0 +1,90 @@
+"""Files that an earlier run has finished, and whether they may be kept.
+
+A file may be kept if it is as it was written and the topic still holds just what is in it. The
+first is told by the manifest that names the file or, where none does, by its own name, which has
+the beginning of its checksum in it. So a damaged file is written again, and not taken up for ever.
+
+As to the second, nobody changes records under a leader epoch: a partition that has the last row of
+a file at its offset and of its epoch has all the rows before it as well, which is the rule by which
+followers know where they differ from their leader. It does not hold where logs are compacted, for
+there records go from the middle: a file of long ago would bring keys back that were deleted since.
+There the records are read, and their digests compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from klamm.pipelines.archive.files import (
+    GROUP_BYTES_MAX,
+    Job,
+    Unreadable,
+    refuse_bomb,
+    window_frames,
+)
+from klamm.pipelines.archive.layout import FOOTER, File, Window, attempt_of, sha256
+from klamm.pipelines.records.digests import Digests
+from klamm.pipelines.source.ranges import Range
+
+
+def kept(job: Job, wanted: Range) -> File | None:
+    """A file of this window that need not be written again."""
+    directory = Path(job.directory)
+    for path in _candidates(directory, wanted):
+        name = path.relative_to(directory).as_posix()
+        if name in job.checked:
+            return job.checked[name]
+        file = _described(path, name, job)
+        if file is not None and _is_current(job, wanted, file):
+            return file
+    return None
+
+
+def _candidates(directory: Path, wanted: Range) -> Iterator[Path]:
+    window = Window(wanted.partition, wanted.start, wanted.stop)
+    yield from sorted((directory / window.directory).glob(f"{window.stem}.*.parquet"))
+
+
+def _described(path: Path, name: str, job: Job) -> File | None:
+    """What a file says of itself, if it is whole."""
+    try:
+        metadata = pq.read_metadata(path)
+        found = json.loads((metadata.metadata or {})[FOOTER])
+        total = sha256(path)
+        is_whole = total.startswith(job.named.get(name) or attempt_of(name))
+        if not is_whole or found.pop("topic_id") != job.topic_id:
+            return None
+        refuse_bomb(path, metadata, found["rows"], GROUP_BYTES_MAX)
+        return File(path=name, bytes=path.stat().st_size, sha256=total, **found)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    except (Unreadable, pa.ArrowException):
+        return None  # whatever it is, it is none of ours
+
+
+def _is_current(job: Job, wanted: Range, file: File) -> bool:
+    if job.compacted or not file.rows:
+        return _digests(job, wanted) == file.digests
+    offset, epoch = _last_row(Path(job.directory) / file.path)
+    tail = replace(wanted, start=offset, stop=offset + 1)
+    epochs = [e for f in window_frames(job.connection, tail) for e in f["leader_epoch"].to_pylist()]
+    return epochs == [epoch]
+
+
+def _digests(job: Job, wanted: Range) -> dict[str, str]:
+    digests = Digests()
+    for frame in window_frames(job.connection, wanted):
+        digests.add(frame)
+    return digests.named()
+
+
+def _last_row(path: Path) -> tuple[int, int]:
+    with pq.ParquetFile(path) as file:
+        last = file.read_row_group(file.num_row_groups - 1, columns=["offset", "leader_epoch"])
+    return last["offset"][-1].as_py(), last["leader_epoch"][-1].as_py()

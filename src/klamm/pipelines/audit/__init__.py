@@ -1,0 +1,1 @@
+"""The audit of the controllers' ledger: tables and a page."""

@@ -1,0 +1,194 @@
+"""Judging the controllers by what they wrote down: every transition, in the order they decided it.
+
+The events come from the topic `__klamm_ledger`, from brokers that have not brought theirs there
+yet, or from files. `audit_tables` has what is made of them; here it is run, written and summed up.
+Tables are written aside and put in their place together, so that an audit that was broken off
+leaves the last whole one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import dataset
+from pyspark.sql import functions as F
+
+from klamm.client.blocking.lookup import Lookup
+from klamm.client.security.settings import properties_of
+from klamm.client.settings import ConnectionOptions
+from klamm.model.names import KLAMM_LEDGER
+from klamm.pipelines.audit import tables
+from klamm.pipelines.session.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SPANS: Final = 60
+_ROWS_MAX: Final = 500
+_FAULTS: Final = ("illegal", "broken_chains", "lost", "stuck")
+# The report shows the first rows of each table in this order; of the timeline the newest.
+_ORDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "illegal": ("controller_epoch", "sequence"),
+    "broken_chains": ("controller_epoch", "sequence"),
+    "lost": ("controller_epoch", "first"),
+    "stuck": ("since_ms",),
+    "moves": ("entity", "from_state", "to_state"),
+    "latency": ("entity", "from_state", "to_state"),
+    "epochs": ("controller_epoch",),
+    "timeline": ("since_ms",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The findings, and the rows that the report shows."""
+
+    events: int
+    first_ms: int
+    last_ms: int
+    counts: Mapping[str, int]
+    rows: Mapping[str, list[dict[str, Any]]]
+    by_time: list[dict[str, Any]]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(self.counts[name] for name in _FAULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is judged, and since when it is complete."""
+
+    ledger: DataFrame
+    source: str  # in words
+    horizon_ms: int = 0
+
+
+def of_files(spark: SparkSession, path: str) -> Evidence:
+    """A broker's own files; lines that a crash cut short are left out."""
+    return Evidence(spark.read.schema(tables.LEDGER).json(path), f"files in {path}")
+
+
+def of_entries(spark: SparkSession, entries: Sequence[Mapping[str, Any]]) -> Evidence:
+    """What brokers answered."""
+    names = [column.split()[0] for column in tables.LEDGER.split(", ")]
+    rows = [tuple(entry.get(name) for name in names) for entry in entries]
+    return Evidence(spark.createDataFrame(rows, tables.LEDGER), "the brokers' files")
+
+
+def of_topic(
+    spark: SparkSession,
+    reach: ConnectionOptions,
+    waiting: Sequence[Mapping[str, Any]],
+    *,
+    now_ms: int,
+    since_ms: int = 0,
+) -> Evidence | None:
+    """The topic, and what brokers have not brought there yet; None where it cannot be read."""
+    lookup = Lookup(reach)
+    found = lookup.view([KLAMM_LEDGER]).topics.get(KLAMM_LEDGER)
+    if found is None or not all(found.leaders.values()):
+        return None
+    reader = spark.read.format("klamm").schema("value binary").option("subscribe", KLAMM_LEDGER)
+    reader = reader.option("kafka.bootstrap.servers", reach.servers)
+    for name, value in properties_of(reach.security).items():
+        reader = reader.option(f"kafka.{name}", value)
+    reader = reader.option("kafkaConsumer.pollTimeoutMs", str(reach.patience_ms))
+    if since_ms:
+        reader = reader.option("startingTimestamp", str(since_ms))
+        reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
+    line = F.from_json(F.col("value").cast("string"), tables.LEDGER)
+    brought = reader.load().filter("value IS NOT NULL").select(line.alias("line")).select("line.*")
+    lag_ms = int(lookup.configs(KLAMM_LEDGER).get("min.compaction.lag.ms", 0))
+    both = brought.unionByName(of_entries(spark, waiting).ledger)
+    return Evidence(both, f"the topic {KLAMM_LEDGER}", max(now_ms - lag_ms, 0))
+
+
+def run(
+    spark: SparkSession,
+    evidence: Evidence,
+    to: Path,
+    *,
+    now_ms: int,
+    since_ms: int = 0,
+    stuck_after_ms: int = 60_000,
+    progress: Progress | None = None,
+) -> Audit:
+    """Judges the events, and writes the tables as Parquet."""
+    bar = progress or Silent()
+    wanted = tables.since(evidence.ledger, since_ms) if since_ms else evidence.ledger
+    found = tables.events(wanted, evidence.ledger).cache()
+    horizon_ms = evidence.horizon_ms
+    transforms: dict[str, Callable[[DataFrame], DataFrame]] = {
+        "illegal": tables.illegal,
+        "broken_chains": lambda f: tables.broken_chains(f, horizon_ms=horizon_ms),
+        "lost": lambda f: tables.lost(f, horizon_ms=horizon_ms),
+        "stuck": lambda f: tables.stuck(f, now_ms=now_ms, limit_ms=stuck_after_ms),
+        "moves": tables.made,
+        "latency": tables.latency,
+        "epochs": tables.epochs,
+        "timeline": tables.timeline,
+    }
+    aside = to.with_name(f"{to.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    total, first, last = _extent(found)
+    bar.begin("judging events", total)
+    try:
+        counts, rows = {}, {}
+        for done, (name, transform) in enumerate(transforms.items(), 1):
+            counts[name], rows[name] = _table(transform(found), name, aside / name)
+            bar.reached(total * done // (len(transforms) + 1), 0)
+        by_time = tables.by_time(found, first, last, SPANS).orderBy("span", "entity").collect()
+        day = F.to_date(F.timestamp_millis("time_ms"))
+        whole = found.withColumn("day", day).repartition("day")
+        whole.write.partitionBy("day").parquet(str(aside / "events"))
+        put_in_place(aside, to)
+        bar.reached(total, 0)
+    finally:
+        bar.end()
+        found.unpersist()
+    return Audit(total, first, last, counts, rows, [row.asDict() for row in by_time])
+
+
+def put_in_place(fresh: Path, to: Path) -> None:
+    """New tables instead of the old ones, which go when the new ones stand.
+
+    Whenever this is broken off, a whole set is there: under its name, or as `tables.before`.
+    """
+    before = to.with_name(f"{to.name}.before")
+    if to.exists():
+        shutil.rmtree(before, ignore_errors=True)
+        to.rename(before)
+    fresh.rename(to)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def _extent(found: DataFrame) -> tuple[int, int, int]:
+    """How many events there are, and when the first and the last was."""
+    (row,) = found.agg(F.count(F.lit(1)), F.min("time_ms"), F.max("time_ms")).collect()
+    return row[0], row[1] or 0, row[2] or 0
+
+
+def _table(table: DataFrame, name: str, path: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Writes a table; how many rows of it are of interest, and those that are shown.
+
+    What was written is read back without Spark: it is one file, and a job costs more than that.
+    """
+    table.coalesce(1).write.parquet(str(path))
+    direction = "descending" if name == "timeline" else "ascending"
+    order = [(column, direction) for column in _ORDER[name]]
+    wanted = pc.field("topic").is_null() if name == "latency" else None
+    written = dataset.dataset(path)
+    count, shown = 0, written.schema.empty_table()
+    for batch in written.to_batches(filter=wanted):
+        count += batch.num_rows
+        both = pa.concat_tables([shown, pa.Table.from_batches([batch])])
+        shown = both.sort_by(order).slice(0, _ROWS_MAX)
+    return count, shown.to_pylist()

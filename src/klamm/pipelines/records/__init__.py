@@ -1,0 +1,1 @@
+"""Record batches to Arrow frames and back, without an object a record."""

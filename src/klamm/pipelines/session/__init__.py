@@ -1,0 +1,1 @@
+"""A Spark, a Java and Python workers to run jobs on."""

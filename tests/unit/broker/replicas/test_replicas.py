@@ -1,0 +1,260 @@
+"""Orders that cannot be obeyed: impossible names, places that are taken, no descriptors left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from klamm.broker.server import Broker
+from klamm.log.partition import StorageTrouble
+from klamm.model.errors import ErrorCode
+from klamm.model.names import TopicPartition
+from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from klamm.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrTopicState,
+)
+from klamm.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaTopicState
+from klamm.protocol.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataTopicState,
+)
+from unit.broker.brokers import World, log_values, produce, world
+
+REFUSED = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def epochs(broker: Broker) -> dict[str, int]:
+    return {
+        "controller_id": 0,
+        "controller_epoch": broker.replicas.controller_epoch,
+        "broker_epoch": broker.epoch,
+    }
+
+
+def state(partition: int, **values: int) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        partition_index=partition,
+        controller_epoch=1,
+        leader=0,
+        leader_epoch=0,
+        isr=[0],
+        replicas=[0],
+        is_new=True,
+        **values,
+    )
+
+
+async def order(broker: Broker, *named: tuple[str, int]) -> dict[tuple[str, int], ErrorCode]:
+    request = leader_and_isr.Request(
+        **epochs(broker),
+        topic_states=[
+            LeaderAndIsrTopicState(topic, uuid.uuid4(), [state(partition)])
+            for topic, partition in named
+        ],
+    )
+    _, results = await broker.replicas.obey(request)
+    return {tuple(order.topic_partition): code for order, code in results}
+
+
+async def stop(broker: Broker, *named: tuple[str, int]) -> dict[tuple[str, int], ErrorCode]:
+    request = stop_replica.Request(
+        **epochs(broker),
+        topic_states=[
+            StopReplicaTopicState(
+                topic, [StopReplicaPartitionState(partition, -2, delete_partition=True)]
+            )
+            for topic, partition in named
+        ],
+    )
+    _, results = await broker.replicas.stop(request)
+    return {tuple(stop.topic_partition): code for stop, code in results}
+
+
+def files_below(path: Path) -> dict[str, str]:
+    return {str(file.relative_to(path)): file.read_text() for file in path.rglob("*.txt")}
+
+
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_a_name_that_is_a_path_reaches_nothing(tmp_path: Path, is_absolute: bool) -> None:
+    outside = tmp_path / "some" / "dir"
+    (outside / "precious-7").mkdir(parents=True)
+    (outside / "precious-7" / "letters.txt").write_text("dear")
+
+    above = Path("..", "..", "some", "dir")
+    evil = str((outside if is_absolute else above) / "precious"), 7
+
+    async def run() -> None:
+        async with world(tmp_path / "data", count=1) as w:
+            broker = w.brokers[0]
+            assert await order(broker, ("good", 0), evil, ("good", 1)) == {
+                ("good", 0): ErrorCode.NONE,
+                evil: REFUSED,
+                ("good", 1): ErrorCode.NONE,
+            }
+            assert await stop(broker, evil, ("good", 0)) == {
+                evil: REFUSED,
+                ("good", 0): ErrorCode.NONE,
+            }
+            assert broker.replicas.partitions.keys() == {TopicPartition("good", 1)}
+            await broker.in_worker(lambda: broker.logs.directories[0].purge_due(1 << 62))
+
+    asyncio.run(run())
+    assert files_below(outside) == {"precious-7/letters.txt": "dear"}
+    assert os.listdir(outside) == ["precious-7"]
+
+
+@pytest.mark.parametrize(
+    "named", [("", 0), ("..", 0), ("a b", 0), ("a\0b", 0), ("a" * 400, 0), ("a", -1), ("é", 0)]
+)
+def test_what_is_no_partition_is_refused_alone(tmp_path: Path, named: tuple[str, int]) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            broker = w.brokers[0]
+            both = await order(broker, named, ("good", 0))
+            assert both == {named: REFUSED, ("good", 0): ErrorCode.NONE}
+            assert (await stop(broker, named))[named] is REFUSED
+            home = broker.logs.directories[0].path
+            assert broker.moves.alter(TopicPartition(*named), home) is REFUSED
+            assert broker.logs.directories[0].is_online
+
+    asyncio.run(run())
+
+
+def test_metadata_of_what_is_no_partition_is_left_out(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            broker = w.brokers[0]
+            await w.create("t", (0,))
+            shown = UpdateMetadataPartitionState(
+                partition_index=3, leader=0, leader_epoch=0, isr=[0], replicas=[0]
+            )
+            request = update_metadata.Request(
+                **epochs(broker),
+                topic_states=[
+                    UpdateMetadataTopicState("../t", uuid.uuid4(), [shown]),
+                    UpdateMetadataTopicState("good", uuid.uuid4(), [shown]),
+                ],
+            )
+            assert await broker.replicas.learn(request) is REFUSED
+            assert "../t" not in broker.metadata.snapshot.topics
+            assert "good" in broker.metadata.snapshot.topic_ids
+
+    asyncio.run(run())
+
+
+async def foreign_refused(w: World, home: Path) -> None:
+    broker = w.brokers[0]
+    both = await order(broker, ("backup", 2024), ("good", 0))
+    assert both == {
+        ("backup", 2024): ErrorCode.INCONSISTENT_TOPIC_ID,
+        ("good", 0): ErrorCode.NONE,
+    }
+    await stop(broker, ("backup", 2024))
+    assert (home / "backup-2024" / "notes.txt").read_text() == "mine"
+
+
+def test_a_directory_that_is_no_log_is_neither_taken_nor_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = tmp_path / "broker-0"
+
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            (home / "backup-2024").mkdir()
+            (home / "backup-2024" / "notes.txt").write_text("mine")
+            await foreign_refused(w, home)
+            await w.kill(0)
+            await w.start(0)
+            assert [r for r in caplog.records if r.message == "this is no log, and is left alone"]
+            await foreign_refused(w, home)
+
+    asyncio.run(run())
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_descriptors_a_broker_refuses_and_keeps_its_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            await w.create("t", (0,))
+            broker = w.brokers[0]
+            connection = await w.connect(0)
+            with no_descriptors():
+                assert await order(broker, ("late", 0)) == {
+                    ("late", 0): ErrorCode.REQUEST_TIMED_OUT
+                }
+                result = await produce(connection, b"refused")
+                assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                result = await produce(connection, b"refused")
+                directory = broker.logs.directories[0]
+                with pytest.raises(StorageTrouble):
+                    await broker.in_worker(directory.checkpoint)
+            assert directory.is_online
+            told = [r for r in caplog.records if r.message == "storage trouble"]
+            assert len(told) == 1
+            assert await order(broker, ("late", 0)) == {("late", 0): ErrorCode.NONE}
+            assert (await produce(connection, b"taken")).error_code == 0
+            assert log_values(w.leader()) == [b"taken"]
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_the_files_of_new_logs_are_made_while_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makers: set[int] = set()
+    turns = 0
+    mkdir = os.mkdir
+
+    def watched(path: str, mode: int = 0o777) -> None:
+        makers.add(threading.get_ident())
+        mkdir(path, mode)
+
+    async def be_served() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        async with world(tmp_path, count=1) as w:
+            broker = w.brokers[0]
+            monkeypatch.setattr(os, "mkdir", watched)
+            other = asyncio.create_task(be_served())
+            named = [("many", number) for number in range(500)]
+            codes = await order(broker, *named, named[0])
+            other.cancel()
+            # What is named twice is made once, and is not another topic's by then.
+            assert codes.pop(named[0]) is ErrorCode.INCONSISTENT_TOPIC_ID
+            assert set(codes.values()) == {ErrorCode.NONE}
+            assert all(
+                (p := broker.replicas.partition(TopicPartition(*one))) is not None and p.is_leader
+                for one in named
+            )
+            assert len(broker.logs.directories[0]) == 500
+            assert threading.get_ident() not in makers
+            assert makers
+            # Each of the slices let others in, and so did the wait for its files.
+            assert turns > 10
+
+    asyncio.run(run())

