@@ -56,6 +56,7 @@ _QUEUED_MAX: Final = 1000
 _QUEUED_BYTES_MAX: Final = 2 << 20
 # So many requests are answered before other connections have their turn.
 _TURN: Final = 256
+_OUT_BYTES_TURN: Final = 1 << 20
 _HEADER: Final = struct.Struct(">ii")
 
 
@@ -196,6 +197,8 @@ class Pipeline:
             for _ in range(_TURN):
                 if not self._step():
                     return False
+                if self.out_bytes >= _OUT_BYTES_TURN:
+                    break
         except ProtocolError as fault:
             self.break_off(str(fault))
         return bool(self._queue)

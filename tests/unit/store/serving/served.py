@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.serving.server import Door, StoreServer
+from unit.store.serving.raw import drop_all
 
 DIGEST = "klamm:a word for tests"
 TICK_MS = 500
@@ -22,9 +24,10 @@ async def served(
     connections_max: int = 1000,
     port: int = 0,
     fsync: bool = False,
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> AsyncIterator[tuple[EmbeddedStore, StoreServer]]:
     """A store and its server, both closed afterwards."""
-    store = EmbeddedStore.open(path, fsync=fsync, serving=True)
+    store = EmbeddedStore.open(path, fsync=fsync, serving=True, now_ms=now_ms)
     server = StoreServer(
         store,
         Door(
@@ -39,5 +42,6 @@ async def served(
         await server.start()
         yield store, server
     finally:
+        drop_all()
         await server.stop()
         await store.close()
