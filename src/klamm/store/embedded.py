@@ -272,7 +272,7 @@ class EmbeddedStore:
 
     def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
         """Judge what has queued and send it to the disk as one transaction."""
-        draft = Draft(self._tree)
+        draft = Draft(self._tree, journals=self._front is not None)
         group: list[Write] = []
         ops_count = 0
         while self._queue and ops_count < _COMMIT_OPS_MAX:
@@ -411,7 +411,7 @@ class EmbeddedStore:
 
     def _only_ends(self, group: Sequence[Write]) -> Draft:
         """A session ends even while the disk refuses: its nodes go from the file later."""
-        draft = Draft(self._tree)
+        draft = Draft(self._tree, journals=self._front is not None)
         for write in group:
             write.events, write.zxid = (), 0
             if write.is_end:

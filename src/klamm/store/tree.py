@@ -190,10 +190,11 @@ class Tree:
 class Draft:
     """Multis taken in turn, on top of a tree that does not know of them yet."""
 
-    __slots__ = ("_own", "changes", "events", "sessions", "shown", "tree")
+    __slots__ = ("_journals", "_own", "changes", "events", "sessions", "shown", "tree")
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, *, journals: bool = False) -> None:
         self.tree = tree
+        self._journals = journals  # whether anybody wants the events
         self.changes: Changes = {}
         self.sessions: dict[int, int | None] = {}  # time-outs; None: it has ended
         self._own: Changes = {}  # of the multi at hand
@@ -371,7 +372,8 @@ class Draft:
         self._own[above] = Entry(
             data, stat, made + 1, zxid, mtime_ms, above_acl, aversion, contains, count + 1
         )
-        self.events.append(Event(CREATED, path, acl, above_acl))
+        if self._journals:
+            self.events.append(Event(CREATED, path, acl, above_acl))
         return Result(Outcome.OK, path, new)
 
     def _set(self, op: SetData, zxid: int, now_ms: int) -> Result:
@@ -385,7 +387,8 @@ class Draft:
         self._own[op.path] = Entry(
             op.data, stat, made, pzxid, now_ms, acl, aversion, contains, count
         )
-        self.events.append(Event(DATA_CHANGED, op.path, acl))
+        if self._journals:
+            self.events.append(Event(DATA_CHANGED, op.path, acl))
         return Result(Outcome.OK, op.path, stat)
 
     def _delete(self, op: Delete, zxid: int) -> Result:
@@ -400,7 +403,8 @@ class Draft:
         assert parent is not None, f"{op.path} has no parent"
         self._own[op.path] = None
         self._own[above] = parent._replace(pzxid=zxid, children_count=parent.children_count - 1)
-        self.events.append(Event(DELETED, op.path, entry.acl, parent.acl))
+        if self._journals:
+            self.events.append(Event(DELETED, op.path, entry.acl, parent.acl))
         return Result(Outcome.OK, op.path)
 
 
