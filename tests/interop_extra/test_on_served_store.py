@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from interop_extra.kafka import java
 from interop_extra.kafka_server import VERSION, _free_port, kafka_server
@@ -61,8 +67,9 @@ def test_a_broker_lives_on_it_and_over_its_restart(store: ServedProcess, tmp_pat
     with kafka_server(tmp_path / "0", root, tmp_path / "0.log", SETTINGS) as address:
         admin = AdminClient({"bootstrap.servers": address})
         admin.create_topics([NewTopic("t", 3, 1)])["t"].result(30)
-        config = ConfigResource(ConfigResource.Type.TOPIC, "t", {"retention.ms": "60000"})
-        admin.alter_configs([config])[config].result(30)
+        entry = ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
+        config = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[entry])
+        admin.incremental_alter_configs([config])[config].result(30)
         _, epoch, owner = _node(store.port, "/kafka/brokers/ids/0")
         assert epoch
         assert owner
