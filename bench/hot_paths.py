@@ -16,7 +16,7 @@ from measure import Measure
 
 from klamm.app import ClusterApp, Plan
 from klamm.broker.net.connection import Connection
-from klamm.broker.net.router import Router
+from klamm.broker.router import Router
 from klamm.protocol import produce
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import Record, encode_batch
@@ -71,7 +71,10 @@ async def _serve(frame: bytes) -> float:
             lambda view: all("load" in b.topics for b in view.brokers.values()), 10
         )
         connection = Connection(
-            Router(app.brokers[0]).route, _Nobody(), frame_size_max=100 << 20, listener="PLAINTEXT"
+            Router(app.brokers[0].parts).route,
+            _Nobody(),
+            frame_size_max=100 << 20,
+            listener="PLAINTEXT",
         )
         drain = _Drain()
         connection.connection_made(drain)

@@ -18,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+import authorization
 import bytes as data_plane
 import cluster_life
 import codec
@@ -32,6 +33,7 @@ from measure import Case, Measure, machine
 MEASURES: tuple[Measure, ...] = (
     *cluster_life.MEASURES,
     *failover.MEASURES,
+    *authorization.MEASURES,
     *hot_paths.MEASURES,
     *codec.MEASURES,
     *log.MEASURES,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from klamm.version import __version__
+
 if TYPE_CHECKING:
     from klamm.cluster import AsyncCluster, Cluster
 
 __all__ = ["AsyncCluster", "Cluster", "__version__"]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

@@ -28,6 +28,7 @@ from klamm.model.errors import KlammError, RequestRefused, StoreUnavailable, Usa
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.messages import create_topics
+from klamm.start_check import heed
 from klamm.store import layout
 from klamm.store.backups import Policy
 from klamm.store.embedded import EmbeddedStore
@@ -104,6 +105,11 @@ class ClusterApp:
         fault = plan.fault()
         if fault is not None:
             raise UsageError(fault)
+        heeded = heed(plan.settings)
+        if heeded.refusals:
+            raise UsageError("; ".join(heeded.refusals))
+        if heeded.idle:
+            log.warning("no effect here: %s", ", ".join(heeded.idle))
         self.plan = plan
         self.settings = plan.broker_settings()
         self.brokers: dict[int, Broker] = {}  # those that run
@@ -216,7 +222,7 @@ class ClusterApp:
         """What each running broker believes right now."""
         controller = self.controller_id
         return ClusterView(
-            {at: BrokerView(broker.metadata.snapshot) for at, broker in self.brokers.items()},
+            {at: BrokerView(broker.parts.metadata.snapshot) for at, broker in self.brokers.items()},
             -1 if controller is None else controller,
         )
 
@@ -269,7 +275,7 @@ class ClusterApp:
     async def _change_since(self, view: ClusterView) -> None:
         """Until some broker has newer metadata than in this view, or brokers have come or gone."""
         waits = [
-            asyncio.ensure_future(self.brokers[at].metadata.wait_for(seen.is_older_than))
+            asyncio.ensure_future(self.brokers[at].parts.metadata.wait_for(seen.is_older_than))
             for at, seen in view.brokers.items()
             if at in self.brokers
         ]
@@ -298,7 +304,7 @@ class ClusterApp:
         a loss, and the last one left would lead everything, alone in sync.
         """
         brokers = self._take_all()
-        await asyncio.gather(*(broker.controller.stop(resign=False) for broker in brokers))
+        await asyncio.gather(*(broker.parts.controller.stop(resign=False) for broker in brokers))
         await asyncio.gather(*(broker.stop(hand_over=False) for broker in brokers))
 
     async def _start(self, at: int, gate: Callable[[], Awaitable[object]] | None = None) -> None:

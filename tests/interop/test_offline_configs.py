@@ -73,10 +73,10 @@ def test_settings_are_read_changed_and_removed(
     assert configs(capsys, "set", "--broker", "0", "max.connections=50", data=tmp_path)[0] == 0
     assert configs(capsys, "set", "-t", "t", "retention.ms=6000", data=tmp_path)[0] == 0
     with Cluster(brokers=1, data=tmp_path) as cluster:
-        settings = cluster._app.brokers[0].settings
+        settings = cluster._app.brokers[0].parts.settings
         assert settings.int("max.connections") == 50
         assert not settings.cluster_dynamic
-        topic = cluster._app.brokers[0].dynamic_config.topic("t")
+        topic = cluster._app.brokers[0].parts.dynamic_config.topic("t")
         assert topic.int("retention.ms") == 6000
 
 

@@ -60,8 +60,8 @@ def test_a_setting_is_undone_past_the_brokers(
     with Cluster(1, zookeeper=connect) as cluster:
         broker = cluster._app.brokers[0]
         assert main(["configs", "set", "max.connections=9", *offline]) == 0
-        cluster._run(broker.dynamic_config.caught_up())
-        assert broker.settings.int("max.connections") == 9, "a running broker hears of it"
+        cluster._run(broker.parts.dynamic_config.caught_up())
+        assert broker.parts.settings.int("max.connections") == 9, "a running broker hears of it"
     assert main(["configs", "unset", "max.connections", *offline]) == 0
     capsys.readouterr()
     assert main(["configs", "get", *offline]) == 0

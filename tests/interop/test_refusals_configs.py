@@ -174,7 +174,7 @@ def test_a_changed_setting_is_in_force_on_every_replica(wire: Wire) -> None:
     check(wire.alter(TOPIC, "t", ("segment.bytes", SET, "4711")), E.NONE, None)
     wire.settle()
     for broker in wire.cluster._app.brokers.values():
-        (partition,) = broker.replicas.partitions.values()
+        (partition,) = broker.parts.replicas.partitions.values()
         assert partition.log is not None
         assert partition.log.settings.segment_bytes == 4711
 

@@ -119,7 +119,10 @@ def test_a_created_topic_is_described_in_the_answer(wire: Wire) -> None:
             assert own == {"retention.ms": "77"}
     (result,) = wire.create(ask)
     wire.cluster.wait_for_topic("described")
-    assert result.topic_id == wire.cluster._app.brokers[0].metadata.snapshot.topic_ids["described"]
+    assert (
+        result.topic_id
+        == wire.cluster._app.brokers[0].parts.metadata.snapshot.topic_ids["described"]
+    )
 
 
 def few_partitions(proposal: Proposal) -> str | None:

@@ -111,7 +111,7 @@ def test_a_deletion_that_is_under_way_is_not_found_any_more() -> None:
         assert codes(wire.create(topic("t", 1, 2))) == [E.NONE]
         cluster.kill_broker(wire.other)
         cluster.wait_until(lambda view: all(len(b.live) == 1 for b in view.brokers.values()))
-        topic_id = cluster._app.brokers[cluster.running[0]].metadata.snapshot.topic_ids["t"]
+        topic_id = cluster._app.brokers[cluster.running[0]].parts.metadata.snapshot.topic_ids["t"]
         assert codes(wire.delete("t")) == [E.NONE]
         assert layout.delete_topic_path("t") in cluster.store_paths()
         assert codes(wire.delete("t")) == [E.UNKNOWN_TOPIC_OR_PARTITION]

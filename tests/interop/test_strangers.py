@@ -65,12 +65,12 @@ def facts(cluster: Cluster) -> Any:
     brokers = cluster._app.brokers.values()
     return {
         broker.id: (
-            broker.controller_epoch,
-            broker.metadata.snapshot.topics,
-            broker.metadata.snapshot.brokers.keys(),
+            broker.parts.replicas.controller_epoch,
+            broker.parts.metadata.snapshot.topics,
+            broker.parts.metadata.snapshot.brokers.keys(),
             {
                 at: (p.role, p.leader_epoch, p.log and (p.log.log_end_offset, p.log.high_watermark))
-                for at, p in broker.replicas.partitions.items()
+                for at, p in broker.parts.replicas.partitions.items()
             },
         )
         for broker in brokers
@@ -105,7 +105,7 @@ def test_what_only_brokers_may_ask_is_refused_and_changes_nothing(
     cluster: Cluster, wire: Wire, key: ApiKey, version: int
 ) -> None:
     before = facts(cluster)
-    epoch = cluster._app.brokers[0].controller_epoch
+    epoch = cluster._app.brokers[0].parts.replicas.controller_epoch
     for broker, claimed in ((0, HUGE), (1, HUGE), (0, epoch), (1, epoch)):
         answer = wire.ask(key, version, forged(key, version, claimed), broker=broker)
         if key is ApiKey.WRITE_TXN_MARKERS:
@@ -191,7 +191,7 @@ def test_a_name_alone_opens_no_internal_topic(cluster: Cluster, wire: Wire) -> N
 
     async def exchange(name: str, *, proven: bool = False) -> int:
         connection = (
-            await broker.peers.connect(broker.id, broker.endpoint, name)
+            await broker.parts.peers.connect(broker.id, broker.endpoint, name)
             if proven
             else await Connection.open(broker.endpoint.host, broker.endpoint.port, name)
         )
@@ -214,7 +214,7 @@ def test_a_controller_that_nobody_elected_is_not_obeyed(cluster: Cluster, wire: 
     broker, before = cluster._app.brokers[0], facts(cluster)
 
     async def exchange() -> list[int]:
-        connection = await broker.peers.connect(broker.id, broker.endpoint, "controller-9")
+        connection = await broker.parts.peers.connect(broker.id, broker.endpoint, "controller-9")
         try:
             told = update_metadata.Request(controller_id=9, controller_epoch=HUGE)
             order = leader_and_isr.Request(controller_id=9, controller_epoch=HUGE)
@@ -224,7 +224,7 @@ def test_a_controller_that_nobody_elected_is_not_obeyed(cluster: Cluster, wire: 
                 await connection.request(ApiKey.LEADER_AND_ISR, 7, order),
                 await connection.request(ApiKey.STOP_REPLICA, 4, stop),
             ]
-            body = {"controller": 9, "controller_epoch": HUGE, "broker_epoch": broker.epoch}
+            body = {"controller": 9, "controller_epoch": HUGE, "broker_epoch": broker.parts.epoch}
             called = await connection.ask(PrivateKey.ROLL_CALL, body)
             return [*(answer.error_code for answer in answers), called["error_code"]]
         finally:
@@ -247,13 +247,13 @@ def test_the_secret_is_in_the_store_and_nowhere_else(cluster: Cluster, wire: Wir
 
     stored = wire.in_store(read)
     assert len(stored) > 40
-    assert repr(cluster._app.brokers[0].secret) == "Secret(hidden)"
+    assert repr(cluster._app.brokers[0].parts.secret) == "Secret(hidden)"
 
 
 def test_peers_that_cannot_prove_are_admitted_by_address_where_the_operator_says_so() -> None:
     setting = {"klamm.internal.requests.from": "proof,127.0.0.0/8"}
     with Cluster(brokers=1, settings=setting) as running:
-        epoch = running._app.brokers[0].controller_epoch
+        epoch = running._app.brokers[0].parts.replicas.controller_epoch
         request = update_metadata.Request(controller_id=0, controller_epoch=epoch)
         answer = Wire(running).ask(ApiKey.UPDATE_METADATA, 8, request, broker=0)
         assert answer.error_code == 0

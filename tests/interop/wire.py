@@ -123,7 +123,7 @@ class Wire:
     def settle(self) -> None:
         """Wait until every change of settings is in force on every broker."""
         for broker in self.cluster._app.brokers.values():
-            self.cluster._run(broker.dynamic_config.caught_up())
+            self.cluster._run(broker.parts.dynamic_config.caught_up())
 
     def limit_changes(self, client_id: str) -> None:
         """Let a client change one partition a second, with a burst of eleven."""

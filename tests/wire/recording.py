@@ -17,7 +17,7 @@ from pathlib import Path
 
 from klamm.broker.net.connection import Peer
 from klamm.broker.net.replies import Reply
-from klamm.broker.net.router import Router
+from klamm.broker.router import Router
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.codec import decode_request
 from klamm.protocol.frames import RequestHeader, parse_request_header

@@ -14,7 +14,7 @@ from typing import Any
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.net.peers import Peers
 from klamm.broker.net.proof import Secret
-from klamm.broker.replicas.roll_call import to_json
+from klamm.broker.roll_call_form import to_json
 from klamm.broker.term.control_messages import error_code
 from klamm.broker.term.controlling import ControllerShell
 from klamm.controller.membership.roll_call import Holdings
@@ -51,7 +51,7 @@ class WireBroker:
         self.cluster_id = ""
         self.secret = Secret(bytes(32))
         self.metadata = MetadataCache()
-        self.peers = Peers(self)
+        self.peers = Peers(self, self.metadata)
         self.shell = ControllerShell(self)
 
     @property

@@ -55,6 +55,13 @@ class Snapshot:
         found = self.topics.get(partition[0])
         return None if found is None else found.get(partition[1])
 
+    def is_led(self, topic: str, count: int) -> bool:
+        """Whether this many partitions of a topic are known and all have a leader."""
+        partitions = self.topics.get(topic, {})
+        return len(partitions) >= count and all(
+            info.leader != NO_LEADER for info in partitions.values()
+        )
+
     def endpoint(self, broker: BrokerId, listener: str) -> Endpoint | None:
         """Where a broker is reached, if it lives and has this listener."""
         found = self.brokers.get(broker)

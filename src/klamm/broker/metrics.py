@@ -8,14 +8,9 @@ partitions it leads, how many of those lack replicas) is not kept at all.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
-
-from klamm.broker.term.controller_states import ControllerState
 
 # Seconds; the first holds a request served from memory, the last a failover of a large cluster.
 BOUNDS_S: Final = (
@@ -79,24 +74,3 @@ class BrokerMetrics:
         """A partition led here has another in-sync set."""
         self.isr_shrinks += after_count < before_count
         self.isr_expands += after_count > before_count
-
-
-class ControllerMetrics:
-    """What this broker did while it was the controller, in all of its terms."""
-
-    def __init__(self) -> None:
-        self.state = ControllerState.IDLE
-        self.queue_s: defaultdict[str, Histogram] = defaultdict(Histogram)  # by kind of event
-        self.work_s: defaultdict[ControllerState, Histogram] = defaultdict(Histogram)
-        self.unclean_elections = 0
-        self.orders_spared = 0  # brokers said that they had them from an earlier controller
-
-    @contextmanager
-    def working(self, state: ControllerState) -> Iterator[None]:
-        """While an event is worked on. Something urgent may come in between: it nests."""
-        before, self.state, began = self.state, state, time.perf_counter()
-        try:
-            yield
-        finally:
-            self.state = before
-            self.work_s[state].observe(time.perf_counter() - began)

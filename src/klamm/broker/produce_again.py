@@ -8,40 +8,36 @@ or left to the other page altogether.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.api.produce import append, as_result, reply_of
+from klamm.broker.coordinators.transaction_openings import is_transactional
 from klamm.broker.net.connection import Peer
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.promises import Receipt
 from klamm.broker.net.replies import Reply
+from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Partition
-from klamm.broker.replicas.transaction_openings import is_transactional
 from klamm.log.append import Appended, Later
 from klamm.model.errors import ErrorCode
 from klamm.protocol.beginnings import Beginning, Recognised
 from klamm.protocol.produce import PartitionResult, TopicResult
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-def serve(broker: Broker, peer: Peer, request: Recognised) -> bytes | Reply | Receipt | None:
+def serve(parts: Parts, peer: Peer, request: Recognised) -> bytes | Reply | Receipt | None:
     """The answer, or the promise of one; None when the request has to be looked at with care."""
     beginning, correlation_id, records = request
-    partition = broker.replicas.partitions.get(beginning.place)
-    if partition is None or broker.quotas.is_active or is_transactional(records):
+    partition = parts.replicas.partitions.get(beginning.place)
+    if partition is None or parts.quotas.is_active or is_transactional(records):
         return None
-    outcome = append(broker, partition, beginning.version, records, beginning.acks)
+    outcome = append(parts, partition, beginning.version, records, beginning.acks)
     if isinstance(outcome, Later):
         return None
     if isinstance(outcome, Appended):
         if beginning.acks == 1:
             return _in_form(beginning, correlation_id, outcome)
         if beginning.acks == -1:
-            return _Unconfirmed(broker, peer, partition, outcome).begin(beginning, correlation_id)
-    result = as_result(broker, partition, outcome)
-    return _at_length(broker, peer, beginning, correlation_id, result)
+            return _Unconfirmed(parts, peer, partition, outcome).begin(beginning, correlation_id)
+    result = as_result(parts, partition, outcome)
+    return _at_length(parts, peer, beginning, correlation_id, result)
 
 
 def _in_form(beginning: Beginning, correlation_id: int, appended: Appended) -> bytes:
@@ -50,12 +46,12 @@ def _in_form(beginning: Beginning, correlation_id: int, appended: Appended) -> b
 
 
 def _at_length(
-    broker: Broker, peer: Peer, beginning: Beginning, correlation_id: int, result: PartitionResult
+    parts: Parts, peer: Peer, beginning: Beginning, correlation_id: int, result: PartitionResult
 ) -> Reply:
     """What is said when something went wrong, or the client wants to hear nothing."""
     context = RequestContext(beginning.header._replace(correlation_id=correlation_id), peer)
     topics = [TopicResult(beginning.place.topic, [result])]
-    return reply_of(broker, context, beginning.acks, topics, 0)
+    return reply_of(parts, context, beginning.acks, topics, 0)
 
 
 class _Unconfirmed:
@@ -64,18 +60,16 @@ class _Unconfirmed:
     __slots__ = (
         "_appended",
         "_beginning",
-        "_broker",
         "_correlation_id",
         "_partition",
+        "_parts",
         "_peer",
         "_receipt",
         "_reply",
     )
 
-    def __init__(
-        self, broker: Broker, peer: Peer, partition: Partition, appended: Appended
-    ) -> None:
-        self._broker = broker
+    def __init__(self, parts: Parts, peer: Peer, partition: Partition, appended: Appended) -> None:
+        self._parts = parts
         self._peer = peer
         self._partition = partition
         self._appended = appended
@@ -106,8 +100,8 @@ class _Unconfirmed:
         if code is ErrorCode.NONE:
             self._reply = Reply((_in_form(beginning, correlation_id, self._appended),))
         else:
-            result = as_result(self._broker, partition, self._appended)._replace(error_code=code)
-            self._reply = _at_length(self._broker, self._peer, beginning, correlation_id, result)
+            result = as_result(self._parts, partition, self._appended)._replace(error_code=code)
+            self._reply = _at_length(self._parts, self._peer, beginning, correlation_id, result)
         if self._receipt is not None:
             self._peer.alarm.stop(self._expire)
             self._receipt.keep(self._reply)

@@ -1,8 +1,8 @@
-"""One broker: the parts, how they come up and how they go down.
+"""One broker: how it comes up and how it goes down.
 
-Up: a session with the store, the logs (recovering what a crash left), the listener, the
-registration, and then the controller's first word: a broker that has not heard what the cluster
-looks like has nothing to tell a client, so it is ready only then.
+Up: a session with the store, the logs (recovering what a crash left), the parts (`building.py`),
+the listener, the registration, and then the controller's first word: a broker that has not heard
+what the cluster looks like has nothing to tell a client, so it is ready only then.
 
 Down: the controller moves the leaderships elsewhere, everything that runs ends, the logs are closed
 with a mark that says so. A killed broker does none of this; what it leaves behind is what a crash
@@ -13,70 +13,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
 from dataclasses import astuple
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from klamm.broker import registration
-from klamm.broker.admin.auto_creation import AutoCreation
-from klamm.broker.admin.dynamic_config import DynamicConfig
 from klamm.broker.admin.policies import Policies
-from klamm.broker.admin.topic_admin import Admin
+from klamm.broker.building import build, lay_ground
 from klamm.broker.clock import Clock, SystemClock
-from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
-from klamm.broker.coordinators.groups import GroupCoordinator
-from klamm.broker.coordinators.replicated import Coordinators
-from klamm.broker.coordinators.transactions import TransactionCoordinator
-from klamm.broker.fetching.fetch_sessions import FetchSessions
-from klamm.broker.ledger.ledger_topic import LedgerTopic
-from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.metrics import BrokerMetrics
-from klamm.broker.net.connection_limits import ConnectionLimits
+from klamm.broker.controller_channel import ControllerUnreachable
+from klamm.broker.ground import Ground
 from klamm.broker.net.door import Door
 from klamm.broker.net.framing import FrameMemory
 from klamm.broker.net.listener import Listener
-from klamm.broker.net.peers import Peers
-from klamm.broker.net.proof import Secret
-from klamm.broker.net.router import Router, bounds_of
-from klamm.broker.producer_ids import ProducerIds
-from klamm.broker.quotas.quotas import Client, Quotas
-from klamm.broker.quotas.throttles import Throttles
-from klamm.broker.replicas.fetcher import Fetchers
+from klamm.broker.parts import Parts
+from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.replicas.lost_records import leave_in_sync_sets
-from klamm.broker.replicas.proposals import Proposals
-from klamm.broker.replicas.replicas import ReplicaManager
+from klamm.broker.router import Router
+from klamm.broker.seat import Seat
 from klamm.broker.storage.housekeeping import Housekeeping
 from klamm.broker.storage.logs import Logs
-from klamm.broker.storage.relocations import LogMoves
 from klamm.broker.storage.strays import find_strays
 from klamm.broker.tasks import Tasks
-from klamm.broker.term.controlling import ControllerShell
+from klamm.broker.workers import Workers
 from klamm.log.directory import LogDirectory
-from klamm.log.partition import LogDirectoryFailed, StorageTrouble
+from klamm.log.failure import LogDirectoryFailed
 from klamm.log.settings import LogSettings
 from klamm.model import brokers
 from klamm.model.brokers import Endpoint
-from klamm.model.errors import ErrorCode, StoreUnavailable
+from klamm.model.errors import StoreUnavailable
 from klamm.model.names import BrokerId, TopicPartition
-from klamm.model.settings import BrokerSettings, TopicSettings
+from klamm.model.settings import BrokerSettings
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import controlled_shutdown
-from klamm.replication.selection import SELECTORS, Selector
 from klamm.store import layout
-from klamm.store.port import Create, Session, SessionState, Store, Unwatch
+from klamm.store.port import Create, SessionState, Store, Unwatch
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
 _CONTROLLED_SHUTDOWN_VERSION: Final = 3
-_TROUBLE_EVERY_MS: Final = 30_000
 _RECONNECT_S: Final = 0.5
 _FIRST_PAUSE_S: Final = 0.05
-_WORKERS: Final = 8  # one a chore, so that a long compaction keeps nobody waiting
 
 
 class Broker:
@@ -96,125 +76,53 @@ class Broker:
         progress: Progress | None = None,
     ) -> None:
         self.id = id
-        self.rack = rack or settings.str("broker.rack") or None
-        self.data_dir = Path(data_dir)
-        self._log_dirs = _directories(settings, self.data_dir)
+        self.stopped = asyncio.Event()
+        self._rack = rack or settings.str("broker.rack") or None
+        self._data_dir = Path(data_dir)
+        self._log_dirs = _directories(settings, self._data_dir)
         # Several brokers share what the user gave; these are each one's own.
         own = {
             "broker.id": str(id),
             "node.id": str(id),
             "log.dirs": ",".join(self._log_dirs),
-            "broker.rack": self.rack,
+            "broker.rack": self._rack,
         }
-        settings = settings.with_static({k: text for k, text in own.items() if text is not None})
-        self.clock: Clock = clock or SystemClock()
-        self.cluster_id = ""
-        self.secret: Secret
-        self.epoch = -1  # of the registration; -1 before the first
-        self.session: Session
-        self.endpoint: Endpoint
-        self.logs: Logs
-        self.metadata = MetadataCache()
-        self.metrics = BrokerMetrics(is_timing=settings.int("klamm.metrics.port") >= 0)
-        self.peers = Peers(self)
-        self.channel = ControllerChannel(self.metadata, self.peers, lambda: f"broker-{self.id}")
-        self.proposals = Proposals(self, self.channel)
-        self.producer_ids = ProducerIds(self.channel, id, lambda: self.epoch)
-        self.fetchers: Fetchers
-        self.sessions = FetchSessions(self)
-        self.replicas = ReplicaManager(self)
-        self.moves = LogMoves(self)
-        self.housekeeping = Housekeeping(self)
-        self.controller = ControllerShell(self)
-        self.policies = Policies.of(settings)
-        self.quotas = Quotas(self.clock.elapsed_ms)
-        self.throttles = Throttles(id, self.clock.elapsed_ms)
-        self.throttles.take_rate(settings)
-        self.dynamic_config = DynamicConfig(self, settings)
-        self.admin = Admin(self, self.policies)
-        self.auto_creation = AutoCreation(self)
-        self.ledger_topic = LedgerTopic(
-            self, self.controller.ledger, self.data_dir, self.auto_creation.create_internal_topic
-        )
-        self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix=f"klamm-{id}-worker")
-        self.on_partitions_removed: list[Callable[[frozenset[TopicPartition]], None]] = []
-        self.stopped = asyncio.Event()
-        self._settings = settings
-        self.coordinators = Coordinators(self)
+        self._given = settings.with_static({k: text for k, text in own.items() if text is not None})
+        # What is wrong with these is said before anything is touched.
+        self._policies = Policies.of(self._given)
+        self._door = Door(self._given)
+        self._clock: Clock = clock or SystemClock()
         self._store = store
-        self._host = host
-        self._port = port
+        self._endpoint = Endpoint(host, port)
         self._progress = progress
-        self.bounds = bounds_of(settings)
-        self.listener = Listener(
-            Router(self).route,
-            frame_size_max=self.bounds,
-            memory=FrameMemory(settings.int("klamm.request.memory.max.bytes")),
-            idle_ms_max=settings.int("connections.max.idle.ms"),
-            limits=ConnectionLimits(self.quotas, lambda: self.settings),
-            is_admitted=Door(settings).admits,
-        )
+        self._ground: Ground | None = None
+        self._parts: Parts | None = None
+        self._listener: Listener | None = None
         self._own_sessions: frozenset[int] = frozenset()
         self._unwatch_session: Unwatch | None = None
         self._tasks = Tasks()
         self._is_up = False
-        self.topics_at_start: frozenset[str] = frozenset()  # that were there before this broker
-        self._failed_paths: set[str] = set()
-        self._troubles = 0  # since they were last told of
-        self._trouble_told_ms: int | None = None
-
-    # What others ask
 
     @property
-    def settings(self) -> BrokerSettings:
-        """The settings in force now."""
-        return self._settings
+    def parts(self) -> Parts:
+        """The parts of a broker that was started."""
+        assert self._parts is not None, f"broker {self.id} has not been started"
+        return self._parts
+
+    @property
+    def listener(self) -> Listener:
+        """The listener of a broker that was started."""
+        assert self._listener is not None, f"broker {self.id} has not been started"
+        return self._listener
 
     @property
     def is_controller(self) -> bool:
-        return self.controller.is_active
+        return self.parts.is_controller
 
     @property
-    def controller_epoch(self) -> int:
-        """The highest epoch of a controller that has ordered anything here."""
-        return self.replicas.controller_epoch
-
-    @property
-    def groups(self) -> GroupCoordinator:
-        return self.coordinators.groups
-
-    @property
-    def transactions(self) -> TransactionCoordinator:
-        return self.coordinators.transactions
-
-    def now_ms(self) -> int:
-        return self.clock.now_ms()
-
-    @property
-    def lag_ms_max(self) -> int:
-        return self.settings.int("replica.lag.time.max.ms")
-
-    @property
-    def fetch_bytes_max(self) -> int:
-        return self.settings.int("fetch.max.bytes")
-
-    @property
-    def replica_selector(self) -> Selector | None:
-        return SELECTORS.get(self.settings.str("replica.selector.class"))
-
-    async def in_worker(self, work: Callable[[], T]) -> T:
-        """Run blocking work on one of the broker's threads."""
-        return await asyncio.get_running_loop().run_in_executor(self.workers, work)
-
-    async def topic_settings(self, topics: Iterable[str]) -> Mapping[str, TopicSettings]:
-        """The settings of topics whose logs are about to be made here."""
-        names = list(topics)
-        await self.dynamic_config.learn(names)
-        return {name: self.dynamic_config.topic(name) for name in names}
-
-    async def auto_create(self, topics: Iterable[str], client: Client) -> Mapping[str, ErrorCode]:
-        """Create topics that somebody asked for; what to say of each."""
-        return await self.auto_creation.create(topics, client)
+    def endpoint(self) -> Endpoint:
+        """Where clients reach it."""
+        return self.parts.endpoint
 
     # Up
 
@@ -231,125 +139,127 @@ class Broker:
             raise
 
     async def _come_up(self, gate: Callable[[], Awaitable[object]] | None) -> None:
-        self.session = await self._store.connect()
-        self.cluster_id = await registration.prepare(self.session)
-        self.secret = await registration.cluster_secret(self.session)
-        await self.dynamic_config.load()
-        self.logs = await self._open_logs()
-        await self._set_strays_aside()
-        missed = [p for directory in self.logs.directories for p in directory.missing]
-        await leave_in_sync_sets(self.session, self.id, missed)
-        self.fetchers = Fetchers(self)
-        self._tell_of_damage()
-        self.endpoint = await self.listener.start(self._host, self._port)
-        await self._register()
-        self.dynamic_config.follow()
+        ground = await self._reach_store()
+        await ground.dynamic_config.load()
+        topics = frozenset(await ground.session.children(layout.TOPICS) or ())
+        logs = await self._open_logs(ground, topics)
+        parts = self._parts = build(ground, logs, self._policies, topics)
+        await _set_strays_aside(parts, topics)
+        missed = [p for directory in logs.directories for p in directory.missing]
+        await leave_in_sync_sets(ground.session, self.id, missed)
+        parts.troubles.on_failure.append(self._directory_failed)
+        _tell_of_damage(parts)
+        listener = self._listener = self._new_listener(parts)
+        parts.dynamic_config.on_broker.append(lambda _: listener.let_in())
+        parts.seat.endpoint = await listener.start(self._endpoint.host, self._endpoint.port)
+        await self._register(parts)
+        parts.dynamic_config.follow()
         self._is_up = True
-        self._tasks.start(self.proposals.run(), f"broker-{self.id}-proposals")
-        self._tasks.start(self.housekeeping.run(), f"broker-{self.id}-housekeeping")
-        self._tasks.start(self.moves.run(), f"broker-{self.id}-moves")
-        self._tasks.start(self.coordinators.run(), f"broker-{self.id}-coordinators")
-        self._tasks.start(self.ledger_topic.run(), f"broker-{self.id}-ledger-topic")
+        self._start_tasks(parts, listener)
         if gate is not None:
             await gate()
-        await self.controller.start()
-        await self.metadata.wait_for(lambda snapshot: self.id in snapshot.brokers)
+        await parts.controller.start()
+        await parts.metadata.wait_for(lambda snapshot: self.id in snapshot.brokers)
 
-    async def _open_logs(self) -> Logs:
+    async def _reach_store(self) -> Ground:
+        session = await self._store.connect()
+        try:
+            seat = Seat(
+                id=self.id,
+                rack=self._rack,
+                cluster_id=await registration.prepare(session),
+                secret=await registration.cluster_secret(session),
+                session=session,
+                endpoint=self._endpoint,
+            )
+        except BaseException:
+            await session.close()
+            raise
+        self._ground = lay_ground(
+            seat,
+            settings=self._given,
+            data_dir=self._data_dir,
+            clock=self._clock,
+            workers=Workers(self.id),
+        )
+        return self._ground
+
+    async def _open_logs(self, ground: Ground, topics: frozenset[str]) -> Logs:
         loop = asyncio.get_running_loop()
-        settings_for = await self._loaded_settings()
+        settings_for = await _settings_of(ground, topics)
 
         def offline(directory: LogDirectory) -> None:
             # Told by whichever thread noticed.
             if directory.failure is not None:
-                loop.call_soon_threadsafe(self.directory_failed, directory.failure)
+                loop.call_soon_threadsafe(ground.troubles.directory_failed, directory.failure)
 
         def opened() -> Logs:
             return Logs.open(
                 self._log_dirs,
                 self.id,
-                self.cluster_id,
+                ground.cluster_id,
                 settings_for=settings_for,
-                delete_delay_ms=self.settings.int("log.segment.delete.delay.ms"),
-                now_ms=self.clock.now_ms(),
+                delete_delay_ms=ground.settings.int("log.segment.delete.delay.ms"),
+                now_ms=self._clock.now_ms(),
                 progress=self._progress,
                 on_offline=offline,
             )
 
-        return await self.in_worker(opened)
+        return await ground.in_worker(opened)
 
-    def _tell_of_damage(self) -> None:
-        """What a crash or a bad disk did to the logs; replicas elsewhere may make up for it."""
-        for directory in self.logs.directories:
-            if directory.failure is not None:
-                self.directory_failed(directory.failure)
-            for path in directory.foreign:
-                log.warning("this is no log, and is left alone", extra={"path": path})
-            for partition, end in directory.missing.items():
-                if self.logs.get(partition) is None:
-                    log.error("a log is gone", extra={"partition": str(partition), "end": end})
-        for local in self.logs:
-            if local.damage is not None:
-                log.log(
-                    logging.ERROR if local.damage.missing else logging.WARNING,
-                    "a log was cut at rest" if local.damage.at_rest else "recovery cut a log",
-                    extra={"partition": str(local.topic_partition), **local.damage._asdict()},
-                )
+    def _new_listener(self, parts: Parts) -> Listener:
+        given = self._given
+        return Listener(
+            Router(parts).route,
+            frame_size_max=parts.bounds,
+            memory=FrameMemory(given.int("klamm.request.memory.max.bytes")),
+            idle_ms_max=given.int("connections.max.idle.ms"),
+            limits=ConnectionLimits(parts.quotas, lambda: parts.settings),
+            is_admitted=self._door.admits,
+        )
 
-    async def _set_strays_aside(self) -> None:
-        for directory in self.logs.directories:
-            for gone in [p for p in directory.missing if p.topic not in self.topics_at_start]:
-                directory.made_up_for(gone)
-        found = await find_strays(self.session, self.id, self.logs)
-        for partition in found:
-            log.warning("a log of no topic is set aside", extra={"partition": str(partition)})
-        await self.in_worker(lambda: self.logs.set_aside(found))
+    def _start_tasks(self, parts: Parts, listener: Listener) -> None:
+        housekeeping = Housekeeping(
+            parts, parts.logs, drop_laggards=parts.replicas.drop_laggards, sweep=listener.sweep
+        )
+        parts.dynamic_config.on_broker.append(lambda _: housekeeping.settings_changed())
+        self._tasks.start(parts.proposals.run(), f"broker-{self.id}-proposals")
+        self._tasks.start(housekeeping.run(), f"broker-{self.id}-housekeeping")
+        self._tasks.start(parts.moves.run(), f"broker-{self.id}-moves")
+        self._tasks.start(parts.coordinators.run(), f"broker-{self.id}-coordinators")
+        self._tasks.start(parts.ledger_topic.run(), f"broker-{self.id}-ledger-topic")
 
-    async def _loaded_settings(self) -> Callable[[str], LogSettings]:
-        """The settings of the topics in the store, for logs that are already here."""
-        names = await self.session.children(layout.TOPICS) or ()
-        self.topics_at_start = frozenset(names)
-        known = await self.topic_settings(names)
-        default = LogSettings.of(self.settings.for_topic({}))
-        by_name = {name: LogSettings.of(topic) for name, topic in known.items() if topic.overrides}
-        return lambda topic: by_name.get(topic, default)
-
-    async def _register(self) -> None:
+    async def _register(self, parts: Parts) -> None:
+        seat = parts.seat
         me = brokers.Broker(
-            id=self.id, epoch=-1, endpoints=(self.endpoint,), rack=self.rack, can_prove=True
+            id=self.id, epoch=-1, endpoints=(seat.endpoint,), rack=seat.rack, can_prove=True
         )
-        self.epoch = await registration.register(
-            self.session,
+        seat.epoch = await registration.register(
+            seat.session,
             me,
-            timestamp_ms=self.clock.now_ms(),
+            timestamp_ms=self._clock.now_ms(),
             own_sessions=self._own_sessions,
-            patience_s=self._registration_patience_s,
+            patience_s=_registration_patience_s(parts.settings),
         )
-        self._unwatch_session = self.session.watch_state(self._session_changed)
-        log.info("registered", extra={"broker": self.id, "epoch": self.epoch})
-
-    @property
-    def _registration_patience_s(self) -> float:
-        """An embedded store knows who died; ZooKeeper believes in them a session's time longer."""
-        on_zookeeper = bool(self.settings.str("zookeeper.connect"))
-        return 1.5 * self.settings.int("zookeeper.session.timeout.ms") / 1000 * on_zookeeper
+        self._unwatch_session = seat.session.watch_state(self._session_changed)
+        log.info("registered", extra={"broker": self.id, "epoch": seat.epoch})
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._is_up:
-            self._tasks.start(self._register_again(), f"broker-{self.id}-registration")
+            self._tasks.start(self._register_again(self.parts), f"broker-{self.id}-registration")
 
-    async def _register_again(self) -> None:
+    async def _register_again(self, parts: Parts) -> None:
         """The session is gone, and the registration with it: come back as a new broker."""
-        self._own_sessions |= {self.session.id}
+        self._own_sessions |= {parts.session.id}
         # Before anything is asked of a store that may be away: the role went with the session.
-        await self.controller.stop(resign=False)
+        await parts.controller.stop(resign=False)
         while self._is_up:
             try:
-                self.session = await self._store.connect()
-                await self._register()
-                await self.dynamic_config.load()
-                self.dynamic_config.follow()
-                await self.controller.start()
+                parts.seat.session = await self._store.connect()
+                await self._register(parts)
+                await parts.dynamic_config.load()
+                parts.dynamic_config.follow()
+                await parts.controller.start()
             except StoreUnavailable as fault:
                 log.warning("cannot register", extra={"why": str(fault)})
                 await asyncio.sleep(_RECONNECT_S)
@@ -365,150 +275,79 @@ class Broker:
         """
         if not self._is_up:
             return
+        parts = self.parts
         if hand_over:
-            await self._hand_over()
+            await self._hand_over(parts)
         self._is_up = False
-        self.replicas.is_stopping = True
-        await self.controller.stop(resign=hand_over)
-        await self._end_all(self.listener.stop)
-        await self.in_worker(lambda: self.logs.close(clean=True, broker_epoch=self.epoch))
-        await self.session.close()
-        self.workers.shutdown()
+        parts.replicas.is_stopping = True
+        await parts.controller.stop(resign=hand_over)
+        await self._end_all(parts, self.listener.stop)
+        await parts.in_worker(lambda: parts.logs.close(clean=True, broker_epoch=parts.epoch))
+        await parts.session.close()
+        parts.workers.shutdown()
         self.stopped.set()
 
     async def kill(self) -> None:
         """Go down as a crash would: nothing is flushed, nobody is told."""
         self._is_up = False
-        await self.controller.stop(resign=False)
-        await self._end_all(self.listener.kill)
-        if hasattr(self, "logs"):
-            self.logs.close(clean=False)
-        if hasattr(self, "session"):
-            await self.session.close()
-        self.workers.shutdown(wait=False)
+        if self._parts is not None:
+            parts = self._parts
+            await parts.controller.stop(resign=False)
+            await self._end_all(parts, self._listener.kill if self._listener else None)
+            parts.logs.close(clean=False)
+        if self._ground is not None:
+            await self._ground.session.close()
+            self._ground.workers.shutdown(wait=False)
         self.stopped.set()
 
-    async def _end_all(self, end_listening: Callable[[], Awaitable[None]]) -> None:
+    async def _end_all(
+        self, parts: Parts, end_listening: Callable[[], Awaitable[None]] | None
+    ) -> None:
         if self._unwatch_session is not None:
             self._unwatch_session()
-        if hasattr(self, "fetchers"):
-            await self.fetchers.stop()
-        self.replicas.abandon()
-        await end_listening()
-        await self.auto_creation.close()
-        await self.dynamic_config.stop()
+        await parts.fetchers.stop()
+        parts.replicas.abandon()
+        if end_listening is not None:
+            await end_listening()
+        await parts.auto_creation.close()
+        await parts.dynamic_config.stop()
         await self._tasks.cancel()
-        await self.channel.close()
-        self.sessions.close()
+        await parts.channel.close()
+        parts.sessions.close()
 
-    async def _hand_over(self) -> None:
+    async def _hand_over(self, parts: Parts) -> None:
         """Ask the controller to move this broker's leaderships, as far as others can take them.
 
         As patient as Kafka's settings say, but asking again sooner: most of what is in the way
         is gone within milliseconds.
         """
-        settings = self.settings
+        settings = parts.settings
         if not settings.bool("controlled.shutdown.enable"):
             return
         pause_s = settings.int("controlled.shutdown.retry.backoff.ms") / 1000
         patience_s = pause_s * settings.int("controlled.shutdown.max.retries")
-        deadline = self.clock.elapsed_ms() + patience_s * 1000
+        deadline = self._clock.elapsed_ms() + patience_s * 1000
         next_pause_s = min(_FIRST_PAUSE_S, pause_s)
-        while self.metadata.snapshot.brokers.keys() - {self.id}:
-            if await self._is_relieved() or self.clock.elapsed_ms() > deadline:
+        while parts.metadata.snapshot.brokers.keys() - {self.id}:
+            if await _is_relieved(parts) or self._clock.elapsed_ms() > deadline:
                 return
             await asyncio.sleep(next_pause_s)
             next_pause_s = min(2 * next_pause_s, pause_s)
 
-    async def _is_relieved(self) -> bool:
-        request = controlled_shutdown.Request(self.id, self.epoch)
-        version = _CONTROLLED_SHUTDOWN_VERSION
-        try:
-            answer = await self.channel.request(ApiKey.CONTROLLED_SHUTDOWN, version, request)
-        except ControllerUnreachable as fault:
-            log.info("controlled shutdown found no controller", extra={"why": str(fault)})
-            return False
-        left = [TopicPartition(*astuple(p)) for p in answer.remaining_partitions]
-        log.info("controlled shutdown", extra={"code": answer.error_code, "remaining": len(left)})
-        return not answer.error_code and not any(map(self._may_be_taken_over, left))
-
-    def _may_be_taken_over(self, partition: TopicPartition) -> bool:
-        """Whether another replica is there, which may be in sync in a moment."""
-        snapshot = self.metadata.snapshot
-        found = snapshot.partition(partition)
-        others = snapshot.brokers.keys() - {self.id}
-        return found is not None and not others.isdisjoint(found.replicas)
-
     # What happens
 
-    def metadata_changed(self, removed: frozenset[TopicPartition]) -> None:
-        """The controller has told something new of the cluster."""
-        self.sessions.keep_only(self.metadata.snapshot.brokers.keys())
-        self.ledger_topic.metadata_changed()
-        if removed:
-            gone = {partition.topic for partition in removed} - self.metadata.snapshot.topics.keys()
-            self.auto_creation.topics_removed(gone)
-            for topic in gone:
-                self.dynamic_config.forget(topic)
-            for hook in self.on_partitions_removed:
-                hook(removed)
-
-    def topic_settings_changed(self, topic: str, settings: TopicSettings) -> None:
-        """A topic's own settings were altered."""
-        self.replicas.reconfigure(topic, settings)
-        self.throttles.take_topic(topic, settings)
-        self.controller.topic_settings_changed(topic, settings.overrides)
-
-    def broker_settings_changed(self, settings: BrokerSettings) -> None:
-        """This broker's settings were altered, and with them the defaults of all topics."""
-        self._settings = settings
-        self.throttles.take_rate(settings)
-        self.replicas.reconfigure_all(self.dynamic_config.topic)
-        if hasattr(self, "logs"):
-            for directory in self.logs.directories:
-                directory.delete_delay_ms = settings.int("log.segment.delete.delay.ms")
-        self.listener.let_in()
-        self.housekeeping.settings_changed()
-        self.controller.broker_settings_changed()
-        self.ledger_topic.wake()
-
-    def storage_trouble(self, trouble: StorageTrouble) -> None:
-        """A log could not do what it should; what that means depends on whose fault it is."""
-        if isinstance(trouble, LogDirectoryFailed):
-            self.directory_failed(trouble)
-            return
-        # Thousands of requests may meet the same shortage: one of them speaks for a while.
-        now_ms = self.clock.elapsed_ms()
-        self._troubles += 1
-        if self._trouble_told_ms is None or now_ms - self._trouble_told_ms >= _TROUBLE_EVERY_MS:
-            log.error("storage trouble", extra={"why": str(trouble), "times": self._troubles})
-            self._trouble_told_ms, self._troubles = now_ms, 0
-
-    def directory_failed(self, failure: LogDirectoryFailed) -> None:
-        """A disk cannot be trusted any more: what is on it is offline until a restart."""
-        if failure.path in self._failed_paths:
-            return  # several who met the failure tell of it
-        self._failed_paths.add(failure.path)
-        log.critical("a log directory failed", extra={"path": failure.path}, exc_info=failure)
-        if hasattr(self, "fetchers"):
-            self.replicas.fail_directory(failure.path)
-            self.moves.directory_failed(failure.path)
+    def _directory_failed(self, failure: LogDirectoryFailed) -> None:
+        """What is on a failed disk is offline; without any disk there is no broker."""
+        parts = self.parts
+        parts.replicas.fail_directory(failure.path)
+        parts.moves.directory_failed(failure.path)
         if not self._is_up:
             return
-        if not self.logs.online:
+        if not parts.logs.online:
             log.critical("no log directory is left: this broker stops", extra={"broker": self.id})
             self._tasks.start(self.kill(), f"broker-{self.id}-end")
         else:
-            self._tasks.start(self._tell_of_failure(), f"broker-{self.id}-log-dir-event")
-
-    async def _tell_of_failure(self) -> None:
-        event = Create(
-            layout.LOG_DIR_EVENT_PREFIX, layout.encode_log_dir_event(self.id), sequential=True
-        )
-        try:
-            await self.session.multi([event])
-        except StoreUnavailable as fault:
-            log.error("the controller does not hear of a failed disk", extra={"why": str(fault)})
+            self._tasks.start(_tell_of_failure(parts), f"broker-{self.id}-log-dir-event")
 
 
 def _directories(settings: BrokerSettings, data_dir: Path) -> list[str]:
@@ -517,3 +356,78 @@ def _directories(settings: BrokerSettings, data_dir: Path) -> list[str]:
     if not named:
         return [str(data_dir)]
     return [str(data_dir / part.strip()) for part in named.split(",")]
+
+
+async def _settings_of(ground: Ground, topics: frozenset[str]) -> Callable[[str], LogSettings]:
+    """The settings of the topics in the store, for logs that are already here."""
+    known = await ground.dynamic_config.learnt(topics)
+    default = LogSettings.of(ground.settings.for_topic({}))
+    by_name = {name: LogSettings.of(topic) for name, topic in known.items() if topic.overrides}
+    return lambda topic: by_name.get(topic, default)
+
+
+async def _set_strays_aside(parts: Parts, topics: frozenset[str]) -> None:
+    for directory in parts.logs.directories:
+        for gone in [p for p in directory.missing if p.topic not in topics]:
+            directory.made_up_for(gone)
+    found = await find_strays(parts.session, parts.id, parts.logs)
+    for partition in found:
+        log.warning("a log of no topic is set aside", extra={"partition": str(partition)})
+    await parts.in_worker(lambda: parts.logs.set_aside(found))
+
+
+def _tell_of_damage(parts: Parts) -> None:
+    """What a crash or a bad disk did to the logs; replicas elsewhere may make up for it."""
+    for directory in parts.logs.directories:
+        if directory.failure is not None:
+            parts.troubles.directory_failed(directory.failure)
+        for path in directory.foreign:
+            log.warning("this is no log, and is left alone", extra={"path": path})
+        for partition, end in directory.missing.items():
+            if parts.logs.get(partition) is None:
+                log.error("a log is gone", extra={"partition": str(partition), "end": end})
+    for local in parts.logs:
+        if local.damage is not None:
+            log.log(
+                logging.ERROR if local.damage.missing else logging.WARNING,
+                "a log was cut at rest" if local.damage.at_rest else "recovery cut a log",
+                extra={"partition": str(local.topic_partition), **local.damage._asdict()},
+            )
+
+
+def _registration_patience_s(settings: BrokerSettings) -> float:
+    """An embedded store knows who died; ZooKeeper believes in them a session's time longer."""
+    on_zookeeper = bool(settings.str("zookeeper.connect"))
+    return 1.5 * settings.int("zookeeper.session.timeout.ms") / 1000 * on_zookeeper
+
+
+async def _is_relieved(parts: Parts) -> bool:
+    """Whether the controller has moved whatever others can lead."""
+    request = controlled_shutdown.Request(parts.id, parts.epoch)
+    version = _CONTROLLED_SHUTDOWN_VERSION
+    try:
+        answer = await parts.channel.request(ApiKey.CONTROLLED_SHUTDOWN, version, request)
+    except ControllerUnreachable as fault:
+        log.info("controlled shutdown found no controller", extra={"why": str(fault)})
+        return False
+    left = [TopicPartition(*astuple(p)) for p in answer.remaining_partitions]
+    log.info("controlled shutdown", extra={"code": answer.error_code, "remaining": len(left)})
+    return not answer.error_code and not any(_may_be_taken_over(parts, each) for each in left)
+
+
+def _may_be_taken_over(parts: Parts, partition: TopicPartition) -> bool:
+    """Whether another replica is there, which may be in sync in a moment."""
+    snapshot = parts.metadata.snapshot
+    found = snapshot.partition(partition)
+    others = snapshot.brokers.keys() - {parts.id}
+    return found is not None and not others.isdisjoint(found.replicas)
+
+
+async def _tell_of_failure(parts: Parts) -> None:
+    event = Create(
+        layout.LOG_DIR_EVENT_PREFIX, layout.encode_log_dir_event(parts.id), sequential=True
+    )
+    try:
+        await parts.session.multi([event])
+    except StoreUnavailable as fault:
+        log.error("the controller does not hear of a failed disk", extra={"why": str(fault)})

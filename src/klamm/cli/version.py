@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import platform
 
-from klamm import __version__
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json, say
+from klamm.version import __version__
 
 app = new_app("The version of klamm, Python and the wire.")
 

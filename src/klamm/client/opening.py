@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
-import klamm
 from klamm.client.addresses import text
 from klamm.client.conversation import Conversation
 from klamm.client.errors import ClientError, ConnectionLost, Distrusted, VersionMismatch, check
@@ -22,6 +21,7 @@ from klamm.protocol.apis import ApiKey, Versions
 from klamm.protocol.codec import decode_response, encode_request
 from klamm.protocol.messages import api_versions, sasl_authenticate, sasl_handshake
 from klamm.protocol.private import SOFTWARE_NAME
+from klamm.version import __version__
 
 T = TypeVar("T")
 Step = tuple[int, int, bytes]
@@ -37,7 +37,7 @@ _SAID_MAX: Final = 300  # characters of a broker's own words in an error
 def negotiate(talk: Conversation[Any]) -> Steps[None]:
     """Asks what the broker speaks; `version_of` knows afterwards."""
     key = ApiKey.API_VERSIONS
-    message = api_versions.Request(SOFTWARE_NAME, klamm.__version__)
+    message = api_versions.Request(SOFTWARE_NAME, __version__)
     for version in _VERSIONS_ASKED:
         answer = yield key, version, encode_request(key, version, message)
         # A broker that does not know the version says so in the oldest one.

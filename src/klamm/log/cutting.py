@@ -8,15 +8,26 @@ replaced by others meanwhile.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from klamm.log.durability import Durability, Kept
 from klamm.log.files import syncing
 
-if TYPE_CHECKING:
-    from klamm.log.partition import PartitionLog
+
+class Cut(Kept, Protocol):
+    """A log, as far as records are taken back from it."""
+
+    log_start_offset: int
+    high_watermark: int
+    cleaned_to: int
+    durability: Durability
+
+    def roll(self, base_offset: int | None = None, *, now_ms: int = 0) -> None: ...
+
+    def start_segment(self, base_offset: int, now_ms: int = 0) -> None: ...
 
 
-def truncate(log: PartitionLog, offset: int) -> int:
+def truncate(log: Cut, offset: int) -> int:
     """Drop everything from an offset on; where the log ends now."""
     if offset >= log.log_end_offset:
         return log.log_end_offset
@@ -48,7 +59,7 @@ def truncate(log: PartitionLog, offset: int) -> int:
     return end
 
 
-def restart(log: PartitionLog, offset: int) -> None:
+def restart(log: Cut, offset: int) -> None:
     """Drop everything and go on at an offset, as an empty log."""
     try:
         old = list(log.segments)
@@ -67,7 +78,7 @@ def restart(log: PartitionLog, offset: int) -> None:
     _begin_at(log, offset)
 
 
-def _begin_at(log: PartitionLog, offset: int) -> None:
+def _begin_at(log: Cut, offset: int) -> None:
     is_earlier = offset < log.log_start_offset
     log.log_start_offset = offset
     if is_earlier:
@@ -75,7 +86,7 @@ def _begin_at(log: PartitionLog, offset: int) -> None:
         log.durability.rewrite()
 
 
-def skip(log: PartitionLog, offset: int) -> None:
+def skip(log: Cut, offset: int) -> None:
     """Go on at a later offset, with nothing in between."""
     try:
         if log.segments.active.size:

@@ -12,16 +12,38 @@ the recovery point, so until then no segment is closed unsynced: it would be tak
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from klamm.log import names
 from klamm.log.checkpoints import write_epochs
+from klamm.log.epochs import EpochCache
+from klamm.log.failure import Health
 from klamm.log.files import replace_file, sync_directory, sync_file
 from klamm.log.filesystem import Bulk, Replace
+from klamm.log.history import ProducerHistory
+from klamm.log.segments import SegmentList
+from klamm.log.settings import LogSettings
 
-if TYPE_CHECKING:
-    from klamm.log.partition import PartitionLog
+
+class Kept(Protocol):
+    """A log, as far as it is brought to the disk."""
+
+    directory: str
+    topic_id: uuid.UUID | None
+    settings: LogSettings
+    segments: SegmentList
+    epochs: EpochCache
+    history: ProducerHistory
+    health: Health
+    log_end_offset: int
+    recovery_point: int
+    truncations: int
+    is_open: bool
+
+    @property
+    def metadata_path(self) -> str: ...
 
 
 class Durability:
@@ -38,7 +60,7 @@ class Durability:
         self.rewrite: Callable[[], None] = lambda: None
         self._last_flush_ms = 0
 
-    def is_due(self, log: PartitionLog, now_ms: int) -> bool:
+    def is_due(self, log: Kept, now_ms: int) -> bool:
         """Whether a segment was closed, or `flush.ms` has passed, since the last flush."""
         if log.log_end_offset <= log.recovery_point:
             self._last_flush_ms = now_ms
@@ -48,20 +70,20 @@ class Durability:
             waited >= log.settings.flush_ms
         )
 
-    def flush(self, log: PartitionLog, now_ms: int) -> None:
+    def flush(self, log: Kept, now_ms: int) -> None:
         """Bring everything appended so far to the disk."""
         log.health.check()
         if log.log_end_offset > log.recovery_point:
             self._bring(log, now_ms)
 
-    def closed(self, log: PartitionLog) -> None:
+    def closed(self, log: Kept) -> None:
         """The active segment takes no more: sync it where no later flush or start looks at it."""
         if log.log_end_offset <= log.recovery_point:
             log.segments.active.sync()  # its records are on the disk, its indexes not yet
         elif self.promised > log.recovery_point:
             self.flush(log, 0)
 
-    def _bring(self, log: PartitionLog, now_ms: int) -> None:
+    def _bring(self, log: Kept, now_ms: int) -> None:
         end, truncations = log.log_end_offset, log.truncations
         try:
             for segment in log.segments.from_offset(log.recovery_point):
@@ -78,7 +100,7 @@ class Durability:
             self.is_cut = False
         self._last_flush_ms = now_ms or self._last_flush_ms
 
-    def settle(self, log: PartitionLog, bulk: Bulk | None) -> None:
+    def settle(self, log: Kept, bulk: Bulk | None) -> None:
         """Leave nothing for a later start to find out, now or when the bulk is finished."""
         active = log.segments.active
         is_changed = active.trim()
@@ -96,12 +118,12 @@ class Durability:
             self.names_synced = False
             self._bring(log, 0)
 
-    def is_whole(self, log: PartitionLog) -> bool:
+    def is_whole(self, log: Kept) -> bool:
         """Whether a loss of power would leave the log as it is."""
         is_told = self.names_synced and not self.is_cut and not log.epochs.is_dirty
         return is_told and log.log_end_offset <= log.recovery_point
 
-    def sync_birth(self, log: PartitionLog) -> None:
+    def sync_birth(self, log: Kept) -> None:
         """Bring the log's directory and what says whose it is to the disk; not its own name."""
         self.names_synced = True
         try:
@@ -112,7 +134,7 @@ class Durability:
             self.names_synced = False
             raise
 
-    def _save_epochs(self, log: PartitionLog, replace: Replace = replace_file) -> None:
+    def _save_epochs(self, log: Kept, replace: Replace = replace_file) -> None:
         if log.epochs.is_dirty:
             log.epochs.is_dirty = self.names_synced = False
             path = os.path.join(log.directory, names.EPOCHS)
@@ -122,7 +144,7 @@ class Durability:
                 log.epochs.is_dirty = True
                 raise
 
-    def _sync_names(self, log: PartitionLog) -> None:
+    def _sync_names(self, log: Kept) -> None:
         if self.names_synced:
             return
         # Said first: a file that is made meanwhile takes it back.

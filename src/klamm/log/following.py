@@ -8,22 +8,48 @@ directory takes from the log it is to replace.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import crc32c
 
+from klamm.log.epochs import EpochCache
+from klamm.log.failure import Health
+from klamm.log.segment import Segment
+from klamm.log.segments import SegmentList
+from klamm.log.settings import LogSettings
 from klamm.model.errors import ProtocolError
 from klamm.protocol.batch import CRC_FROM, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE, BatchHeader
-
-if TYPE_CHECKING:
-    from klamm.log.partition import PartitionLog
 
 # A header as it is unpacked: to name its thirteen values costs more than to use four of them.
 _Values = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 _unpack: Final = HEADER.unpack_from
 
 
-def append_run_by_run(log: PartitionLog, batches: memoryview, now_ms: int) -> None:
+class Followed(Protocol):
+    """A log, as far as a leader's batches are written to it."""
+
+    settings: LogSettings
+    segments: SegmentList
+    epochs: EpochCache
+    health: Health
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def make_room(
+        self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> Segment: ...
+
+    def note_producer(
+        self, batch: memoryview, header: BatchHeader, offset: int, timestamp: int
+    ) -> None: ...
+
+    def restart_at(self, offset: int) -> None: ...
+
+
+def append_run_by_run(log: Followed, batches: memoryview, now_ms: int) -> None:
     """Write the whole batches of a buffer, without those that are in the log already."""
     next_offset = log.log_end_offset
     run: list[_Values] = []  # neighbours that are written in one go
@@ -45,7 +71,7 @@ def append_run_by_run(log: PartitionLog, batches: memoryview, now_ms: int) -> No
     _append_run(log, batches[start:end], run, now_ms)
 
 
-def _intact(log: PartitionLog, batches: memoryview) -> Iterator[_Values]:
+def _intact(log: Followed, batches: memoryview) -> Iterator[_Values]:
     """The headers of the whole and undamaged batches at the beginning of a buffer."""
     at, size_all = 0, len(batches)
     while at + HEADER_SIZE <= size_all:
@@ -62,7 +88,7 @@ def _intact(log: PartitionLog, batches: memoryview) -> Iterator[_Values]:
         at = end
 
 
-def _append_run(log: PartitionLog, data: memoryview, run: list[_Values], now_ms: int) -> None:
+def _append_run(log: Followed, data: memoryview, run: list[_Values], now_ms: int) -> None:
     """Write batches that lie one behind the other, and go in one segment."""
     if not run:
         return
@@ -88,7 +114,7 @@ def _append_run(log: PartitionLog, data: memoryview, run: list[_Values], now_ms:
         raise log.health.failed(error) from error
 
 
-def _fits(log: PartitionLog, size: int, last_offset: int) -> bool:
+def _fits(log: Followed, size: int, last_offset: int) -> bool:
     """Whether the active segment takes this much more, a batch at the end included."""
     settings = log.settings
     return not log.segments.active.is_full(
@@ -96,7 +122,7 @@ def _fits(log: PartitionLog, size: int, last_offset: int) -> bool:
     )
 
 
-def _begin_inside(log: PartitionLog, offset: int) -> None:
+def _begin_inside(log: Followed, offset: int) -> None:
     """An empty log may start in the middle of a batch: the leader's start offset did."""
     if log.size_bytes or log.log_end_offset != log.log_start_offset:
         raise ProtocolError(f"a batch from {offset} overlaps the end of {log}")

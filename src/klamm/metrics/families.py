@@ -51,13 +51,13 @@ CONTROLLER: Final = (
     Single(
         "klamm_controller_state",
         "what the controller works on, by Kafka's numbers; 0 is nothing",
-        lambda b: b.controller.metrics.state,
+        lambda b: b.parts.controller.metrics.state,
         "ControllerState",
     ),
     Single(
         "klamm_controller_event_queue_size",
         "events that wait for the controller",
-        lambda b: sum(b.controller.queue_sizes().values()),
+        lambda b: sum(b.parts.controller.queue_sizes().values()),
         "EventQueueSize",
     ),
 )
@@ -96,13 +96,13 @@ BROKER: Final = (
     Single(
         "klamm_broker_partition_count",
         "replicas hosted here",
-        lambda b: len(b.replicas.partitions),
+        lambda b: len(b.parts.replicas.partitions),
         "PartitionCount",
     ),
     Single(
         "klamm_broker_leader_count",
         "partitions led here",
-        lambda b: sum(p.is_leader for p in b.replicas.partitions.values()),
+        lambda b: sum(p.is_leader for p in b.parts.replicas.partitions.values()),
         "LeaderCount",
     ),
     Single(
@@ -110,7 +110,7 @@ BROKER: Final = (
         "partitions led here with replicas that are not in sync",
         lambda b: sum(
             p.is_leader and len(p.isr.committed) < len(p.replicas)
-            for p in b.replicas.partitions.values()
+            for p in b.parts.replicas.partitions.values()
         ),
         "UnderReplicatedPartitions",
     ),
@@ -119,20 +119,20 @@ BROKER: Final = (
         "partitions led here with fewer replicas in sync than a write with acks=all needs",
         lambda b: sum(
             p.is_leader and len(p.isr.committed) < p.in_sync_min_effective
-            for p in b.replicas.partitions.values()
+            for p in b.parts.replicas.partitions.values()
         ),
         "UnderMinIsrPartitionCount",
     ),
     Single(
         "klamm_broker_offline_log_directory_count",
         "log directories that failed",
-        lambda b: len(b.logs.directories) - len(b.logs.online),
+        lambda b: len(b.parts.logs.directories) - len(b.parts.logs.online),
         "OfflineLogDirectoryCount",
     ),
     Single(
         "klamm_broker_standby_partition_count",
         "partitions whose states are at hand, should this broker become the controller",
-        lambda b: b.controller.standby_partitions,
+        lambda b: b.parts.controller.standby_partitions,
     ),
     Single(
         "klamm_broker_connection_count",
@@ -145,54 +145,54 @@ COUNTERS: Final = (
     Single(
         "klamm_controller_unclean_leader_elections",
         "elections of a replica that was not in sync",
-        lambda b: b.controller.metrics.unclean_elections,
+        lambda b: b.parts.controller.metrics.unclean_elections,
         "UncleanLeaderElectionsPerSec",
     ),
     Single(
         "klamm_controller_orders_spared",
         "replicas that a new controller did not order anew, because their brokers had them",
-        lambda b: b.controller.metrics.orders_spared,
+        lambda b: b.parts.controller.metrics.orders_spared,
     ),
     Single(
         "klamm_broker_bytes_in",
         "bytes of records from producers",
-        lambda b: b.metrics.bytes_in,
+        lambda b: b.parts.metrics.bytes_in,
         "BytesInPerSec",
     ),
     Single(
         "klamm_broker_bytes_out",
         "bytes of records to consumers",
-        lambda b: b.metrics.bytes_out,
+        lambda b: b.parts.metrics.bytes_out,
         "BytesOutPerSec",
     ),
     Single(
         "klamm_broker_messages_in",
         "records from producers",
-        lambda b: b.metrics.messages_in,
+        lambda b: b.parts.metrics.messages_in,
         "MessagesInPerSec",
     ),
     Single(
         "klamm_broker_replication_bytes_in",
         "bytes of records from leaders",
-        lambda b: b.metrics.replication_bytes_in,
+        lambda b: b.parts.metrics.replication_bytes_in,
         "ReplicationBytesInPerSec",
     ),
     Single(
         "klamm_broker_replication_bytes_out",
         "bytes of records to followers",
-        lambda b: b.metrics.replication_bytes_out,
+        lambda b: b.parts.metrics.replication_bytes_out,
         "ReplicationBytesOutPerSec",
     ),
     Single(
         "klamm_broker_isr_shrinks",
         "replicas that left an in-sync set of a partition led here",
-        lambda b: b.metrics.isr_shrinks,
+        lambda b: b.parts.metrics.isr_shrinks,
         "IsrShrinksPerSec",
     ),
     Single(
         "klamm_broker_isr_expands",
         "replicas that came into one",
-        lambda b: b.metrics.isr_expands,
+        lambda b: b.parts.metrics.isr_expands,
         "IsrExpandsPerSec",
     ),
 )
@@ -222,7 +222,7 @@ class Collector:
         yield self._throttles()
 
     def _cluster_gauges(self) -> Iterator[Metric]:
-        read = [(str(id), broker.controller.gauges()) for id, broker in self._brokers.items()]
+        read = [(str(id), broker.parts.controller.gauges()) for id, broker in self._brokers.items()]
         for field in fields(Gauges):
             meaning, _ = GAUGES[field.name]
             gauge = GaugeMetricFamily(f"klamm_controller_{field.name}", meaning, labels=["broker"])
@@ -239,7 +239,7 @@ class Collector:
         queued: list[_Series] = []
         worked: list[_Series] = []
         for id, broker in self._brokers.items():
-            shell = broker.controller
+            shell = broker.parts.controller
             for kind, count in shell.queue_sizes().items():
                 waiting.add_metric([str(id), kind], count)
             queued += [([str(id), kind], times) for kind, times in shell.metrics.queue_s.items()]
@@ -270,10 +270,10 @@ class Collector:
             labels=["broker", "api"],
         )
         for id, broker in self._brokers.items():
-            for key, times in broker.metrics.requests.items():
+            for key, times in broker.parts.metrics.requests.items():
                 labels = [str(id), _title(key)]
                 timed.append((labels, times))
-                busy.add_metric(labels, broker.metrics.handler_s[key])
+                busy.add_metric(labels, broker.parts.metrics.handler_s[key])
         yield _histogram(
             "klamm_broker_request_seconds",
             "how long requests took until they were answered",
@@ -289,7 +289,7 @@ class Collector:
             labels=["broker", "quota"],
         )
         for id, broker in self._brokers.items():
-            for quota, wait_ms in broker.quotas.waits_ms.items():
+            for quota, wait_ms in broker.parts.quotas.waits_ms.items():
                 waits.add_metric([str(id), quota], wait_ms / 1000)
         return waits
 

@@ -133,6 +133,12 @@ class PartitionData(NamedTuple):
     current_leader: CurrentLeader | None = None
 
 
+def size_of(data: PartitionData) -> int:
+    """How many bytes of records there are."""
+    records = data.records
+    return len(records) if isinstance(records, bytes | memoryview) else records.size
+
+
 _NO_TAGS: Final = (None, None)
 
 

@@ -45,6 +45,7 @@ class Memory:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
         self.queued: set[str] = set()
+        self.is_active = True
 
     @property
     def topic_names(self) -> Mapping[uuid.UUID, str]:
@@ -70,13 +71,12 @@ class TestHost:
         self.settings = BrokerSettings.parse(given)
         self.metadata = MetadataCache()
         self.cluster_id, self.secret = "", Secret(bytes(32))
-        self.peers = Peers(self)
+        self.peers = Peers(self, self.metadata)
         self.clock = HandClock()
         self.quotas = Quotas(self.clock.elapsed_ms)
         self.policies = Policies.of(self.settings)
-        self.admin = Admin(self, self.policies)
-        self.is_controller = True
         self.controller = Memory(self.metadata)
+        self.admin = Admin(self, self.controller, self.policies)
         self.heard: list[object] = []
         self.endpoint = Endpoint("h", 0)
         self._brokers = [

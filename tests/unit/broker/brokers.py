@@ -70,12 +70,12 @@ class World:
             {at: Assignment(tuple(map(BrokerId, r))) for at, r in enumerate(assignment)},
         )
         config = layout.encode_config(dict(configs or {}))
-        await any_broker.session.multi([Create(layout.topic_config_path(topic), config)])
-        await any_broker.session.multi(
+        await any_broker.parts.session.multi([Create(layout.topic_config_path(topic), config)])
+        await any_broker.parts.session.multi(
             [Create(layout.topic_path(topic), layout.encode_topic(node))]
         )
         for broker in self.brokers.values():
-            known = await broker.metadata.wait_for(
+            known = await broker.parts.metadata.wait_for(
                 lambda s: len(s.topics.get(topic, ())) == len(assignment), 10_000
             )
             assert known, f"broker {broker.id} never heard of {topic}"
@@ -83,13 +83,13 @@ class World:
     def leader(self, topic: str = "t", index: int = 0) -> Partition:
         """The partition where it is led."""
         for broker in self.brokers.values():
-            partition = broker.replicas.partition(TopicPartition(topic, index))
+            partition = broker.parts.replicas.partition(TopicPartition(topic, index))
             if partition is not None and partition.is_leader:
                 return partition
         raise AssertionError(f"nobody leads {topic}-{index}")
 
     def replica(self, broker: int, topic: str = "t", index: int = 0) -> Partition:
-        partition = self.brokers[broker].replicas.partition(TopicPartition(topic, index))
+        partition = self.brokers[broker].parts.replicas.partition(TopicPartition(topic, index))
         assert partition is not None
         return partition
 
@@ -100,11 +100,11 @@ class World:
     async def connect_as_broker(self, broker: int) -> Connection:
         """A connection on which we have proven to be a broker of this cluster."""
         known = self.brokers[broker]
-        return await known.peers.connect(known.id, known.endpoint, "test")
+        return await known.parts.peers.connect(known.id, known.endpoint, "test")
 
     async def elect(self, epoch: int) -> None:
         """Write down an epoch as an election would."""
-        session = next(iter(self.brokers.values())).session
+        session = next(iter(self.brokers.values())).parts.session
         data = layout.encode_controller_epoch(epoch)
         await session.multi([SetData(layout.CONTROLLER_EPOCH, data)])
 

@@ -30,18 +30,18 @@ def test_a_broker_forgets_it_when_a_new_controller_speaks(tmp_path: Path) -> Non
             await w.create("t", (0,))
             broker = w.brokers[0]
             removed: list[TopicPartition] = []
-            broker.on_partitions_removed.append(removed.extend)
-            epoch = broker.controller_epoch
+            broker.parts.replicas.on_metadata.append(removed.extend)
+            epoch = broker.parts.replicas.controller_epoch
             # Told by a controller that then deletes the topic and dies before it says so here.
-            assert await broker.replicas.learn(told(epoch, "ended")) is ErrorCode.NONE
-            assert set(broker.metadata.snapshot.topics) == {"t", "ended"}
+            assert await broker.parts.replicas.learn(told(epoch, "ended")) is ErrorCode.NONE
+            assert set(broker.parts.metadata.snapshot.topics) == {"t", "ended"}
             await w.elect(epoch + 1)
-            assert await broker.replicas.learn(told(epoch + 1)) is ErrorCode.NONE
-            assert set(broker.metadata.snapshot.topics) == {"t"}
+            assert await broker.parts.replicas.learn(told(epoch + 1)) is ErrorCode.NONE
+            assert set(broker.parts.metadata.snapshot.topics) == {"t"}
             assert removed == [TopicPartition("ended", 0)]
             # Asked once a term: what this controller says itself is believed.
-            await broker.replicas.learn(told(epoch + 1, "new"))
-            assert set(broker.metadata.snapshot.topics) == {"t", "new"}
+            await broker.parts.replicas.learn(told(epoch + 1, "new"))
+            assert set(broker.parts.metadata.snapshot.topics) == {"t", "new"}
 
     asyncio.run(run())
 
@@ -52,12 +52,12 @@ def test_what_a_controller_says_is_shown_before_the_store_is_asked(tmp_path: Pat
             await w.create("t", (0,))
             broker = w.brokers[0]
             # Its election is known already, only the topics have not been compared since.
-            broker.replicas.controller_epoch += 1
-            asked = broker.replicas.learn(told(broker.controller_epoch, "new"))
+            broker.parts.replicas.controller_epoch += 1
+            asked = broker.parts.replicas.learn(told(broker.parts.replicas.controller_epoch, "new"))
             learning = asyncio.create_task(asked)
             await asyncio.sleep(0)
             assert not learning.done(), "the store has not answered yet"
-            assert set(broker.metadata.snapshot.topics) == {"t", "new"}
+            assert set(broker.parts.metadata.snapshot.topics) == {"t", "new"}
             await learning
 
     asyncio.run(run())

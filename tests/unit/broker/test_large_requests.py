@@ -141,7 +141,7 @@ def test_what_is_asked_for_twice_is_told_once(tmp_path: Path) -> None:
             async def ask(key: ApiKey, version: int, request: Any) -> Any:
                 return await connection.request(key, version, request)
 
-            topic_id = w.brokers[0].metadata.snapshot.topic_ids["t"]
+            topic_id = w.brokers[0].parts.metadata.snapshot.topic_ids["t"]
             by_id = metadata.MetadataRequestTopic(topic_id=topic_id, name=None)
             asked = metadata.Request(topics=[by_id] * 50 + named(1) * 50)
             assert len((await ask(ApiKey.METADATA, 12, asked)).topics) == 2
@@ -206,7 +206,7 @@ def test_a_question_creates_so_many_topics_and_no_more(tmp_path: Path) -> None:
                 asked_for.append(len(names))
                 return {}
 
-            broker.auto_create = create  # type: ignore[method-assign]
+            broker.parts.auto_creation.create = create  # type: ignore[method-assign]
             connection = await w.connect(0)
             asked = metadata.Request(topics=named(5_000), allow_auto_topic_creation=True)
             answer = await connection.request(ApiKey.METADATA, 9, asked)

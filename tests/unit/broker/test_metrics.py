@@ -8,9 +8,10 @@ from typing import get_args
 
 import pytest
 
-from klamm.broker.metrics import BOUNDS_S, BrokerMetrics, ControllerMetrics, Histogram
+from klamm.broker.metrics import BOUNDS_S, BrokerMetrics, Histogram
 from klamm.broker.net.stopwatch import Stopwatch, Timed
 from klamm.broker.term import observing
+from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.broker.term.controller_states import STATES, ControllerState, state_of
 from klamm.broker.term.inbox import Inbox
 from klamm.controller import events

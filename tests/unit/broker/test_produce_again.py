@@ -134,7 +134,7 @@ def test_who_leads_is_asked_each_time(
             again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
             assert again == plain
             assert again.error_code == code
-            w.brokers[0].replicas.partitions.clear()
+            w.brokers[0].parts.replicas.partitions.clear()
             again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
             assert again == plain
             assert again.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -157,7 +157,7 @@ def test_what_followers_do_not_confirm_in_time_is_said_to_be_late(tmp_path: Path
             await w.create("t", (0, 1))
             used, fresh = await w.connect(0), await w.connect(0)
             assert (await _send_in_time(used, 300)).error_code == 0
-            await w.brokers[1].fetchers.stop()
+            await w.brokers[1].parts.fetchers.stop()
             again, plain = await asyncio.gather(
                 *(_send_in_time(connection, 300) for connection in (used, fresh))
             )
@@ -177,7 +177,7 @@ def test_many_wait_for_the_followers_at_once(tmp_path: Path, is_lost: bool) -> N
             await w.create("t", (0, 1))
             connection = await w.connect(0)
             assert (await _send_in_time(connection, 20_000)).error_code == 0
-            await w.brokers[1].fetchers.stop()
+            await w.brokers[1].parts.fetchers.stop()
             async with asyncio.TaskGroup() as group:
                 sent = [group.create_task(_send_in_time(connection, 20_000)) for _ in range(20)]
                 local = w.leader().log
@@ -187,8 +187,8 @@ def test_many_wait_for_the_followers_at_once(tmp_path: Path, is_lost: bool) -> N
                 if is_lost:
                     w.leader().stop()
                 else:
-                    w.brokers[1].fetchers.add(w.replica(1))
-                    w.brokers[1].fetchers.apply()
+                    w.brokers[1].parts.fetchers.add(w.replica(1))
+                    w.brokers[1].parts.fetchers.apply()
             results = [task.result() for task in sent]
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_lost else ErrorCode.NONE
             assert [(r.error_code, r.base_offset) for r in results] == [
@@ -207,8 +207,8 @@ def test_each_is_counted_where_requests_are_timed(tmp_path: Path, acks: int) -> 
             connection = await w.connect(0)
             for _ in range(5):
                 assert (await _send(connection, BATCH, acks)).error_code == 0
-            assert w.brokers[0].metrics.requests[ApiKey.PRODUCE].count == 5
-            assert w.brokers[0].metrics.messages_in == 5
+            assert w.brokers[0].parts.metrics.requests[ApiKey.PRODUCE].count == 5
+            assert w.brokers[0].parts.metrics.messages_in == 5
             await connection.close()
 
     asyncio.run(run())

@@ -60,21 +60,21 @@ def test_a_follower_that_hangs_leaves_the_set_and_comes_back(tmp_path: Path) -> 
             await w.create("t", (0, 1, 2))
             connection = await w.connect(0)
             assert (await produce(connection, b"x")).error_code == 0
-            await w.brokers[2].fetchers.stop()
+            await w.brokers[2].parts.fetchers.stop()
             result = await produce(connection, b"y", timeout_ms=20_000)
             assert result.error_code == 0, "once the laggard is out, two are enough"
             assert set(w.leader().isr.committed) == {0, 1}
             for broker in w.brokers.values():
-                await broker.metadata.wait_for(lambda s: set(s.topics["t"][0].isr) == {0, 1})
-            await w.brokers[1].fetchers.stop()
+                await broker.parts.metadata.wait_for(lambda s: set(s.topics["t"][0].isr) == {0, 1})
+            await w.brokers[1].parts.fetchers.stop()
             result = await produce(connection, b"z", timeout_ms=100)
             assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
             await until(lambda: w.leader().isr.committed == (0,), "broker 1 leaves, too")
             result = await produce(connection, b"never")
             assert result.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
             for late in (1, 2):
-                w.brokers[late].fetchers.add(w.replica(late))
-                w.brokers[late].fetchers.apply()
+                w.brokers[late].parts.fetchers.add(w.replica(late))
+                w.brokers[late].parts.fetchers.apply()
             await until(lambda: len(w.leader().isr.committed) == 3, "both come back")
             assert replica_ends(w) == [3, 3, 3]
             await connection.close()
@@ -91,7 +91,7 @@ def test_a_producer_does_not_wait_for_a_follower_that_is_gone(tmp_path: Path) ->
             await w.create("t", (0, 1))
             broker, led = w.brokers[0], w.leader()
             await until(lambda: led.followers[BrokerId(1)].log_end == 0, "broker 1 has fetched")
-            await w.brokers[1].fetchers.stop()
+            await w.brokers[1].parts.fetchers.stop()
             led.isr = Isr((broker.id,))
             connection = await w.connect(0)
             producing = asyncio.create_task(produce(connection, b"x", timeout_ms=60_000))
@@ -99,8 +99,8 @@ def test_a_producer_does_not_wait_for_a_follower_that_is_gone(tmp_path: Path) ->
             assert local is not None
             await until(lambda: local.log_end_offset == 1, "it is appended")
             assert local.high_watermark == 0
-            await broker.replicas.learn(
-                update_metadata.Request(controller_epoch=broker.controller_epoch)
+            await broker.parts.replicas.learn(
+                update_metadata.Request(controller_epoch=broker.parts.replicas.controller_epoch)
             )
             assert (await asyncio.wait_for(producing, 30)).error_code == 0
             await connection.close()
@@ -123,7 +123,7 @@ def test_a_partition_that_a_request_names_twice_is_acknowledged_twice(tmp_path: 
             assert found == [(0, 0), (0, 1)]
             assert replica_ends(w) == [2, 2, 2]
             for follower in (1, 2):
-                await w.brokers[follower].fetchers.stop()
+                await w.brokers[follower].parts.fetchers.stop()
             response = await connection.produce(11, ProduceRequest(None, -1, 100, [twice(b"y")]))
             assert response is not None
             codes = [result.error_code for result in response.topics[0].partitions]
@@ -139,8 +139,8 @@ def test_what_only_a_dead_leader_had_is_cut_when_it_returns(tmp_path: Path) -> N
             await w.create("t", (0, 1, 2))
             connection = await w.connect(0)
             await produce(connection, b"kept-0", b"kept-1")
-            await w.brokers[1].fetchers.stop()
-            await w.brokers[2].fetchers.stop()
+            await w.brokers[1].parts.fetchers.stop()
+            await w.brokers[2].parts.fetchers.stop()
             for at in range(3):
                 await produce(connection, b"lost-%d" % at, acks=1)
             await connection.close()
@@ -311,7 +311,7 @@ def test_a_failed_disk_moves_its_partitions_and_leaves_the_others(tmp_path: Path
         async with world(tmp_path, log_dirs="one,two") as w:
             await w.create("t", (0, 1), (0, 1))
             broker = w.brokers[0]
-            hit, spared = broker.logs.directories
+            hit, spared = broker.parts.logs.directories
             assert [len(hit), len(spared)] == [1, 1]
             (victim,) = (log.topic_partition for log in hit)
             (other,) = (log.topic_partition for log in spared)
@@ -319,14 +319,14 @@ def test_a_failed_disk_moves_its_partitions_and_leaves_the_others(tmp_path: Path
             await until(
                 lambda: w.leader("t", victim.partition).leader == 1, "the controller moves it"
             )
-            lost = broker.replicas.partition(victim)
+            lost = broker.parts.replicas.partition(victim)
             assert lost is not None
             assert lost.role is Role.OFFLINE
-            kept = broker.replicas.partition(other)
+            kept = broker.parts.replicas.partition(other)
             assert kept is not None
             assert kept.role is Role.LEADER
             for at in (0, 1):
-                found = await w.brokers[at].metadata.wait_for(
+                found = await w.brokers[at].parts.metadata.wait_for(
                     lambda s: 0 in s.topics["t"][victim.partition].offline, 10_000
                 )
                 assert found, f"broker {at} tells its clients"
@@ -341,7 +341,7 @@ def test_a_new_replica_is_on_the_disk_when_the_cluster_knows_of_it(
     async def run() -> None:
         async with world(tmp_path, count=1) as w:
             await w.create("t", *[(0,)] * count)
-            made = list(w.brokers[0].logs)
+            made = list(w.brokers[0].parts.logs)
             assert len(made) == count
             assert all(local.durability.home_synced for local in made)
 
@@ -351,11 +351,13 @@ def test_a_new_replica_is_on_the_disk_when_the_cluster_knows_of_it(
 def test_a_disk_that_does_not_take_a_new_log_loses_its_replicas(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path, count=2, log_dirs="one,two") as w:
-            hit = w.brokers[0].logs.directories[0]
+            hit = w.brokers[0].parts.logs.directories[0]
             shutil.rmtree(hit.path)  # a new directory can neither be made nor synced
             await w.create("t", (0, 1), (0, 1))
             await until(lambda: {w.leader("t", at).leader for at in range(2)} == {0, 1}, "one each")
-            lost = [p for p in w.brokers[0].replicas.partitions.values() if p.role is Role.OFFLINE]
+            lost = [
+                p for p in w.brokers[0].parts.replicas.partitions.values() if p.role is Role.OFFLINE
+            ]
             assert len(lost) == 1
             assert not hit.is_online
 
@@ -366,7 +368,7 @@ def test_a_broker_without_a_disk_stops(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path) as w:
             await w.create("t", (0, 1, 2))
-            w.brokers[0].logs.directories[0].health.failed(OSError(5, "planted"))
+            w.brokers[0].parts.logs.directories[0].health.failed(OSError(5, "planted"))
             async with asyncio.timeout(10):
                 await w.brokers.pop(0).stopped.wait()
             await until(lambda: w.leader().leader != 0, "the others go on")
@@ -396,10 +398,10 @@ def test_a_broker_whose_session_expired_registers_as_a_new_one(tmp_path: Path) -
             await w.create("t", (0, 1, 2))
             await produce_somewhere(w, b"x")
             for broker in (w.brokers[1], w.brokers[0]):
-                epoch, leader_epoch = broker.epoch, w.leader().leader_epoch
-                assert isinstance(broker.session, EmbeddedSession)
-                await broker.session.expire()
-                await until(lambda b=broker, e=epoch: b.epoch > e, "registered")  # type: ignore[misc]
+                epoch, leader_epoch = broker.parts.epoch, w.leader().leader_epoch
+                assert isinstance(broker.parts.session, EmbeddedSession)
+                await broker.parts.session.expire()
+                await until(lambda b=broker, e=epoch: b.parts.epoch > e, "registered")  # type: ignore[misc]
                 await until(
                     lambda e=leader_epoch: (  # type: ignore[misc]
                         len(leaders(w)) == 1
@@ -420,7 +422,7 @@ def test_topic_ids_are_forgotten_with_the_last_replica(tmp_path: Path) -> None:
         async with world(tmp_path, count=1) as w:
             await w.create("t", (0,), (0,))
             await w.create("u", (0,))
-            replicas = w.brokers[0].replicas
+            replicas = w.brokers[0].parts.replicas
             assert set(replicas.topic_names.values()) == {"t", "u"}
 
             async def stop(index: int) -> None:
@@ -443,14 +445,14 @@ def test_what_an_earlier_controller_says_late_is_refused(tmp_path: Path) -> None
     async def run() -> None:
         async with world(tmp_path, count=1) as w:
             await w.create("t", (0,))
-            replicas = w.brokers[0].replicas
+            replicas = w.brokers[0].parts.replicas
             late = replicas.controller_epoch
             replicas.controller_epoch += 1  # another one has spoken since
             state = leader_and_isr.LeaderAndIsrPartitionState(
                 partition_index=0, leader=-1, leader_epoch=99, isr=[0], replicas=[0]
             )
             order = leader_and_isr.LeaderAndIsrTopicState(
-                "t", w.brokers[0].metadata.snapshot.topic_ids["t"], [state]
+                "t", w.brokers[0].parts.metadata.snapshot.topic_ids["t"], [state]
             )
             said, results = await replicas.obey(
                 leader_and_isr.Request(controller_epoch=late, topic_states=[order])
@@ -467,16 +469,16 @@ def test_what_an_earlier_controller_says_late_is_refused(tmp_path: Path) -> None
             nobody = update_metadata.Request(controller_epoch=late)
             assert await replicas.learn(nobody) is ErrorCode.STALE_CONTROLLER_EPOCH
             assert w.leader().leader == 0
-            assert 0 in w.brokers[0].metadata.snapshot.brokers
+            assert 0 in w.brokers[0].parts.metadata.snapshot.brokers
 
     asyncio.run(run())
 
 
 async def delete_topic(w: World) -> None:
-    session = next(iter(w.brokers.values())).session
+    session = next(iter(w.brokers.values())).parts.session
     await session.multi([Create(layout.delete_topic_path("t"))])
     for broker in w.brokers.values():
-        gone = await broker.metadata.wait_for(lambda s: "t" not in s.topics, 10_000)
+        gone = await broker.parts.metadata.wait_for(lambda s: "t" not in s.topics, 10_000)
         assert gone, f"broker {broker.id} still knows it"
     for _ in range(2_000):
         if await session.get(layout.topic_path("t")) is None:
@@ -507,7 +509,7 @@ def test_a_session_does_not_take_a_new_topic_for_the_old_one(tmp_path: Path) -> 
             session_id, codes = 0, []
             for epoch in range(2):
                 await w.create("t", (0, 1))
-                topic_id = w.brokers[0].metadata.snapshot.topic_ids["t"]
+                topic_id = w.brokers[0].parts.metadata.snapshot.topic_ids["t"]
                 request = FetchRequest(
                     replica_id=2,  # no replica of it, so broker 2 itself has no session here
                     max_wait_ms=0,
@@ -532,7 +534,7 @@ def test_an_answer_to_an_old_question_is_not_stored(tmp_path: Path) -> None:
             connection = await w.connect(0)
             await produce(connection, b"x")
             follower = w.replica(1)
-            fetcher = w.brokers[1].fetchers.of(follower.topic_partition)
+            fetcher = w.brokers[1].parts.fetchers.of(follower.topic_partition)
             assert fetcher is not None
             assert follower.log is not None
             topic_id = follower.log.topic_id
@@ -605,7 +607,7 @@ def test_a_stranger_that_calls_itself_a_follower_moves_no_high_watermark(
         async with world(tmp_path, count=2) as w:
             await w.create("t", (0, 1))
             leader, connection = w.leader(), await w.connect(0)
-            await w.brokers[1].fetchers.stop()
+            await w.brokers[1].parts.fetchers.stop()
             await produce(connection, b"x", acks=1)
             assert leader.log is not None
             topic_id = leader.log.topic_id if version >= 13 else uuid.UUID(int=0)
@@ -652,7 +654,7 @@ def test_an_unknown_topic_id_is_told_apart_from_another_topics(tmp_path: Path) -
             response = await connection.fetch(12, FetchRequest(topics=[missing]))
             code_of = response.topics[0].partitions[0].error_code
             assert code_of == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert w.brokers[0].replicas.partition(TopicPartition("nope", 0)) is None
+            assert w.brokers[0].parts.replicas.partition(TopicPartition("nope", 0)) is None
             await connection.close()
 
     asyncio.run(run())

@@ -30,10 +30,10 @@ TWO = {"log_dirs": "one,two", "min_insync_replicas": "1"}
 
 def replace_segment(broker: Broker, device: str) -> None:
     """Let the file that takes the partition's records be this device."""
-    local = broker.logs.get(TP)
+    local = broker.parts.logs.get(TP)
     assert local is not None
     active = local.segments.active
-    broker.logs.directories[0].pool.clear()
+    broker.parts.logs.directories[0].pool.clear()
     Path(active.path).unlink(missing_ok=True)
     os.symlink(device, active.path)
 
@@ -55,7 +55,7 @@ async def is_moved_and_told(
         record.message for record in caplog.records if record.levelno == logging.CRITICAL
     ]
     for broker in w.brokers.values():
-        assert await broker.metadata.wait_for(lambda s: 0 in s.topics["t"][0].offline, 10_000)
+        assert await broker.parts.metadata.wait_for(lambda s: 0 in s.topics["t"][0].offline, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_records_that_only_one_disk_had_are_not_lost_unsaid(
             for number in range(8):
                 assert (await produce(connection, b"record %d" % number)).error_code == 0
             await connection.close()
-            directory = w.brokers[0].logs.directories[0]
+            directory = w.brokers[0].parts.logs.directories[0]
             directory.checkpoint_high_watermarks()
             await w.kill(0)
             home = tmp_path / "broker-0" / "t-0"
@@ -225,8 +225,8 @@ def test_a_broker_starts_with_the_disks_it_has(
         async with world(tmp_path, count=2, **TWO) as w:
             await w.create("t", (0, 1), (0, 1))
             broker = w.brokers[0]
-            (lost,) = (log.topic_partition for log in broker.logs.directories[0])
-            (kept,) = (log.topic_partition for log in broker.logs.directories[1])
+            (lost,) = (log.topic_partition for log in broker.parts.logs.directories[0])
+            (kept,) = (log.topic_partition for log in broker.parts.logs.directories[1])
             await w.kill(0)
             one = tmp_path / "broker-0" / "one"
             one.rename(tmp_path / "elsewhere")

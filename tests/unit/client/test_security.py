@@ -15,7 +15,11 @@ from klamm.client.security.settings import properties_of
 from klamm.client.security.tls import context_of
 from klamm.client.settings import parse_connection
 from klamm.model.errors import UsageError
+from klamm.model.scram import ScramMechanism
 from klamm.pipelines.source.options import parse_read
+from klamm.security.credentials.scram import ScramCredential, from_password
+from klamm.security.sasl.exchange import Accepted, Challenge
+from klamm.security.sasl.scram import ScramExchange
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.username": "ada", "sasl.password": "x"}
 # The conversation that RFC 7677 gives as its example.
@@ -64,18 +68,30 @@ def test_a_broker_that_does_not_know_the_password_is_left(
         _talk(*answers)
 
 
-def test_scram_is_that_of_the_older_rfc_with_its_digest() -> None:
-    """RFC 5802 gives its example with SHA-1, which no broker offers: the steps are the same."""
-    steps = sasl.scram(
-        Security(mechanism="SCRAM-SHA-1", username="user", password="pencil"),
-        "fyko+d2lbbFgONRv9qkxdawL",
-    )
-    both = "fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j"
-    assert next(steps) == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
-    proof = steps.send(f"r={both},s=QSXCR+Q6sek8bf92,i=4096".encode())
-    assert proof == f"c=biws,r={both},p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=".encode()
+class _OneUser:
+    """Somebody with a password, for the broker's side of SCRAM."""
+
+    def user(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
+        known = from_password(mechanism, "p,=ä", b"salt", 4096)
+        return known if name == "a,b=c" else None
+
+    def token(self, mechanism: ScramMechanism, token_id: str) -> None:
+        return None
+
+
+@pytest.mark.parametrize("mechanism", list(ScramMechanism))
+def test_scram_satisfies_the_brokers_side_and_is_satisfied_by_it(
+    mechanism: ScramMechanism,
+) -> None:
+    broker = ScramExchange(mechanism, _OneUser(), "broker", b"decoy")
+    steps = sasl.scram(Security(mechanism=mechanism.value, username="a,b=c", password="p,=ä"))
+    challenge = broker.step(next(steps), 0)
+    assert isinstance(challenge, Challenge)
+    accepted = broker.step(steps.send(challenge.token), 0)
+    assert isinstance(accepted, Accepted)
+    assert accepted.principal.name == "a,b=c"
     with pytest.raises(StopIteration):
-        steps.send(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=")
+        steps.send(accepted.token)
 
 
 @pytest.mark.parametrize(

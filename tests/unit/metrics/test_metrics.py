@@ -88,7 +88,7 @@ def test_nobody_is_timed_where_nobody_looks(tmp_path: Path) -> None:
             connection = await w.connect(0)
             await produce(connection, b"a")
             await connection.close()
-            assert w.brokers[0].metrics.requests == {}
+            assert w.brokers[0].parts.metrics.requests == {}
 
     asyncio.run(run())
 

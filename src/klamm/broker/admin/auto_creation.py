@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
 from klamm.broker.admin import topic_admin as admin
-from klamm.broker.admin.waiting import is_led
 from klamm.broker.clock import Clock
 from klamm.broker.net.peers import Peers
 from klamm.broker.quotas.quotas import Client, Quotas
@@ -42,12 +41,6 @@ class Host(admin.Host, Protocol):
     """What auto-creation needs of its broker."""
 
     @property
-    def is_controller(self) -> bool: ...
-
-    @property
-    def admin(self) -> admin.Admin: ...
-
-    @property
     def quotas(self) -> Quotas: ...
 
     @property
@@ -55,6 +48,13 @@ class Host(admin.Host, Protocol):
 
     @property
     def peers(self) -> Peers: ...
+
+
+class Controller(Protocol):
+    """The controller's part of this broker, active or not."""
+
+    @property
+    def is_active(self) -> bool: ...
 
 
 async def to_controller(
@@ -79,8 +79,16 @@ Forward = Callable[[Peers, Broker, str, create_topics.Request], Awaitable[create
 class AutoCreation:
     """What one broker creates unasked."""
 
-    def __init__(self, host: Host, forward: Forward = to_controller) -> None:
+    def __init__(
+        self,
+        host: Host,
+        admin: admin.Admin,
+        controller: Controller,
+        forward: Forward = to_controller,
+    ) -> None:
         self._host = host
+        self._admin = admin
+        self._controller = controller
         self._forward = forward
         self._running: dict[str, asyncio.Future[Refused | None]] = {}
         self._removed_at: dict[str, int] = {}
@@ -160,15 +168,15 @@ class AutoCreation:
     async def _create(self, topic: str, client: Client) -> Refused | None:
         log.info("creating a topic unasked", extra={"topic": topic, "client": client})
         ask = _ask(topic, self._host.settings)
-        if self._host.is_controller:
+        if self._controller.is_active:
             quota = self._host.quotas.mutations(client, self._host.settings, strict=False)
-            (outcome,) = await self._host.admin.create_topics([ask], quota, timeout_ms=_VISIBLE_MS)
+            (outcome,) = await self._admin.create_topics([ask], quota, timeout_ms=_VISIBLE_MS)
             refused = outcome if isinstance(outcome, Refused) else None
         else:
             refused = await self._send_on(ask, client)
         if await self._may_come(topic, refused):
             await self._host.metadata.wait_for(
-                lambda snapshot: is_led(snapshot, topic, 1), _VISIBLE_MS
+                lambda snapshot: snapshot.is_led(topic, 1), _VISIBLE_MS
             )
         return refused
 
@@ -200,7 +208,7 @@ class AutoCreation:
     def _answer(self, topic: str, refused: Refused | None) -> ErrorCode:
         if refused is not None and refused.code not in _BEING_CREATED:
             return refused.code
-        if is_led(self._host.metadata.snapshot, topic, 1):
+        if self._host.metadata.snapshot.is_led(topic, 1):
             return ErrorCode.NONE
         return ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -37,7 +37,7 @@ _MARKER_LIFE_MS_MIN: Final = 60 * 1000
 
 
 class Host(Protocol):
-    """What the settings need of their broker, and whom they tell."""
+    """What the settings need of their broker."""
 
     @property
     def id(self) -> BrokerId: ...
@@ -45,27 +45,20 @@ class Host(Protocol):
     @property
     def session(self) -> Session: ...
 
-    @property
-    def quotas(self) -> Quotas: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    def topic_settings_changed(self, topic: str, settings: TopicSettings) -> None:
-        """The settings of a topic are other ones now."""
-        ...
-
-    def broker_settings_changed(self, settings: BrokerSettings) -> None:
-        """Those of the broker are; so may those of every topic be."""
-        ...
-
 
 class DynamicConfig:
-    """The settings in force on one broker."""
+    """The settings in force on one broker.
 
-    def __init__(self, host: Host, settings: BrokerSettings) -> None:
-        self._host = host
+    Those who hear of a change of the broker's own know that every topic's may have changed.
+    """
+
+    def __init__(self, host: Host, quotas: Quotas, clock: Clock, settings: BrokerSettings) -> None:
         self.settings = settings
+        self.on_topic: list[Callable[[str, TopicSettings], None]] = []
+        self.on_broker: list[Callable[[BrokerSettings], None]] = []
+        self._host = host
+        self._quotas = quotas
+        self._clock = clock
         self._topics: dict[str, Mapping[str, str]] = {}  # overrides; no entry for a topic without
         self._last = -1  # the number of the last marker that was read
         self._acted = asyncio.Condition()
@@ -121,6 +114,12 @@ class DynamicConfig:
         entities = [ConfigEntity(ConfigKind.TOPIC, name) for name in names]
         for name, texts in zip(names, await _read(self._host.session, entities), strict=True):
             self._remember(name, texts)
+
+    async def learnt(self, topics: Iterable[str]) -> Mapping[str, TopicSettings]:
+        """The settings of topics whose logs are about to be made here."""
+        names = list(topics)
+        await self.learn(names)
+        return {name: self.topic(name) for name in names}
 
     def forget(self, topic: str) -> None:
         """The topic is gone; one of the same name may come with other settings."""
@@ -189,13 +188,18 @@ class DynamicConfig:
             case ConfigKind.BROKER:
                 await self._load_brokers(session)
             case ConfigKind.USER | ConfigKind.CLIENT | ConfigKind.IP:
-                self._host.quotas.set_limits(entity, _numbers(texts))
+                self._quotas.set_limits(entity, _numbers(texts))
             case _:
                 log.warning("nobody has these settings", extra={"entity": entity.entity_path})
 
     def _topic_changed(self, topic: str, texts: Mapping[str, str]) -> None:
         self._remember(topic, texts)
-        self._host.topic_settings_changed(topic, self.topic(topic))
+        self._tell_of_topic(topic)
+
+    def _tell_of_topic(self, topic: str) -> None:
+        settings = self.topic(topic)
+        for hook in self.on_topic:
+            hook(topic, settings)
 
     def _remember(self, topic: str, texts: Mapping[str, str]) -> None:
         if texts:
@@ -215,7 +219,8 @@ class DynamicConfig:
         ):
             return
         self.settings = settings
-        self._host.broker_settings_changed(settings)
+        for hook in self.on_broker:
+            hook(settings)
 
     async def _load_topics(self, session: Session) -> None:
         names = await session.children(f"{layout.CONFIG}/{ConfigKind.TOPIC}") or ()
@@ -223,7 +228,7 @@ class DynamicConfig:
         await self.learn(names)
         for name in names:
             if before.get(name, {}) != self.overrides(name):
-                self._host.topic_settings_changed(name, self.topic(name))
+                self._tell_of_topic(name)
 
     async def stored_quotas(self) -> dict[ConfigEntity, dict[str, float]]:
         """The quotas of everyone who has any."""
@@ -234,15 +239,15 @@ class DynamicConfig:
 
     async def _load_quotas(self) -> None:
         stored = await self.stored_quotas()
-        for entity in self._host.quotas.limits.keys() - stored.keys():
-            self._host.quotas.set_limits(entity, {})
+        for entity in self._quotas.limits.keys() - stored.keys():
+            self._quotas.set_limits(entity, {})
         for entity, limits in stored.items():
-            self._host.quotas.set_limits(entity, limits)
+            self._quotas.set_limits(entity, limits)
 
     async def _sweep(self) -> None:
         """Remove old markers. Other brokers try the same, so one that is gone is no surprise."""
         life_ms = _MARKER_LIFE_MS if len(self._markers) <= _MARKERS_MAX else _MARKER_LIFE_MS_MIN
-        due_ms = self._host.clock.now_ms() - life_ms
+        due_ms = self._clock.now_ms() - life_ms
         old = [name for name, made_ms in self._markers.items() if made_ms < due_ms]
         if not old:
             return

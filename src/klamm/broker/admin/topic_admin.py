@@ -72,9 +72,6 @@ class Host(Protocol):
     @property
     def metadata(self) -> MetadataCache: ...
 
-    @property
-    def controller(self) -> Controller: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Created:
@@ -95,8 +92,9 @@ class Deleted:
 class Admin:
     """The administration of topics on one broker; only the controller's is asked."""
 
-    def __init__(self, host: Host, policies: Policies) -> None:
+    def __init__(self, host: Host, controller: Controller, policies: Policies) -> None:
         self._host = host
+        self._controller = controller
         self._policies = policies
         self._turn = asyncio.Lock()
 
@@ -232,7 +230,7 @@ class Admin:
         overrides = (layout.decode_config(config.data) if config is not None else None) or {}
         return GrowthFacts(
             settings=settings,
-            marked=marker is not None or self._host.controller.is_queued_for_deletion(topic),
+            marked=marker is not None or self._controller.is_queued_for_deletion(topic),
             partitions={},
             brokers=await self._registered(),
             compacted="compact" in settings.for_topic(overrides).list("cleanup.policy"),
@@ -285,9 +283,9 @@ class Admin:
         return DeletionFacts(
             settings=self._host.settings,
             version=version,
-            names=self._host.controller.topic_names,
+            names=self._controller.topic_names,
             visible=snapshot.topics,
-            unborn=self._host.controller.is_alive,
+            unborn=self._controller.is_alive,
             policy=self._policies.delete,
         )
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from klamm.broker.metadata_cache import MetadataCache, Snapshot
 from klamm.model.errors import ErrorCode, Refused
-from klamm.model.names import NO_LEADER, ZERO_ID
+from klamm.model.names import ZERO_ID
 from klamm.store import layout
 from klamm.store.port import Session
 
@@ -33,7 +33,7 @@ async def for_leaders(
     late = dict(counts)
 
     def all_led(snapshot: Snapshot) -> bool:
-        for topic in [t for t, count in late.items() if is_led(snapshot, t, count)]:
+        for topic in [t for t, count in late.items() if snapshot.is_led(t, count)]:
             del late[topic]
         return not late
 
@@ -63,14 +63,6 @@ async def for_absence(
     if completed_in is not None:
         marked = await _still_marked(completed_in, ids.keys() - late.keys(), deadline)
     return dict.fromkeys(late.keys() | marked, _TIMED_OUT)
-
-
-def is_led(snapshot: Snapshot, topic: str, count: int) -> bool:
-    """Whether this many partitions of a topic are known and all have a leader."""
-    partitions = snapshot.topics.get(topic, {})
-    return len(partitions) >= count and all(
-        info.leader != NO_LEADER for info in partitions.values()
-    )
 
 
 def is_gone(snapshot: Snapshot, topic: str, topic_id: uuid.UUID) -> bool:

@@ -2,8 +2,8 @@
 
 A file has one of
 
-- `async def handle(broker, context, request) -> Response`, with messages of `protocol.messages`;
-- `def serve(broker, context, body) -> Answer`, for those that read their bytes
+- `async def handle(parts, context, request) -> Response`, with messages of `protocol.messages`;
+- `def serve(parts, context, body) -> Answer`, for those that read their bytes
   themselves (Produce and Fetch),
 
 and may have `def failure(request, code, message) -> Response`: the API's answer to a request that
@@ -20,19 +20,17 @@ import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from klamm.broker.net.connection import Answer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.private import PrivateKey
 
-if TYPE_CHECKING:
-    from klamm.broker.net.connection import Answer
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
-
-Handle = Callable[["Broker", "RequestContext", Any], Awaitable[Any]]
-Serve = Callable[["Broker", "RequestContext", memoryview], "Answer"]
+Handle = Callable[[Parts, RequestContext, Any], Awaitable[Any]]
+Serve = Callable[[Parts, RequestContext, memoryview], Answer]
 Failure = Callable[[Any, ErrorCode, str | None], Any]
 
 

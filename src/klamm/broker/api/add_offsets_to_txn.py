@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.coordinators.journal import partition_for
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 from klamm.protocol.messages import add_offsets_to_txn as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    count = len(broker.metadata.snapshot.topics.get(CONSUMER_OFFSETS, ()))
+    count = len(parts.metadata.snapshot.topics.get(CONSUMER_OFFSETS, ()))
     if count == 0:
-        await broker.auto_creation.create_internal_topic(CONSUMER_OFFSETS)
+        await parts.auto_creation.create_internal_topic(CONSUMER_OFFSETS)
         return messages.Response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     at = TopicPartition(CONSUMER_OFFSETS, partition_for(request.group_id, count))
-    error = await broker.transactions.add_partitions(
+    error = await parts.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [at]
     )
     if error is ErrorCode.PRODUCER_FENCED and context.version < 2:

@@ -8,20 +8,17 @@ asks without adding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import add_partitions_to_txn as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     version = context.version
     if version >= 4:
@@ -32,7 +29,7 @@ async def handle(
                 messages.AddPartitionsToTxnResult(
                     transactional_id=txn.transactional_id,
                     topic_results=await _add(
-                        broker,
+                        parts,
                         txn.transactional_id,
                         (txn.producer_id, txn.producer_epoch),
                         txn.topics,
@@ -43,7 +40,7 @@ async def handle(
             ]
         )
     results = await _add(
-        broker,
+        parts,
         request.v3_and_below_transactional_id,
         (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
         request.v3_and_below_topics,
@@ -53,7 +50,7 @@ async def handle(
 
 
 async def _add(
-    broker: Broker,
+    parts: Parts,
     transactional_id: str,
     producer: tuple[int, int],
     topics: Sequence[messages.AddPartitionsToTxnTopic],
@@ -62,7 +59,7 @@ async def _add(
     fenced: ErrorCode = ErrorCode.PRODUCER_FENCED,
 ) -> list[messages.AddPartitionsToTxnTopicResult]:
     wanted = [TopicPartition(t.name, p) async for t in in_turns(topics) for p in t.partitions]
-    snapshot = broker.metadata.snapshot
+    snapshot = parts.metadata.snapshot
     unknown = {at async for at in in_turns(wanted) if snapshot.partition(at) is None}
     errors: dict[TopicPartition, ErrorCode]
     if unknown:
@@ -73,9 +70,9 @@ async def _add(
             for at in wanted
         }
     elif verify_only:
-        errors = broker.transactions.verify(transactional_id, *producer, wanted)
+        errors = parts.transactions.verify(transactional_id, *producer, wanted)
     else:
-        error = await broker.transactions.add_partitions(transactional_id, *producer, wanted)
+        error = await parts.transactions.add_partitions(transactional_id, *producer, wanted)
         if error is ErrorCode.PRODUCER_FENCED:
             error = fenced
         errors = dict.fromkeys(wanted, error)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.controller.events import ProducerIdsAsked
 from klamm.model.names import BrokerId
 from klamm.protocol.messages.allocate_producer_ids import Request, Response
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
-
 BROKERS_ONLY: Final = True
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    answer = await broker.controller.submit(
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    answer = await parts.controller.submit(
         ProducerIdsAsked(BrokerId(request.broker_id), request.broker_epoch)
     )
     return Response(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from klamm.broker.admin import topic_writes
 from klamm.broker.admin.client_quotas import altered, stored_entity
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.alter_client_quotas import (
     EntityDataResponse,
@@ -17,12 +17,9 @@ from klamm.protocol.messages.alter_client_quotas import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    outcomes = [await _alter(broker, entry, request.validate_only) for entry in request.entries]
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    outcomes = [await _alter(parts, entry, request.validate_only) for entry in request.entries]
     return Response(
         entries=[
             _response(entry, outcome)
@@ -37,7 +34,7 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
     return Response(entries=[_response(entry, refused) for entry in request.entries])
 
 
-async def _alter(broker: Broker, entry: EntryData, validate_only: bool) -> Refused | None:
+async def _alter(parts: Parts, entry: EntryData, validate_only: bool) -> Refused | None:
     entity = stored_entity([(part.entity_type, part.entity_name) for part in entry.entity])
     if isinstance(entity, Refused):
         return entity
@@ -50,7 +47,7 @@ async def _alter(broker: Broker, entry: EntryData, validate_only: bool) -> Refus
     if validate_only:
         outcome = change({})
         return outcome if isinstance(outcome, Refused) else None
-    return await topic_writes.alter_config(broker.session, entity, change)
+    return await topic_writes.alter_config(parts.session, entity, change)
 
 
 def _response(entry: EntryData, outcome: Refused | None) -> EntryDataResponse:

@@ -7,8 +7,10 @@ counts only in the registration the leader knows it by (KIP-903).
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.controller.events import IsrChange, IsrChangesAsked
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.leadership import Leadership, Recovery
@@ -21,17 +23,13 @@ from klamm.protocol.messages.alter_partition import (
     TopicDataResponse,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
-
 BROKERS_ONLY: Final = True
 
 
 _RECOVERIES: Final = frozenset(Recovery)
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     for topic in request.topics:
         for partition in topic.partitions:
             if partition.leader_recovery_state not in _RECOVERIES:
@@ -44,7 +42,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
         for topic in request.topics
         for partition in topic.partitions
     )
-    answer = await broker.controller.submit(
+    answer = await parts.controller.submit(
         IsrChangesAsked(
             broker=BrokerId(request.broker_id),
             broker_epoch=request.broker_epoch,

@@ -5,9 +5,9 @@ Answered when the moves have begun, not when they have ended (KIP-455).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_parts, in_turns
+from klamm.broker.parts import Parts
 from klamm.controller.events import PartitionFault, ReassignmentsAsked
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages.alter_partition_reassignments import (
@@ -17,12 +17,8 @@ from klamm.protocol.messages.alter_partition_reassignments import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     targets = {
         TopicPartition(topic.name, p.partition_index): (
             None if p.replicas is None else tuple(map(BrokerId, p.replicas))
@@ -34,7 +30,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     for part in in_parts(tuple(targets)):
         assert part is not None, targets
         asked = {id: targets[id] for id in part}
-        results |= (await broker.controller.submit(ReassignmentsAsked(asked))).results
+        results |= (await parts.controller.submit(ReassignmentsAsked(asked))).results
     topics: dict[str, ReassignableTopicResponse] = {}
     async for id, fault in in_turns(results.items()):
         entry = topics.setdefault(id.topic, ReassignableTopicResponse(name=id.topic))

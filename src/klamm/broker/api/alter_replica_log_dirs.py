@@ -7,9 +7,8 @@ is REPLICA_NOT_AVAILABLE, and the wish is remembered until the replica is made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -20,13 +19,10 @@ from klamm.protocol.messages.alter_replica_log_dirs import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     return _answer(
-        {partition: _alter(broker, partition, path) for partition, path in _wanted(request).items()}
+        {partition: _alter(parts, partition, path) for partition, path in _wanted(request).items()}
     )
 
 
@@ -35,11 +31,11 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
     return _answer(dict.fromkeys(_wanted(request), code))
 
 
-def _alter(broker: Broker, partition: TopicPartition, path: str) -> ErrorCode:
+def _alter(parts: Parts, partition: TopicPartition, path: str) -> ErrorCode:
     try:
-        return broker.moves.alter(partition, path)
+        return parts.moves.alter(partition, path)
     except StorageTrouble as trouble:
-        broker.storage_trouble(trouble)
+        parts.storage_trouble(trouble)
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
@@ -12,11 +11,8 @@ from klamm.protocol.messages.alter_user_scram_credentials import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     why = "klamm's listeners are PLAINTEXT: it keeps no SCRAM credentials of users"
     return failure(request, ErrorCode.UNSUPPORTED_SASL_MECHANISM, why)
 

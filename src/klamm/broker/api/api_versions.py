@@ -9,29 +9,27 @@ APIs are shown to those who say that they are klamm. A version above 4 is answer
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker import api as registry
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol import private
 from klamm.protocol.apis import ApiKey, advertised
 from klamm.protocol.messages.api_versions import ApiVersion, Request, Response
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 _NEW_GROUPS: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     if context.version >= 3:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.match(name) for name in software):
             return Response(error_code=ErrorCode.INVALID_REQUEST)
         context.peer.software = request.client_software_name
-    has_new_groups = "consumer" in broker.settings.list("group.coordinator.rebalance.protocols")
+    has_new_groups = "consumer" in parts.settings.list("group.coordinator.rebalance.protocols")
     listed = [
         ApiVersion(key, low, high)
         for key, (low, high) in advertised(registry.SERVED)

@@ -8,19 +8,17 @@ another one by now.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.controller.events import TopicArchived
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import id_from_text
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     try:
         ask = TopicArchived(
@@ -32,5 +30,5 @@ async def handle(
         )
     except (KeyError, ValueError, TypeError):
         raise RequestRefused(ErrorCode.INVALID_REQUEST, "this describes no archive") from None
-    fault = await broker.controller.submit(ask)
+    fault = await parts.controller.submit(ask)
     return {"error_code": fault.code, "error_message": fault.message}

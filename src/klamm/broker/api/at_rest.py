@@ -10,33 +10,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from klamm.broker.net import asked
+from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Role
 from klamm.model.errors import ErrorCode, RequestRefused
-
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
 _PATIENCE_S: Final = 10.0
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     topics = frozenset(asked.texts(request, "topics"))
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            await broker.dynamic_config.caught_up()
+            await parts.dynamic_config.caught_up()
     except TimeoutError:
         raise RequestRefused(
             ErrorCode.REQUEST_TIMED_OUT, "changes of settings cannot be read now"
         ) from None
     found = []
-    async for (topic, index), partition in in_turns(list(broker.replicas.partitions.items())):
+    async for (topic, index), partition in in_turns(list(parts.replicas.partitions.items())):
         local = partition.log
         if topic not in topics or local is None:
             continue

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from klamm.broker.admin.waiting import until_absent
 from klamm.broker.net import asked
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.store import layout
-
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
 _WAIT_MS_MAX: Final = 60_000
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     topics = asked.texts(request, "topics")
     wait_ms = min(max(asked.number(request, "timeout_ms", 0), 0), _WAIT_MS_MAX)
@@ -31,7 +29,7 @@ async def handle(
     try:
         async with asyncio.timeout(wait_ms / 1000):
             for topic in topics:
-                await until_absent(broker.session, layout.delete_topic_path(topic))
+                await until_absent(parts.session, layout.delete_topic_path(topic))
                 del left[topic]
     except TimeoutError:
         pass

@@ -8,24 +8,22 @@ for a broker that is away).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klamm.broker.net import asked
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.controller.events import DeletionCancelled
 from klamm.model.errors import ErrorCode, RequestRefused
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    if not broker.settings.bool("klamm.delete.topic.cancel.enable"):
+    if not parts.settings.bool("klamm.delete.topic.cancel.enable"):
         raise RequestRefused(
             ErrorCode.INVALID_REQUEST,
             "deletions cannot be called off: klamm.delete.topic.cancel.enable is false",
         )
-    fault = await broker.controller.submit(DeletionCancelled(asked.text(request, "topic")))
+    fault = await parts.controller.submit(DeletionCancelled(asked.text(request, "topic")))
     return {"error_code": fault.code, "error_message": fault.message}

@@ -6,30 +6,28 @@ which protocol it speaks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.coordinators.consumer_records import grouped
 from klamm.broker.net.authorization import GROUP_OPERATIONS, NOT_ASKED
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.groups.consumer.state import ConsumerGroup, Partitions
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import consumer_group_describe as messages
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _CONSUMER_PROTOCOL: Final = 1
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     # One that is asked for twice is told once: its members may be many times what was asked.
     asked = dict.fromkeys(request.group_ids)
     return messages.Response(
-        groups=[_describe(broker, group_id, allowed) async for group_id in in_turns(asked)]
+        groups=[_describe(parts, group_id, allowed) async for group_id in in_turns(asked)]
     )
 
 
@@ -42,8 +40,8 @@ def failure(request: messages.Request, code: ErrorCode, message: str | None) -> 
     )
 
 
-def _describe(broker: Broker, group_id: str, allowed: int) -> messages.DescribedGroup:
-    shard = broker.groups.shard(group_id)
+def _describe(parts: Parts, group_id: str, allowed: int) -> messages.DescribedGroup:
+    shard = parts.groups.shard(group_id)
     if isinstance(shard, ErrorCode):
         return messages.DescribedGroup(group_id=group_id, error_code=shard)
     group = shard.consumer(group_id)
@@ -58,13 +56,13 @@ def _describe(broker: Broker, group_id: str, allowed: int) -> messages.Described
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.assignor or broker.groups.consumers.limits.assignors[0],
+        assignor_name=group.assignor or parts.groups.consumers.limits.assignors[0],
         authorized_operations=allowed,
-        members=[_member(broker, group, member_id) for member_id in group.members],
+        members=[_member(parts, group, member_id) for member_id in group.members],
     )
 
 
-def _member(broker: Broker, group: ConsumerGroup, member_id: str) -> messages.Member:
+def _member(parts: Parts, group: ConsumerGroup, member_id: str) -> messages.Member:
     member, standing = group.members[member_id], group.standing(member_id)
     return messages.Member(
         member_id=member.id,
@@ -75,14 +73,14 @@ def _member(broker: Broker, group: ConsumerGroup, member_id: str) -> messages.Me
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.pattern,
-        assignment=_assignment(broker, standing.assigned),
-        target_assignment=_assignment(broker, group.target(member_id)),
+        assignment=_assignment(parts, standing.assigned),
+        target_assignment=_assignment(parts, group.target(member_id)),
         member_type=_CONSUMER_PROTOCOL,
     )
 
 
-def _assignment(broker: Broker, partitions: Partitions) -> messages.Assignment:
-    names = broker.metadata.snapshot.topic_names
+def _assignment(parts: Parts, partitions: Partitions) -> messages.Assignment:
+    names = parts.metadata.snapshot.topic_names
     return messages.Assignment(
         [
             messages.TopicPartitions(t.topic_id, names[t.topic_id], t.partitions)

@@ -8,11 +8,11 @@ new member its id; from 1 on members bring their own (KIP-1082) and may name top
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
 from klamm.broker.coordinators.consumer_records import grouped
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.groups.consumer.events import Answer, Heartbeat
 from klamm.groups.consumer.patterns import TopicPattern, parse
 from klamm.groups.consumer.state import Partitions, TopicIdPartition
@@ -20,18 +20,15 @@ from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import id_text
 from klamm.protocol.messages import consumer_group_heartbeat as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    if "consumer" not in broker.settings.list("group.coordinator.rebalance.protocols"):
+    if "consumer" not in parts.settings.list("group.coordinator.rebalance.protocols"):
         return messages.Response(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    consumers = broker.groups.consumers
+    consumers = parts.groups.consumers
     if request.subscribed_topic_regex:
-        await _compare(broker, request.subscribed_topic_regex)
+        await _compare(parts, request.subscribed_topic_regex)
     answer = await consumers.heartbeat(request.group_id, _heartbeat(context, request))
     match answer:
         case Refused(why, code):
@@ -47,11 +44,11 @@ async def handle(
             )
 
 
-async def _compare(broker: Broker, text: str) -> None:
+async def _compare(parts: Parts, text: str) -> None:
     """Ask a pattern about every topic, so that it knows the answers when the group asks."""
     pattern = parse(text)
     if isinstance(pattern, TopicPattern):
-        async for name in in_turns(list(broker.metadata.snapshot.topics)):
+        async for name in in_turns(list(parts.metadata.snapshot.topics)):
             pattern.matches(name)
 
 

@@ -6,10 +6,11 @@ total. From version 3 on quotas are strict.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.quotas.quotas import Client
 from klamm.controller.admission import Growth
 from klamm.model.errors import ErrorCode, Refused
@@ -21,18 +22,15 @@ from klamm.protocol.messages.create_partitions import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 _STRICT_FROM: Final = 3
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    if not broker.is_controller:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    if not parts.is_controller:
         return failure(request, ErrorCode.NOT_CONTROLLER, None)
     client = Client.of(context.principal, context.client_id)
-    quota = broker.quotas.mutations(client, broker.settings, strict=context.version >= _STRICT_FROM)
-    outcomes = await broker.admin.create_partitions(
+    quota = parts.quotas.mutations(client, parts.settings, strict=context.version >= _STRICT_FROM)
+    outcomes = await parts.admin.create_partitions(
         [_ask(topic) async for topic in in_turns(request.topics)],
         quota,
         timeout_ms=request.timeout_ms,

@@ -7,12 +7,13 @@ Only the controller answers, once its own metadata shows a leader for every part
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.admin import configs
 from klamm.broker.admin.topic_admin import Created
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.quotas.quotas import Client
 from klamm.controller.admission import NewTopic
 from klamm.model.errors import ErrorCode, Refused
@@ -25,9 +26,6 @@ from klamm.protocol.messages.create_topics import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 _CONFIGS_FROM: Final = 5
 _STRICT_FROM: Final = 6
 # The settings of a topic are a hundred times as long as what creates it: an answer about more
@@ -35,12 +33,12 @@ _STRICT_FROM: Final = 6
 _CONFIGS_MAX: Final = 5_000
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    if not broker.is_controller:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    if not parts.is_controller:
         return failure(request, ErrorCode.NOT_CONTROLLER, None)
     client = Client.of(context.principal, context.client_id)
-    quota = broker.quotas.mutations(client, broker.settings, strict=context.version >= _STRICT_FROM)
-    outcomes = await broker.admin.create_topics(
+    quota = parts.quotas.mutations(client, parts.settings, strict=context.version >= _STRICT_FROM)
+    outcomes = await parts.admin.create_topics(
         [_ask(topic) async for topic in in_turns(request.topics)],
         quota,
         timeout_ms=request.timeout_ms,
@@ -48,7 +46,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     )
     tells_configs = context.version >= _CONFIGS_FROM and len(outcomes) <= _CONFIGS_MAX
     results = [
-        _result(broker, topic.name, outcome, tells_configs=tells_configs)
+        _result(parts, topic.name, outcome, tells_configs=tells_configs)
         async for topic, outcome in in_turns(zip(request.topics, outcomes, strict=True))
     ]
     return Response(throttle_time_ms=quota.throttle_ms, topics=results)
@@ -78,7 +76,7 @@ def _ask(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(
-    broker: Broker, name: str, outcome: Created | Refused, *, tells_configs: bool
+    parts: Parts, name: str, outcome: Created | Refused, *, tells_configs: bool
 ) -> CreatableTopicResult:
     if isinstance(outcome, Refused):
         return CreatableTopicResult(
@@ -92,14 +90,14 @@ def _result(
         replication_factor=creation.factor,
     )
     if tells_configs:
-        result.configs = _configs(broker, creation.configs)
+        result.configs = _configs(parts, creation.configs)
     else:
         result.configs = None
         result.topic_config_error_code = ErrorCode.INVALID_REQUEST
     return result
 
 
-def _configs(broker: Broker, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+def _configs(parts: Parts, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.definition.name,
@@ -108,5 +106,5 @@ def _configs(broker: Broker, overrides: Mapping[str, str]) -> list[CreatableTopi
             config_source=entry.source,
             is_sensitive=entry.definition.is_sensitive,
         )
-        for entry in configs.topic_entries(broker.settings, overrides)
+        for entry in configs.topic_entries(parts.settings, overrides)
     ]

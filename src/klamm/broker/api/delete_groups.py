@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.protocol.messages import delete_groups as messages
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     return messages.Response(
         results=[
             messages.DeletableGroupResult(
-                group_id=group_id, error_code=await broker.groups.offsets.delete_group(group_id)
+                group_id=group_id, error_code=await parts.groups.offsets.delete_group(group_id)
             )
             for group_id in request.groups_names
         ]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition, is_internal
@@ -22,18 +23,15 @@ from klamm.protocol.messages.delete_records import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 _ALL_COMMITTED: Final = -1
 _NO_WATERMARK: Final = -1
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     begun = [
         (
             topic.name,
-            [_begin(broker, topic.name, each) async for each in in_turns(topic.partitions)],
+            [_begin(parts, topic.name, each) async for each in in_turns(topic.partitions)],
         )
         async for topic in in_turns(request.topics)
     ]
@@ -72,11 +70,11 @@ class _Begun(NamedTuple):
 
 
 def _begin(
-    broker: Broker, topic: str, wanted: DeleteRecordsPartition
+    parts: Parts, topic: str, wanted: DeleteRecordsPartition
 ) -> _Begun | DeleteRecordsPartitionResult:
     if is_internal(topic):
         return _refused(wanted, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = broker.replicas.find_leader(TopicPartition(topic, wanted.partition_index))
+    partition = parts.replicas.find_leader(TopicPartition(topic, wanted.partition_index))
     if isinstance(partition, ErrorCode):
         return _refused(wanted, partition)
     local = partition.log

@@ -7,29 +7,27 @@ From version 5 on quotas are strict, and there is room for a message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.admin.topic_admin import Deleted
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.quotas.quotas import Client
 from klamm.controller.admission import Doomed
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.delete_topics import DeletableTopicResult, Request, Response
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 _STRICT_FROM: Final = 5
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    if not broker.is_controller:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    if not parts.is_controller:
         return failure(request, ErrorCode.NOT_CONTROLLER, None)
     client = Client.of(context.principal, context.client_id)
-    quota = broker.quotas.mutations(client, broker.settings, strict=context.version >= _STRICT_FROM)
+    quota = parts.quotas.mutations(client, parts.settings, strict=context.version >= _STRICT_FROM)
     asks = _asks(request)
-    outcomes = await broker.admin.delete_topics(
+    outcomes = await parts.admin.delete_topics(
         asks, quota, version=context.version, timeout_ms=request.timeout_ms
     )
     pairs = zip(asks, outcomes, strict=True)

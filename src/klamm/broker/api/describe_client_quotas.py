@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.admin.client_quotas import Component, entity_of, filter_fault, matches
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.protocol.messages.describe_client_quotas import (
     EntityData,
     EntryData,
@@ -14,16 +13,13 @@ from klamm.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     components = [Component(c.entity_type, c.match_type, c.match) for c in request.components]
     fault = filter_fault(components)
     if fault is not None:
         return Response(error_code=fault.code, error_message=fault.why, entries=None)
-    limits = await broker.dynamic_config.stored_quotas()
+    limits = await parts.dynamic_config.stored_quotas()
     found = ((entity_of(stored), values) for stored, values in limits.items())
     return Response(
         entries=[

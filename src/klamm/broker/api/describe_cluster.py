@@ -5,21 +5,19 @@ Left out: the endpoints of KRaft controllers, of which there are none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.net import authorization
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.describe_cluster import DescribeClusterBroker, Request, Response
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     if request.endpoint_type != _BROKERS:
         known = request.endpoint_type == _CONTROLLERS
         return Response(
@@ -29,9 +27,9 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
             error_message="there are no endpoints but those of brokers",
             endpoint_type=request.endpoint_type,
         )
-    snapshot = broker.metadata.snapshot
+    snapshot = parts.metadata.snapshot
     response = Response(
-        cluster_id=broker.cluster_id,
+        cluster_id=parts.cluster_id,
         controller_id=snapshot.controller_id,
         brokers=[
             DescribeClusterBroker(known.id, endpoint.host, endpoint.port, known.rack)

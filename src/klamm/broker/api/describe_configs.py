@@ -7,12 +7,12 @@ set for all brokers. Left out: client metrics.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from klamm.broker.admin import configs
 from klamm.broker.admin.entries import Entry
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode, Refused
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResource,
@@ -23,14 +23,11 @@ from klamm.protocol.messages.describe_configs import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     return Response(
         results=[
-            await _describe(broker, resource, request)
+            await _describe(parts, resource, request)
             async for resource in in_turns(await _each_once(request.resources))
         ]
     )
@@ -53,10 +50,10 @@ async def _each_once(
 
 
 async def _describe(
-    broker: Broker, resource: DescribeConfigsResource, request: Request
+    parts: Parts, resource: DescribeConfigsResource, request: Request
 ) -> DescribeConfigsResult:
     entries = await configs.describe(
-        broker, resource.resource_type, resource.resource_name, resource.configuration_keys
+        parts, resource.resource_type, resource.resource_name, resource.configuration_keys
     )
     if isinstance(entries, Refused):
         return _refused(resource, entries)

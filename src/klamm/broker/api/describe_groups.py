@@ -6,33 +6,29 @@ one is described by ConsumerGroupDescribe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.authorization import GROUP_OPERATIONS, NOT_ASKED
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.requests import GroupState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import describe_groups as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     # One that is asked for twice is told once: its members may be many times what was asked.
     asked = dict.fromkeys(request.groups)
     return messages.Response(
-        groups=[_describe(broker, group_id, allowed) async for group_id in in_turns(asked)]
+        groups=[_describe(parts, group_id, allowed) async for group_id in in_turns(asked)]
     )
 
 
-def _describe(broker: Broker, group_id: str, allowed: int) -> messages.DescribedGroup:
-    shard = broker.groups.shard(group_id)
+def _describe(parts: Parts, group_id: str, allowed: int) -> messages.DescribedGroup:
+    shard = parts.groups.shard(group_id)
     if isinstance(shard, ErrorCode):
         return messages.DescribedGroup(group_id=group_id, error_code=shard)
     group = shard.groups.get(group_id)

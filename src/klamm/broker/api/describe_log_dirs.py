@@ -7,10 +7,10 @@ what it has still to copy.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.storage.logs import Logs
 from klamm.log.directory import LogDirectory
 from klamm.log.partition import PartitionLog
@@ -24,11 +24,8 @@ from klamm.protocol.messages.describe_log_dirs import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     wanted = (
         None
         if request.topics is None
@@ -39,7 +36,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
         }
     )
     return Response(
-        results=[await _directory(d, broker.logs, wanted) for d in broker.logs.directories]
+        results=[await _directory(d, parts.logs, wanted) for d in parts.logs.directories]
     )
 
 

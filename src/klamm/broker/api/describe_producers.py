@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import describe_producers as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     # A partition that is asked for twice is told once: its producers may be many times what was
     # asked.
@@ -27,7 +23,7 @@ async def handle(
             messages.TopicResponse(
                 name=name,
                 partitions=[
-                    _describe(broker, TopicPartition(name, number))
+                    _describe(parts, TopicPartition(name, number))
                     async for number in in_turns(numbers)
                 ],
             )
@@ -36,11 +32,11 @@ async def handle(
     )
 
 
-def _describe(broker: Broker, at: TopicPartition) -> messages.PartitionResponse:
-    if broker.metadata.snapshot.partition(at) is None:
+def _describe(parts: Parts, at: TopicPartition) -> messages.PartitionResponse:
+    if parts.metadata.snapshot.partition(at) is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return messages.PartitionResponse(partition_index=at.partition, error_code=unknown)
-    hosted = broker.replicas.partition(at)
+    hosted = parts.replicas.partition(at)
     if hosted is None or not hosted.is_leader or hosted.log is None:
         elsewhere = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return messages.PartitionResponse(partition_index=at.partition, error_code=elsewhere)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.groups.transactions import TxnState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import describe_transactions as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     # One that is asked for twice is told once: its partitions may be many times what was asked.
     asked = dict.fromkeys(request.transactional_ids)
     return messages.Response(
-        transaction_states=[_describe(broker, name) async for name in in_turns(asked)]
+        transaction_states=[_describe(parts, name) async for name in in_turns(asked)]
     )
 
 
-def _describe(broker: Broker, name: str) -> messages.TransactionState:
-    shard = broker.transactions.shard(name)
+def _describe(parts: Parts, name: str) -> messages.TransactionState:
+    shard = parts.transactions.shard(name)
     if isinstance(shard, ErrorCode):
         return messages.TransactionState(transactional_id=name, error_code=shard)
     kept = shard.ids.get(name)

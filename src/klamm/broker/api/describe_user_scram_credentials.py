@@ -5,9 +5,8 @@ Kafka's kafka-configs asks for them whenever it describes users, and shows their
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
@@ -15,11 +14,8 @@ from klamm.protocol.messages.describe_user_scram_credentials import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     # No user, as none at all, stands for every user that has some.
     names = [user.name for user in request.users or ()]
     return Response(results=[_result(name, names.count(name)) for name in dict.fromkeys(names)])

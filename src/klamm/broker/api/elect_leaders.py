@@ -8,9 +8,10 @@ partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_parts
+from klamm.broker.parts import Parts
 from klamm.controller.events import ElectionsAsked, ElectionType, PartitionFault
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import BrokerId, TopicPartition
@@ -21,12 +22,8 @@ from klamm.protocol.messages.elect_leaders import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     if request.election_type not in ElectionType.__members__.values():
         raise RequestRefused(
             ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
@@ -34,12 +31,12 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     results: dict[TopicPartition, PartitionFault] = {}
     leaders: dict[TopicPartition, BrokerId] = {}
     for wanted in in_parts(_wanted(request)):
-        answer = await broker.controller.submit(
+        answer = await parts.controller.submit(
             ElectionsAsked(ElectionType(request.election_type), wanted)
         )
         results |= answer.results
         leaders |= answer.leaders
-    for id in await _not_seen(broker, leaders, request.timeout_ms):
+    for id in await _not_seen(parts, leaders, request.timeout_ms):
         results[id] = PartitionFault(
             ErrorCode.REQUEST_TIMED_OUT, "the election was not seen in time"
         )
@@ -66,12 +63,12 @@ def _wanted(request: Request) -> tuple[TopicPartition, ...] | None:
 
 
 async def _not_seen(
-    broker: Broker, leaders: Mapping[TopicPartition, BrokerId], timeout_ms: int
+    parts: Parts, leaders: Mapping[TopicPartition, BrokerId], timeout_ms: int
 ) -> list[TopicPartition]:
     """The partitions whose new leader this broker has not heard of when the time is up."""
 
     def missing() -> list[TopicPartition]:
-        snapshot = broker.metadata.snapshot
+        snapshot = parts.metadata.snapshot
         found = {id: snapshot.partition(id) for id in leaders}
         return [
             id
@@ -79,7 +76,7 @@ async def _not_seen(
             if (info := found[id]) is None or info.leader != leader
         ]
 
-    await broker.metadata.wait_for(lambda _: not missing(), max(timeout_ms, 0))
+    await parts.metadata.wait_for(lambda _: not missing(), max(timeout_ms, 0))
     return missing()
 
 

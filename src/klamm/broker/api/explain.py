@@ -9,22 +9,20 @@ null unless the topic is being deleted. A controller remembers times of its own 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klamm.broker.net import asked
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.controller.events import ExplanationAsked
 from klamm.model.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     topic = asked.text(request, "topic")
-    found = await broker.controller.submit(ExplanationAsked(topic))
+    found = await parts.controller.submit(ExplanationAsked(topic))
     if found is None:
         return {
             "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -15,10 +15,10 @@ import asyncio
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.fetching import reading
-from klamm.broker.fetching.fetch_replies import large_reply, reply, size_of
+from klamm.broker.fetching.fetch_replies import large_reply, reply
 from klamm.broker.fetching.parking import Parked
 from klamm.broker.fetching.reading import Reader
 from klamm.broker.net.connection import Answer
@@ -26,6 +26,7 @@ from klamm.broker.net.context import RequestContext
 from klamm.broker.net.promises import Promise
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.turns import Place, in_turns, place_for
+from klamm.broker.parts import Parts
 from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, Client
 from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
@@ -39,10 +40,9 @@ from klamm.protocol.fetch import (
     PartitionData,
     TopicData,
     parse_request,
+    size_of,
 )
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
+from klamm.replication.selection import SELECTORS
 
 _FULL: Final = -1
 _BY_ID_SINCE: Final = 13
@@ -51,42 +51,42 @@ _LARGE: Final = 32 * 1024
 _NAP_S: Final = 0.05
 
 
-def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
+def serve(parts: Parts, context: RequestContext, body: memoryview) -> Answer:
     if len(body) > _LARGE:
-        return _serve_large(broker, context, body)
-    request = parse_request(context.version, body, broker.bounds.items_of_fetch)
-    return _serve(broker, context, request)
+        return _serve_large(parts, context, body)
+    request = parse_request(context.version, body, parts.bounds.items_of_fetch)
+    return _serve(parts, context, request)
 
 
-async def _serve_large(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
+async def _serve_large(parts: Parts, context: RequestContext, body: memoryview) -> Reply:
     """A fetch of very many partitions: read by a worker, and for consumers answered in slices."""
-    version, items_max = context.version, broker.bounds.items_of_fetch
+    version, items_max = context.version, parts.bounds.items_of_fetch
     # A follower must not stand in line behind strangers.
     weighed = 0 if context.peer.is_broker else len(body)
     async with place_for(ApiKey.FETCH, weighed) as place:
         request = await asyncio.to_thread(parse_request, version, body, items_max)
         if request.replica_id < 0 and (request.session_id, request.session_epoch) == (0, _FULL):
-            return await _Fetch(broker, context, request).in_turns(place)
-    answer = _serve(broker, context, request)
+            return await _Fetch(parts, context, request).in_turns(place)
+    answer = _serve(parts, context, request)
     if isinstance(answer, Promise):
         return await answer.outcome()
     assert isinstance(answer, Reply), answer
     return answer
 
 
-def _serve(broker: Broker, context: RequestContext, request: FetchRequest) -> Answer:
+def _serve(parts: Parts, context: RequestContext, request: FetchRequest) -> Answer:
     if request.replica_id >= 0 and not context.peer.is_broker:
-        return _refuse_follower(broker, context, request)
+        return _refuse_follower(parts, context, request)
     if request.replica_id >= 0 and (request.session_id, request.session_epoch) != (0, _FULL):
-        return broker.sessions.serve(context, request)
+        return parts.sessions.serve(context, request)
     if request.session_id != 0 and request.session_epoch != _FULL:
         # We never gave a consumer a session.
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        return reply(broker, context, FetchResponse(error_code=code))
-    return _Fetch(broker, context, request).begin()
+        return reply(parts, context, FetchResponse(error_code=code))
+    return _Fetch(parts, context, request).begin()
 
 
-def _refuse_follower(broker: Broker, context: RequestContext, request: FetchRequest) -> Reply:
+def _refuse_follower(parts: Parts, context: RequestContext, request: FetchRequest) -> Reply:
     """What somebody hears that calls itself a follower and is no broker."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     response = FetchResponse(
@@ -101,7 +101,7 @@ def _refuse_follower(broker: Broker, context: RequestContext, request: FetchRequ
     )
     if not request.topics:
         response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    return reply(broker, context, response)
+    return reply(parts, context, response)
 
 
 @dataclass(slots=True)
@@ -115,22 +115,22 @@ class _Answer:
 class _Fetch:
     """One full fetch."""
 
-    def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest) -> None:
-        self._broker = broker
+    def __init__(self, parts: Parts, context: RequestContext, request: FetchRequest) -> None:
+        self._parts = parts
         self._context = context
         self._request = request
-        self._max_bytes = min(request.max_bytes, broker.fetch_bytes_max)
-        if broker.quotas.is_active and request.replica_id < 0:
+        self._max_bytes = min(request.max_bytes, parts.settings.int("fetch.max.bytes"))
+        if parts.quotas.is_active and request.replica_id < 0:
             # More than a quota allows at once would only be read to be held back.
             client = Client.of(context.principal, context.client_id)
-            most = broker.quotas.most(CONSUMER_BYTE_RATE, client, broker.settings)
+            most = parts.quotas.most(CONSUMER_BYTE_RATE, client, parts.settings)
             self._max_bytes = int(min(self._max_bytes, most))
         self._reader = Reader.of(
             context.version,
             request.replica_id,
             request.isolation_level,
             request.rack_id,
-            broker.replica_selector,
+            SELECTORS.get(parts.settings.str("replica.selector.class")),
         )
 
     def begin(self) -> Answer:
@@ -157,7 +157,7 @@ class _Fetch:
             answer = await self._read_in_turns()
             nap_s = max(_NAP_S, clock() - begun)
             if self._is_enough(answer) or clock() + nap_s > end or not self._request.topics:
-                return await large_reply(self._broker, self._context, answer.response, answer.size)
+                return await large_reply(self._parts, self._context, answer.response, answer.size)
             place.leave()
             await asyncio.sleep(nap_s)
 
@@ -203,7 +203,7 @@ class _Fetch:
                 answer.is_urgent = True
                 continue
             data = reading.read(
-                self._broker,
+                self._parts,
                 self._reader,
                 TopicPartition(name, wanted.partition),
                 topic.topic_id,
@@ -221,14 +221,14 @@ class _Fetch:
     def _name(self, name: str, topic_id: uuid.UUID) -> str | None:
         if self._context.version < _BY_ID_SINCE:
             return name
-        return None if topic_id == ZERO_ID else self._broker.replicas.topic_name(topic_id)
+        return None if topic_id == ZERO_ID else self._parts.replicas.topic_name(topic_id)
 
     def _partitions(self) -> list[Partition]:
         found = []
         for topic in self._request.topics:
             name = self._name(topic.name, topic.topic_id)
             for wanted in topic.partitions if name is not None else ():
-                partition = self._broker.replicas.partitions.get(
+                partition = self._parts.replicas.partitions.get(
                     TopicPartition(name or "", wanted.partition)
                 )
                 if partition is not None:
@@ -237,4 +237,4 @@ class _Fetch:
 
     def _reply(self, answer: _Answer) -> Reply:
         is_follower = self._reader.follower is not None
-        return reply(self._broker, self._context, answer.response, is_follower=is_follower)
+        return reply(self._parts, self._context, answer.response, is_follower=is_follower)

@@ -5,32 +5,30 @@ The first question creates the internal topic. From version 4 on several keys at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.coordinators.journal import partition_for
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, NO_LEADER, TRANSACTION_STATE, TopicPartition
 from klamm.protocol.messages import find_coordinator as messages
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     if context.version >= 4:
         return messages.Response(
             coordinators=[
-                await _find(broker, context, key, request.key_type)
+                await _find(parts, context, key, request.key_type)
                 async for key in in_turns(request.coordinator_keys)
             ]
         )
-    found = await _find(broker, context, request.key, request.key_type)
+    found = await _find(parts, context, request.key, request.key_type)
     return messages.Response(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -41,7 +39,7 @@ async def handle(
 
 
 async def _find(
-    broker: Broker, context: RequestContext, key: str, key_type: int
+    parts: Parts, context: RequestContext, key: str, key_type: int
 ) -> messages.Coordinator:
     topic = _TOPICS.get(key_type)
     if topic is None:
@@ -50,14 +48,14 @@ async def _find(
         )
     if not key and key_type == 0:
         return _nobody(key, ErrorCode.INVALID_GROUP_ID, None)
-    count = len(broker.metadata.snapshot.topics.get(topic, ()))
+    count = len(parts.metadata.snapshot.topics.get(topic, ()))
     if count == 0:
-        fault = await broker.auto_creation.create_internal_topic(topic)
-        count = len(broker.metadata.snapshot.topics.get(topic, ()))
+        fault = await parts.auto_creation.create_internal_topic(topic)
+        count = len(parts.metadata.snapshot.topics.get(topic, ()))
         if count == 0:
             return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, fault)
     at = TopicPartition(topic, partition_for(key, count))
-    snapshot = broker.metadata.snapshot
+    snapshot = parts.metadata.snapshot
     found = snapshot.partition(at)
     leader = NO_LEADER if found is None else found.leader
     endpoint = snapshot.endpoint(leader, context.listener)

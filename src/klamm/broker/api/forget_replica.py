@@ -7,22 +7,20 @@ be there; what it has of the topic is written down, and removed when it comes ba
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klamm.broker.net import asked
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.controller.events import ReplicaGivenUp
 from klamm.model.names import BrokerId
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     ask = ReplicaGivenUp(
         asked.text(request, "topic"), BrokerId(asked.number(request, "broker", -1))
     )
-    fault = await broker.controller.submit(ask)
+    fault = await parts.controller.submit(ask)
     return {"error_code": fault.code, "error_message": fault.message}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.protocol.messages import heartbeat as messages
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    error = broker.groups.heartbeat(
+    error = parts.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     return messages.Response(error_code=error)

@@ -6,10 +6,9 @@ takes changes of topics and of all brokers; those of one broker go to that broke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.admin import configs
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.controller.admission.alteration import Change
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.incremental_alter_configs import (
@@ -19,13 +18,10 @@ from klamm.protocol.messages.incremental_alter_configs import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     responses = await configs.alter_all(
-        broker,
+        parts,
         request.resources,
         _changes,
         AlterConfigsResourceResponse,

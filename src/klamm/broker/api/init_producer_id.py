@@ -6,23 +6,19 @@ its epoch raised (KIP-360) is answered with a new id as well, which serves it as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.init_producer_id import Request, Response
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     if request.transactional_id is None:
-        taken = await broker.producer_ids.take()
+        taken = await parts.producer_ids.take()
         if isinstance(taken, ErrorCode):
             return Response(error_code=taken, producer_epoch=-1)
         return Response(producer_id=taken, producer_epoch=0)
-    granted = await broker.transactions.initialise(
+    granted = await parts.transactions.initialise(
         request.transactional_id,
         request.transaction_timeout_ms,
         request.producer_id,

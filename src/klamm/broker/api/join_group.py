@@ -7,21 +7,17 @@ leader that returns is told that it need not assign (KIP-814).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.groups.classic.requests import Join
 from klamm.protocol.messages import join_group as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     version = context.version
-    groups = broker.groups
+    groups = parts.groups
     client_id = context.client_id or ""
     answer = await groups.join(
         request.group_id,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrTopicError,
@@ -13,14 +14,11 @@ from klamm.protocol.messages.leader_and_isr import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 BROKERS_ONLY: Final = True
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    code, results = await broker.replicas.obey(request)
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    code, results = await parts.replicas.obey(request)
     topics: dict[uuid.UUID, list[LeaderAndIsrPartitionError]] = {}
     flat: list[LeaderAndIsrPartitionError] = []
     for order, partition_code in results:

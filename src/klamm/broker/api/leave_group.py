@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import leave_group as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     if context.version < 3:
-        error, errors = broker.groups.leave(request.group_id, [(request.member_id, None)])
+        error, errors = parts.groups.leave(request.group_id, [(request.member_id, None)])
         first = errors[0] if errors else ErrorCode.NONE
         return messages.Response(error_code=error if error is not ErrorCode.NONE else first)
     leaving = [(m.member_id, m.group_instance_id) for m in request.members]
-    error, errors = broker.groups.leave(request.group_id, leaving)
+    error, errors = parts.groups.leave(request.group_id, leaving)
     return messages.Response(
         error_code=error,
         members=[

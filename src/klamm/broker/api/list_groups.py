@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import list_groups as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    if broker.groups.is_loading:
+    if parts.groups.is_loading:
         return messages.Response(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {state.casefold() for state in request.states_filter}
     types = {kind.casefold() for kind in request.types_filter}
@@ -27,7 +23,7 @@ async def handle(
                 group_state=group.state,
                 group_type=group.type,
             )
-            for group in broker.groups.offsets.groups()
+            for group in parts.groups.offsets.groups()
             if (not states or group.state.casefold() in states)
             and (not types or group.type in types)
         ]

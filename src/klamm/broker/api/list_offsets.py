@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Partition
 from klamm.broker.replicas.replicas import epoch_fault
 from klamm.broker.storage.openers import opened
@@ -34,9 +35,6 @@ from klamm.protocol.messages.list_offsets import (
 )
 from klamm.protocol.record_scan import Place
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -45,7 +43,7 @@ LATEST_TIERED: Final = -5
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     if request.replica_id >= 0 and not context.peer.is_broker:
         return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     asked: Counter[tuple[str, int]] = Counter()
@@ -58,7 +56,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
             if asked[topic.name, wanted.partition_index] > 1:
                 answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
             else:
-                answers.append(await _find(broker, context, request, topic.name, wanted))
+                answers.append(await _find(parts, context, request, topic.name, wanted))
         response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
     return response
 
@@ -77,7 +75,7 @@ def _refused(wanted: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartit
 
 
 async def _find(
-    broker: Broker,
+    parts: Parts,
     context: RequestContext,
     request: Request,
     topic: str,
@@ -85,7 +83,7 @@ async def _find(
 ) -> ListOffsetsPartitionResponse:
     if wanted.timestamp < 0 and context.version < _SINCE.get(wanted.timestamp, 1 << 15):
         return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
-    partition = broker.replicas.find_leader(TopicPartition(topic, wanted.partition_index))
+    partition = parts.replicas.find_leader(TopicPartition(topic, wanted.partition_index))
     if isinstance(partition, ErrorCode):
         return _refused(wanted, partition)
     fault = epoch_fault(partition, wanted.current_leader_epoch)
@@ -94,13 +92,13 @@ async def _find(
     try:
         return await _look_up(context, request, partition, partition.log, wanted)
     except StorageTrouble as trouble:
-        broker.storage_trouble(trouble)
+        parts.storage_trouble(trouble)
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     except FileNotFoundError:
         # The segment has left the log meanwhile, or the log its directory: the next try will do.
         return _refused(wanted, partition.not_leading())
     except OSError as error:
-        broker.storage_trouble(partition.log.health.failed(error))
+        parts.storage_trouble(partition.log.health.failed(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_parts
+from klamm.broker.parts import Parts
 from klamm.controller.events import ReassignmentsListed
 from klamm.model.assignment import Assignment
 from klamm.model.names import TopicPartition
@@ -15,12 +15,8 @@ from klamm.protocol.messages.list_partition_reassignments import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     wanted = None
     if request.topics is not None:
         wanted = tuple(
@@ -31,7 +27,7 @@ async def handle(broker: Broker, context: RequestContext, request: Request) -> R
     topics: dict[str, OngoingTopicReassignment] = {}
     found: dict[TopicPartition, Assignment] = {}
     for part in in_parts(wanted):
-        listed = await broker.controller.submit(ReassignmentsListed(part))
+        listed = await parts.controller.submit(ReassignmentsListed(part))
         found.update(listed)
     for id, assignment in found.items():
         entry = topics.setdefault(id.topic, OngoingTopicReassignment(name=id.topic))

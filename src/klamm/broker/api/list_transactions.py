@@ -6,25 +6,21 @@ running longer than a while.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.groups.transactions import Transaction, TxnState
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import list_transactions as messages
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _STATES = {state.text for state in TxnState}
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    if broker.transactions.is_loading:
+    if parts.transactions.is_loading:
         return messages.Response(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    now_ms = broker.clock.now_ms()
+    now_ms = parts.clock.now_ms()
     return messages.Response(
         unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
         transaction_states=[
@@ -33,7 +29,7 @@ async def handle(
                 producer_id=txn.producer_id,
                 transaction_state=txn.state.text,
             )
-            for txn in broker.transactions.transactions()
+            for txn in parts.transactions.transactions()
             if _is_wanted(txn, request, now_ms)
         ],
     )

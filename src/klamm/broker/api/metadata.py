@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.broker.metadata_cache import PartitionInfo, Snapshot
 from klamm.broker.net import authorization
@@ -19,7 +19,9 @@ from klamm.broker.net.connection import Answer
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.turns import LARGE, finished, in_turns, place_for
-from klamm.broker.quotas.quotas import Client, charge_time
+from klamm.broker.parts import Parts
+from klamm.broker.quotas.charging import charge_time
+from klamm.broker.quotas.quotas import Client
 from klamm.model.errors import ErrorCode
 from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
 from klamm.protocol import codec
@@ -34,9 +36,6 @@ from klamm.protocol.messages.metadata import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 _KEPT_MAX: Final = 64  # encoded answers a snapshot
 _BY_ID_FROM: Final = 12
 # So many topics are created by one question. Who asks for more is told that they are unknown, and
@@ -44,35 +43,35 @@ _BY_ID_FROM: Final = 12
 _CREATED_MAX: Final = 1_000
 
 
-def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
+def serve(parts: Parts, context: RequestContext, body: memoryview) -> Answer:
     if len(body) > LARGE:
-        return _answer_large(broker, context, body)
-    snapshot = broker.metadata.snapshot
+        return _answer_large(parts, context, body)
+    snapshot = parts.metadata.snapshot
     question = (context.version, context.listener, bytes(body))
     encoded = snapshot.encoded.get(question)
     if encoded is None:
-        request = _decoded(broker, context, body)
-        return _answer(broker, context, request, _Kept(snapshot, question))
+        request = _decoded(parts, context, body)
+        return _answer(parts, context, request, _Kept(snapshot, question))
     # Known only now that the work is done. It is in the bytes, so those who wait cost it twice.
-    wait_ms = charge_time(broker, context)
+    wait_ms = charge_time(parts, context)
     if wait_ms:
-        return _answer(broker, context, _decoded(broker, context, body), wait_ms=wait_ms)
+        return _answer(parts, context, _decoded(parts, context, body), wait_ms=wait_ms)
     return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
 
 
-def _decoded(broker: Broker, context: RequestContext, body: memoryview) -> Request:
-    items_max = broker.bounds.items_of(ApiKey.METADATA)
+def _decoded(parts: Parts, context: RequestContext, body: memoryview) -> Request:
+    items_max = parts.bounds.items_of(ApiKey.METADATA)
     request: Request = codec.decode_request(ApiKey.METADATA, context.version, body, items_max)
     return request
 
 
-async def _answer_large(broker: Broker, context: RequestContext, body: memoryview) -> Reply:
+async def _answer_large(parts: Parts, context: RequestContext, body: memoryview) -> Reply:
     """A question that names very many topics. Its answer is never kept."""
     async with place_for(ApiKey.METADATA, len(body)):
         steps = codec.decode_request_in_steps(
-            ApiKey.METADATA, context.version, body, broker.bounds.items_of(ApiKey.METADATA)
+            ApiKey.METADATA, context.version, body, parts.bounds.items_of(ApiKey.METADATA)
         )
-        return await _answer(broker, context, await finished(steps))
+        return await _answer(parts, context, await finished(steps))
 
 
 class _Kept(NamedTuple):
@@ -87,36 +86,36 @@ class _Kept(NamedTuple):
 
 
 async def _answer(
-    broker: Broker,
+    parts: Parts,
     context: RequestContext,
     request: Request,
     kept: _Kept | None = None,
     wait_ms: int = 0,
 ) -> Reply:
-    unknown = _to_create(broker, context, request)
+    unknown = _to_create(parts, context, request)
     if unknown:
         client = Client.of(context.principal, context.client_id)
-        faults = await broker.auto_create(unknown, client)
-        wait_ms = charge_time(broker, context)
-        encoded = await _encode(broker, context, request, faults, wait_ms)
+        faults = await parts.auto_creation.create(unknown, client)
+        wait_ms = charge_time(parts, context)
+        encoded = await _encode(parts, context, request, faults, wait_ms)
     else:
-        encoded = await _encode(broker, context, request, {}, wait_ms)
+        encoded = await _encode(parts, context, request, {}, wait_ms)
         if kept is not None:
             kept.keep(encoded)
-        charged_ms = charge_time(broker, context) if not wait_ms else 0
+        charged_ms = charge_time(parts, context) if not wait_ms else 0
         if charged_ms:
             wait_ms = charged_ms
-            encoded = await _encode(broker, context, request, {}, wait_ms)
+            encoded = await _encode(parts, context, request, {}, wait_ms)
     return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
 
 
-def _to_create(broker: Broker, context: RequestContext, request: Request) -> list[str]:
+def _to_create(parts: Parts, context: RequestContext, request: Request) -> list[str]:
     """The topics to create before answering."""
-    if request.topics is None or not broker.settings.bool("auto.create.topics.enable"):
+    if request.topics is None or not parts.settings.bool("auto.create.topics.enable"):
         return []
     if context.version >= 4 and not request.allow_auto_topic_creation:
         return []
-    known = broker.metadata.snapshot.topics
+    known = parts.metadata.snapshot.topics
     wanted = (
         topic.name
         for topic in request.topics
@@ -129,17 +128,17 @@ def _to_create(broker: Broker, context: RequestContext, request: Request) -> lis
 
 
 async def _encode(
-    broker: Broker,
+    parts: Parts,
     context: RequestContext,
     request: Request,
     faults: Mapping[str, ErrorCode],
     wait_ms: int = 0,
 ) -> bytes:
-    snapshot = broker.metadata.snapshot
+    snapshot = parts.metadata.snapshot
     response = Response(
         throttle_time_ms=wait_ms,
         brokers=_brokers(snapshot, context.listener),
-        cluster_id=broker.cluster_id,
+        cluster_id=parts.cluster_id,
         controller_id=snapshot.controller_id,
         topics=[topic async for topic in in_turns(_topics(snapshot, context, request, faults))],
     )

@@ -8,23 +8,19 @@ nothing for the new one, and is told UNKNOWN_TOPIC_ID.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.coordinators.commits import commit
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_commit as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    fault = broker.groups.commit_fault(
+    fault = parts.groups.commit_fault(
         request.group_id,
         request.member_id,
         request.group_instance_id,
@@ -33,8 +29,8 @@ async def handle(
     )
     known, unknown = request.topics, list[messages.OffsetCommitRequestTopic]()
     if context.version >= 10:
-        known, unknown = _by_id(broker, request.topics)
-    errors = await commit(broker, request.group_id, known, fault)
+        known, unknown = _by_id(parts, request.topics)
+    errors = await commit(parts, parts.groups, request.group_id, known, fault)
     return messages.Response(
         topics=[
             messages.OffsetCommitResponseTopic(
@@ -57,10 +53,10 @@ async def handle(
 
 
 def _by_id(
-    broker: Broker, topics: list[messages.OffsetCommitRequestTopic]
+    parts: Parts, topics: list[messages.OffsetCommitRequestTopic]
 ) -> tuple[list[messages.OffsetCommitRequestTopic], list[messages.OffsetCommitRequestTopic]]:
     """The topics that exist, with their names, and those that do not."""
-    names = broker.metadata.snapshot.topic_names
+    names = parts.metadata.snapshot.topic_names
     known = [t for t in topics if t.topic_id in names]
     for topic in known:
         topic.name = names[topic.topic_id]

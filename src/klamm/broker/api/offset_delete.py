@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.coordinators.group_offsets import subscription_of
 from klamm.broker.coordinators.shards import Shard
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_delete as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    shard = broker.groups.shard(request.group_id)
+    shard = parts.groups.shard(request.group_id)
     if isinstance(shard, ErrorCode):
         return messages.Response(error_code=shard)
     fault, read = _what_is_read(shard, request.group_id)
@@ -31,13 +27,13 @@ async def handle(
             at = TopicPartition(topic.name, partition.partition_index)
             if topic.name in read:
                 errors[at] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif broker.metadata.snapshot.partition(at) is None:
+            elif parts.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 errors[at] = ErrorCode.NONE
     kept = shard.offsets_of(request.group_id).committed
     dropped = [at for at, error in errors.items() if error is ErrorCode.NONE and at in kept]
-    outcome = await broker.groups.offsets.delete(shard, request.group_id, dropped)
+    outcome = await parts.groups.offsets.delete(shard, request.group_id, dropped)
     errors |= dict.fromkeys(dropped, outcome)
     return messages.Response(
         topics=[

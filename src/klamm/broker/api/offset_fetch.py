@@ -12,18 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.groups.consumer.events import commit_fault
 from klamm.groups.offsets import CommittedOffset, GroupOffsets
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_fetch as messages
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _NOTHING = CommittedOffset(offset=-1)
 Wanted = list[tuple[str, list[int]]]
@@ -36,7 +33,7 @@ class _Found:
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     stable = request.require_stable
     if context.version >= 8:
@@ -46,11 +43,11 @@ async def handle(
         asked = {group.group_id: group for group in request.groups}
         return messages.Response(
             groups=[
-                await answer(broker, group, stable=stable)
+                await answer(parts, group, stable=stable)
                 async for group in in_turns(asked.values())
             ]
         )
-    found = await _look_up(broker, request.group_id, _wanted(request.topics), stable=stable)
+    found = await _look_up(parts, request.group_id, _wanted(request.topics), stable=stable)
     return messages.Response(
         error_code=found.error,
         topics=[
@@ -74,10 +71,10 @@ async def handle(
 
 
 async def _by_name(
-    broker: Broker, group: messages.OffsetFetchRequestGroup, *, stable: bool
+    parts: Parts, group: messages.OffsetFetchRequestGroup, *, stable: bool
 ) -> messages.OffsetFetchResponseGroup:
     found = await _look_up(
-        broker,
+        parts,
         group.group_id,
         _wanted(group.topics),
         stable=stable,
@@ -87,15 +84,15 @@ async def _by_name(
 
 
 async def _by_id(
-    broker: Broker, group: messages.OffsetFetchRequestGroup, *, stable: bool
+    parts: Parts, group: messages.OffsetFetchRequestGroup, *, stable: bool
 ) -> messages.OffsetFetchResponseGroup:
-    snapshot = broker.metadata.snapshot
+    snapshot = parts.metadata.snapshot
     asked = group.topics
     if asked is not None:
         for topic in asked:
             topic.name = snapshot.topic_names.get(topic.topic_id, "")
         group.topics = [topic for topic in asked if topic.name]
-    answer = await _by_name(broker, group, stable=stable)
+    answer = await _by_name(parts, group, stable=stable)
     answer.topics = [topic for topic in answer.topics if topic.name in snapshot.topic_ids]
     for found in answer.topics:
         found.topic_id = snapshot.topic_ids[found.name]
@@ -150,14 +147,14 @@ async def _group_answer(group_id: str, found: _Found) -> messages.OffsetFetchRes
 
 
 async def _look_up(
-    broker: Broker,
+    parts: Parts,
     group_id: str,
     wanted: Wanted | None,
     *,
     stable: bool,
     member: tuple[str | None, int] = (None, -1),
 ) -> _Found:
-    shard = broker.groups.shard(group_id)
+    shard = parts.groups.shard(group_id)
     if isinstance(shard, ErrorCode):
         return _nothing(shard, wanted)
     consumer = shard.consumer(group_id)

@@ -5,10 +5,9 @@ Consumers ask after a change of leader whether what they have read is still ther
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.replicas.replicas import epoch_fault
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -20,18 +19,15 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
     Response,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     if request.replica_id >= 0 and not context.peer.is_broker:
         return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     return Response(
         topics=[
             OffsetForLeaderTopicResult(
                 topic.topic,
-                [_end_of(broker, topic.topic, asked) async for asked in in_turns(topic.partitions)],
+                [_end_of(parts, topic.topic, asked) async for asked in in_turns(topic.partitions)],
             )
             async for topic in in_turns(request.topics)
         ]
@@ -49,8 +45,8 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
     )
 
 
-def _end_of(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = broker.replicas.find_leader(TopicPartition(topic, asked.partition))
+def _end_of(parts: Parts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = parts.replicas.find_leader(TopicPartition(topic, asked.partition))
     if isinstance(partition, ErrorCode):
         return EpochEndOffset(partition, asked.partition)
     fault = epoch_fault(partition, asked.current_leader_epoch)

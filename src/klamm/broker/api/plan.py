@@ -21,9 +21,11 @@ start at another broker.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from klamm.broker.admin.topic_admin import Created
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.broker.quotas.quotas import Client
 from klamm.broker.storage.log_sizes import log_sizes
 from klamm.controller.admission import Growth, NewTopic
@@ -45,25 +47,21 @@ from klamm.model.errors import ErrorCode, Refused, RequestRefused
 from klamm.model.names import BrokerId, Replica, TopicPartition
 from klamm.model.topics import TopicNode
 
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
-
 _LIMIT: Final = 1_000
 Refusals = list[dict[str, Any]]
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    if not broker.is_controller:
+    if not parts.is_controller:
         raise RequestRefused(ErrorCode.NOT_CONTROLLER)
     try:
-        about, refused = await _read(broker, context, request)
+        about, refused = await _read(parts, context, request)
         limit = int(request.get("limit", _LIMIT))
     except (AttributeError, KeyError, TypeError, ValueError) as fault:
         raise RequestRefused(ErrorCode.INVALID_REQUEST, f"not a plan: {fault}") from fault
-    plan = await broker.controller.submit(PlanAsked(about))
+    plan = await parts.controller.submit(PlanAsked(about))
     return {
         "moves": _lines(plan.transitions[:limit]),
         "moves_count": len(plan.transitions),
@@ -73,20 +71,20 @@ async def handle(
         "writes": plan.writes_count,
         "warnings": plan.warnings,
         "refused": [*refused, *_refused(plan)],
-        **await _bytes(broker, plan),
+        **await _bytes(parts, plan),
     }
 
 
 async def _read(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> tuple[Plannable, Refusals]:
     match request["kind"]:
         case "create":
-            return await _creation(broker, context, [_new_topic(t) for t in request["topics"]])
+            return await _creation(parts, context, [_new_topic(t) for t in request["topics"]])
         case "grow":
-            return await _growth(broker, _grown_topic(request))
+            return await _growth(parts, _grown_topic(request))
         case "delete":
-            return _deletion(broker, [str(name) for name in request["topics"]])
+            return _deletion(parts, [str(name) for name in request["topics"]])
         case "move":
             targets = {
                 _partition(p): None if p["replicas"] is None else _brokers(p["replicas"])
@@ -103,11 +101,11 @@ async def _read(
 
 
 async def _creation(
-    broker: Broker, context: RequestContext, asks: Sequence[NewTopic]
+    parts: Parts, context: RequestContext, asks: Sequence[NewTopic]
 ) -> tuple[Plannable, Refusals]:
     client = Client.of(context.principal, context.client_id)
-    quota = broker.quotas.mutations(client, broker.settings, strict=True)
-    outcomes = await broker.admin.create_topics(asks, quota, timeout_ms=0, validate_only=True)
+    quota = parts.quotas.mutations(client, parts.settings, strict=True)
+    outcomes = await parts.admin.create_topics(asks, quota, timeout_ms=0, validate_only=True)
     nodes: dict[str, TopicNode] = {}
     refused: Refusals = []
     for ask, outcome in zip(asks, outcomes, strict=True):
@@ -120,17 +118,17 @@ async def _creation(
     return TopicsChanged(nodes), refused
 
 
-async def _growth(broker: Broker, ask: Growth) -> tuple[Plannable, Refusals]:
-    partitions = await broker.admin.grown(ask)
+async def _growth(parts: Parts, ask: Growth) -> tuple[Plannable, Refusals]:
+    partitions = await parts.admin.grown(ask)
     if isinstance(partitions, Refused):
         return MarkersChanged(()), [_refusal(ask.topic, partitions)]
-    topic_id = next(id for id, name in broker.controller.topic_names.items() if name == ask.topic)
+    topic_id = next(id for id, name in parts.controller.topic_names.items() if name == ask.topic)
     node = TopicNode(topic_id=topic_id, partitions=partitions)
     return TopicModified(ask.topic, node), []
 
 
-def _deletion(broker: Broker, names: Sequence[str]) -> tuple[Plannable, Refusals]:
-    no = broker.admin.deletion_refusals(names)
+def _deletion(parts: Parts, names: Sequence[str]) -> tuple[Plannable, Refusals]:
+    no = parts.admin.deletion_refusals(names)
     refused = [_refusal(name, why) for name, why in no.items()]
     return MarkersChanged(tuple(name for name in names if name not in no)), refused
 
@@ -192,13 +190,11 @@ def _refused(plan: Plan) -> Refusals:
     ]
 
 
-async def _bytes(broker: Broker, plan: Plan) -> dict[str, Any]:
+async def _bytes(parts: Parts, plan: Plan) -> dict[str, Any]:
     """What would be copied and removed, with the sizes the logs have now."""
-    endpoints = {id: found.endpoints[0] for id, found in broker.metadata.snapshot.brokers.items()}
+    endpoints = {id: found.endpoints[0] for id, found in parts.metadata.snapshot.brokers.items()}
     sources = [Replica(copy.partition, copy.source) for copy in plan.copies]
-    sizes = await log_sizes(
-        broker.peers, endpoints, [*sources, *plan.removals], f"plan-{broker.id}"
-    )
+    sizes = await log_sizes(parts.peers, endpoints, [*sources, *plan.removals], f"plan-{parts.id}")
     copies: list[dict[str, Any]] = [
         {
             "topic": copy.partition.topic,

@@ -16,24 +16,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from klamm.broker.net.authorization import INTERNAL_WRITER
-from klamm.broker.net.connection import Answer
-from klamm.broker.net.context import RequestContext
-from klamm.broker.net.promises import Receipt
-from klamm.broker.net.replies import Reply
-from klamm.broker.net.turns import finished
-from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE, charge, charge_time
-from klamm.broker.replicas.leaders import current_leader, endpoints_of
-from klamm.broker.replicas.partition import Partition
-from klamm.broker.replicas.transaction_openings import (
+from klamm.broker.coordinators.transaction_openings import (
     NOT_VERIFIED,
     Opening,
     ask_coordinator,
     is_transactional,
     openings,
 )
+from klamm.broker.net.authorization import INTERNAL_WRITER
+from klamm.broker.net.connection import Answer
+from klamm.broker.net.context import RequestContext
+from klamm.broker.net.promises import Receipt
+from klamm.broker.net.replies import Reply
+from klamm.broker.net.turns import finished
+from klamm.broker.parts import Parts
+from klamm.broker.quotas.charging import charge, charge_time
+from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE
+from klamm.broker.replicas.leaders import current_leader, endpoints_of
+from klamm.broker.replicas.partition import Partition
 from klamm.broker.storage.openers import opened
 from klamm.log.append import Appended, AppendRefused, Later
 from klamm.log.partition import StorageTrouble
@@ -50,9 +52,6 @@ from klamm.protocol.produce import (
     parse_request,
 )
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 log = logging.getLogger(__name__)
 
 # A reply, one that waits for the followers only, or the rest of the work.
@@ -64,41 +63,41 @@ _AT_ONCE_MAX: Final = 256
 _SIZE_AT_ONCE_MAX: Final = 8 << 20  # to several partitions, as much as takes some milliseconds
 
 
-def serve(broker: Broker, context: RequestContext, body: memoryview) -> Answer:
-    request = parse_request(context.version, body, broker.bounds.items_of_produce)
+def serve(parts: Parts, context: RequestContext, body: memoryview) -> Answer:
+    request = parse_request(context.version, body, parts.bounds.items_of_produce)
     if request.transactional_id is not None:
-        opening = openings(broker, request)
+        opening = openings(parts, request)
         if opening:
             # The connection's buffer is not ours for as long as a question takes.
             kept = memoryview(bytearray(body))
-            return _append_verified(broker, context, kept, request.transactional_id, opening)
+            return _append_verified(parts, context, kept, request.transactional_id, opening)
     topics = request.topics
     if len(body) > _SIZE_AT_ONCE_MAX and topics and len(topics) + len(topics[0][1]) > 2:
-        return _append_in_turns(broker, context, request, len(body))
+        return _append_in_turns(parts, context, request, len(body))
     if len(topics) > 1 and sum(len(partitions) for _, partitions in topics) > _AT_ONCE_MAX:
-        return _append_in_turns(broker, context, request, len(body))
+        return _append_in_turns(parts, context, request, len(body))
     if topics and len(topics[0][1]) > _AT_ONCE_MAX:
-        return _append_in_turns(broker, context, request, len(body))
-    return _append_all(broker, context, request, len(body), {})
+        return _append_in_turns(parts, context, request, len(body))
+    return _append_all(parts, context, request, len(body), {})
 
 
 async def _append_in_turns(
-    broker: Broker, context: RequestContext, request: ProduceRequest, size: int
+    parts: Parts, context: RequestContext, request: ProduceRequest, size: int
 ) -> Reply:
     """The same for very many partitions. The frame is ours until it is answered."""
-    return await _whole(await finished(_append_steps(broker, context, request, size, {})))
+    return await _whole(await finished(_append_steps(parts, context, request, size, {})))
 
 
 async def _append_verified(
-    broker: Broker,
+    parts: Parts,
     context: RequestContext,
     body: memoryview,
     transactional_id: str,
     opening: Mapping[TopicPartition, Opening],
 ) -> Reply:
-    await ask_coordinator(broker, transactional_id, opening)
+    await ask_coordinator(parts.coordinators.verifier, transactional_id, opening)
     request = parse_request(context.version, body)
-    return await _whole(_append_all(broker, context, request, len(body), opening))
+    return await _whole(_append_all(parts, context, request, len(body), opening))
 
 
 async def _whole(outcome: _Outcome) -> Reply:
@@ -109,13 +108,13 @@ async def _whole(outcome: _Outcome) -> Reply:
 
 
 def _append_all(
-    broker: Broker,
+    parts: Parts,
     context: RequestContext,
     request: ProduceRequest,
     size: int,
     opening: Mapping[TopicPartition, Opening],
 ) -> _Outcome:
-    steps = _append_steps(broker, context, request, size, opening)
+    steps = _append_steps(parts, context, request, size, opening)
     try:
         while True:
             next(steps)
@@ -125,7 +124,7 @@ def _append_all(
 
 
 def _append_steps(
-    broker: Broker,
+    parts: Parts,
     context: RequestContext,
     request: ProduceRequest,
     size: int,
@@ -134,7 +133,7 @@ def _append_steps(
     """The work in steps: one partition each."""
     acks = request.acks
     refusal = _refusal(request)
-    find = broker.replicas.find_leader
+    find = parts.replicas.find_leader
     topics: list[TopicResult] = []
     waiting: _Waiting | None = None
     later: list[_Unlooked] = []
@@ -148,29 +147,29 @@ def _append_steps(
             yield
             partition = fault or find(TopicPartition(name, index))
             if not isinstance(partition, Partition):
-                results.append(_not_here(broker, name, index, partition))
+                results.append(_not_here(parts, name, index, partition))
                 continue
             if opening and (verdict := opening.get(partition.topic_partition)) is not None:
                 code = verdict.told_to_producers(partition, context.version)
                 if code is not ErrorCode.NONE:
                     results.append(PartitionResult(index, code, error_message=NOT_VERIFIED))
                     continue
-            outcome = append(broker, partition, context.version, records, acks)
+            outcome = append(parts, partition, context.version, records, acks)
             if isinstance(outcome, Later):
                 later.append(_Unlooked(partition, _copy(records), results, len(results)))
                 results.append(PartitionResult(index))
                 continue
-            result = as_result(broker, partition, outcome)
+            result = as_result(parts, partition, outcome)
             results.append(result)
             if acks == -1 and result[1] == 0:
-                waiting = waiting or _Waiting(broker, context, topics, size)
+                waiting = waiting or _Waiting(parts, context, topics, size)
                 waiting.expect(partition, results, len(results) - 1)
     if later:
-        waiting = waiting or _Waiting(broker, context, topics, size)
-        return _append_later(broker, context, acks, request.timeout_ms, waiting, later, opening)
+        waiting = waiting or _Waiting(parts, context, topics, size)
+        return _append_later(parts, context, acks, request.timeout_ms, waiting, later, opening)
     if waiting is not None:
         return waiting.begin(request.timeout_ms)
-    return reply_of(broker, context, acks, topics, size)
+    return reply_of(parts, context, acks, topics, size)
 
 
 class _Unlooked(NamedTuple):
@@ -189,7 +188,7 @@ def _copy(records: memoryview | None) -> memoryview:
 
 
 async def _append_later(
-    broker: Broker,
+    parts: Parts,
     context: RequestContext,
     acks: int,
     timeout_ms: int,
@@ -202,15 +201,15 @@ async def _append_later(
         outcome: Appended | AppendRefused | ErrorCode
         try:
             outcome = await _look_through_and_append(
-                broker, partition, context, records, acks, opening
+                parts, partition, context, records, acks, opening
             )
         except StorageTrouble as trouble:
-            broker.storage_trouble(trouble)
+            parts.storage_trouble(trouble)
             outcome = ErrorCode.KAFKA_STORAGE_ERROR
         except Exception:
             log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
             outcome = ErrorCode.UNKNOWN_SERVER_ERROR
-        result = results[at] = as_result(broker, partition, outcome)
+        result = results[at] = as_result(parts, partition, outcome)
         if acks == -1 and result[1] == 0:
             waiting.expect(partition, results, at)
     if acks != -1:
@@ -226,7 +225,7 @@ def _note(_: Reply | Exception) -> None:
 
 
 async def _look_through_and_append(
-    broker: Broker,
+    parts: Parts,
     partition: Partition,
     context: RequestContext,
     records: memoryview,
@@ -246,7 +245,7 @@ async def _look_through_and_append(
             return AppendRefused(code, NOT_VERIFIED)
     outcome = partition.append_inspected(inspected, acks=acks)
     if isinstance(outcome, Appended):
-        _count(broker, outcome, len(records))
+        _count(parts, outcome, len(records))
     return outcome
 
 
@@ -270,7 +269,7 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
 
 
 def append(
-    broker: Broker, partition: Partition, version: int, records: memoryview | None, acks: int
+    parts: Parts, partition: Partition, version: int, records: memoryview | None, acks: int
 ) -> Appended | AppendRefused | ErrorCode | Later:
     """Put what a client sent into a log; what became of it."""
     if records is None:
@@ -278,26 +277,26 @@ def append(
     try:
         outcome = partition.append(records, acks=acks, version=version)
     except StorageTrouble as trouble:
-        broker.storage_trouble(trouble)
+        parts.storage_trouble(trouble)
         return ErrorCode.KAFKA_STORAGE_ERROR
     except Exception:
         log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(outcome, Appended):
-        _count(broker, outcome, len(records))
+        _count(parts, outcome, len(records))
     return outcome
 
 
-def _count(broker: Broker, appended: Appended, size: int) -> None:
+def _count(parts: Parts, appended: Appended, size: int) -> None:
     base_offset, last_offset, _, _, is_duplicate = appended
     if not is_duplicate:
-        metrics = broker.metrics
+        metrics = parts.metrics
         metrics.bytes_in += size
         metrics.messages_in += last_offset - base_offset + 1
 
 
 def as_result(
-    broker: Broker, partition: Partition, outcome: Appended | AppendRefused | ErrorCode
+    parts: Parts, partition: Partition, outcome: Appended | AppendRefused | ErrorCode
 ) -> PartitionResult:
     """The same as it is told to the client."""
     topic, index = partition.topic_partition
@@ -311,31 +310,31 @@ def as_result(
             record_errors=[RecordError(at, why) for at, why in outcome.record_errors],
             error_message=outcome.message,
         )
-    return _not_here(broker, topic, index, outcome)
+    return _not_here(parts, topic, index, outcome)
 
 
-def _not_here(broker: Broker, topic: str, index: int, code: ErrorCode) -> PartitionResult:
+def _not_here(parts: Parts, topic: str, index: int, code: ErrorCode) -> PartitionResult:
     leader = None
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        leader = current_leader(broker, TopicPartition(topic, index))
+        leader = current_leader(parts, TopicPartition(topic, index))
     return PartitionResult(index, code, current_leader=leader)
 
 
 def reply_of(
-    broker: Broker, context: RequestContext, acks: int, topics: list[TopicResult], size: int
+    parts: Parts, context: RequestContext, acks: int, topics: list[TopicResult], size: int
 ) -> Reply:
     """The reply that tells these results, with what the client's quotas make of it."""
-    quotas = broker.quotas
-    wait_ms = charge(broker, context, PRODUCER_BYTE_RATE, size) if quotas.is_active else 0
+    quotas = parts.quotas
+    wait_ms = charge(parts, context, PRODUCER_BYTE_RATE, size) if quotas.is_active else 0
     failed = [result for topic in topics for result in topic[1] if result[1]]
     if acks == 0:
         return Reply(mute_ms=wait_ms, then_close=bool(failed))
     if quotas.is_timing:
-        wait_ms = max(wait_ms, charge_time(broker, context))
+        wait_ms = max(wait_ms, charge_time(parts, context))
     response = ProduceResponse(topics, wait_ms)
     if failed:
         leaders = [result.current_leader for result in failed if result.current_leader is not None]
-        response.node_endpoints = endpoints_of(broker, context.listener, leaders)
+        response.node_endpoints = endpoints_of(parts, context.listener, leaders)
     header = context.header
     frame = encode_response_frame(header, encode_response(header[1], response))
     return Reply((frame,), wait_ms)
@@ -352,12 +351,12 @@ class _Unsettled(NamedTuple):
 class _Waiting:
     """One request with acks=all: what became of its partitions, and what is still open."""
 
-    __slots__ = ("_broker", "_context", "_open", "_receipt", "_size", "_topics")
+    __slots__ = ("_context", "_open", "_parts", "_receipt", "_size", "_topics")
 
     def __init__(
-        self, broker: Broker, context: RequestContext, topics: list[TopicResult], size: int
+        self, parts: Parts, context: RequestContext, topics: list[TopicResult], size: int
     ) -> None:
-        self._broker = broker
+        self._parts = parts
         self._context = context
         self._topics = topics
         self._size = size
@@ -416,4 +415,4 @@ class _Waiting:
 
     def answer(self, acks: int) -> Reply:
         """What became of the partitions, as far as it is known."""
-        return reply_of(self._broker, self._context, acks, self._topics, self._size)
+        return reply_of(self._parts, self._context, acks, self._topics, self._size)

@@ -9,21 +9,19 @@ may, and no limit of connections or quota of clients holds for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from klamm.broker.net.context import RequestContext
 from klamm.broker.net.proof import Challenge
-
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
+from klamm.broker.parts import Parts
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     peer = context.peer
     if peer.challenge is None:
-        peer.challenge = Challenge(broker.secret, broker.cluster_id, broker.id)
+        peer.challenge = Challenge(parts.secret, parts.cluster_id, parts.id)
     answer, proven = peer.challenge.answer(request)
     if proven is not None:
         peer.proven()

@@ -5,19 +5,17 @@ The answer means that the logs have been put aside, not that their space is free
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.protocol.messages.stop_replica import Request, Response, StopReplicaPartitionError
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 BROKERS_ONLY: Final = True
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    code, results = await broker.replicas.stop(request)
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    code, results = await parts.replicas.stop(request)
     return Response(
         error_code=code,
         partition_errors=[

@@ -15,16 +15,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from klamm.broker.ledger.ledger import is_entry
 from klamm.broker.net import asked
+from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.protocol import private
-
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
 _LIMIT: Final = 10_000
 
@@ -46,7 +44,7 @@ def _place(entry: Mapping[str, Any]) -> tuple[int, int]:
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: Mapping[str, Any]
+    parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     topic = asked.text(request, "topic") if request.get("topic") is not None else None
     limit = min(max(asked.number(request, "limit", _LIMIT) or _LIMIT, 0), _LIMIT)
@@ -54,21 +52,21 @@ async def handle(
 
     def wanted() -> Iterable[bytes]:
         if after is None and not request.get("waiting"):
-            lines = deque(broker.controller.ledger.read_lines(topic), maxlen=limit)
+            lines = deque(parts.controller.ledger.read_lines(topic), maxlen=limit)
             return filter(is_entry, lines)
         if request.get("waiting"):
-            story: Iterable[dict[str, object]] = broker.ledger_topic.waiting()
+            story: Iterable[dict[str, object]] = parts.ledger_topic.waiting()
         else:
-            story = broker.controller.story(topic)
+            story = parts.controller.story(topic)
         if after is None:
             return deque(map(private.encode, story), maxlen=limit)
         behind = (e for e in story if _place(e) > after)
         return map(private.encode, islice(behind, limit))
 
-    async with broker.controller.story_turn:
-        entries = await broker.in_worker(lambda: b",".join(wanted()))
+    async with parts.controller.story_turn:
+        entries = await parts.in_worker(lambda: b",".join(wanted()))
     return {
         "error_code": ErrorCode.NONE,
-        "broker": broker.id,
+        "broker": parts.id,
         "entries": private.Written(b"[" + entries + b"]"),
     }

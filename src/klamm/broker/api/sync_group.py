@@ -5,23 +5,19 @@ Waits until the assignment is durable.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.groups.classic.requests import Sync
 from klamm.protocol.messages import sync_group as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    answer = await broker.groups.sync(
+    answer = await parts.groups.sync(
         request.group_id,
         Sync(
-            token=broker.groups.next_token(),
+            token=parts.groups.next_token(),
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             generation=request.generation_id,

@@ -6,32 +6,29 @@ transaction commits. The first ones of a transaction are verified like its first
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.broker.coordinators.commits import commit
+from klamm.broker.coordinators.transaction_openings import ask_coordinator, opening_in
 from klamm.broker.coordinators.verification import TRY_AGAIN
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Partition
-from klamm.broker.replicas.transaction_openings import ask_coordinator, opening_in
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import txn_offset_commit as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    fault = broker.groups.txn_commit_fault(
+    fault = parts.groups.txn_commit_fault(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     if fault is None:
-        fault = await _unverified(broker, request)
+        fault = await _unverified(parts, request)
     errors = await commit(
-        broker,
+        parts,
+        parts.groups,
         request.group_id,
         request.topics,
         fault,
@@ -54,19 +51,19 @@ async def handle(
     )
 
 
-async def _unverified(broker: Broker, request: messages.Request) -> ErrorCode | None:
+async def _unverified(parts: Parts, request: messages.Request) -> ErrorCode | None:
     """Why these offsets may not be part of the transaction; None when they may."""
-    shard = broker.groups.shard(request.group_id)
+    shard = parts.groups.shard(request.group_id)
     if isinstance(shard, ErrorCode):
         return shard
-    if not broker.settings.bool("transaction.partition.verification.enable"):
+    if not parts.settings.bool("transaction.partition.verification.enable"):
         return None
     at = shard.partition
-    opening = opening_in(broker, at, request.producer_id, request.producer_epoch)
+    opening = opening_in(parts, at, request.producer_id, request.producer_epoch)
     if opening is None:
         return None
-    await ask_coordinator(broker, request.transactional_id, {at: opening})
-    partition = broker.replicas.find_leader(at)
+    await ask_coordinator(parts.coordinators.verifier, request.transactional_id, {at: opening})
+    partition = parts.replicas.find_leader(at)
     if not isinstance(partition, Partition):
         return ErrorCode.NOT_COORDINATOR
     code = opening.outcome(partition)

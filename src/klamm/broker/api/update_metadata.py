@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.protocol.messages.update_metadata import Request, Response
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 BROKERS_ONLY: Final = True
 
 
-async def handle(broker: Broker, context: RequestContext, request: Request) -> Response:
-    return Response(error_code=await broker.replicas.learn(request))
+async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    return Response(error_code=await parts.replicas.learn(request))

@@ -8,22 +8,20 @@ for it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
+from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 from klamm.protocol.batch import ControlKind, encode_control_batch
 from klamm.protocol.messages import write_txn_markers as messages
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 BROKERS_ONLY: Final = True
 
 
 async def handle(
-    broker: Broker, context: RequestContext, request: messages.Request
+    parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     return messages.Response(
         markers=[
@@ -34,7 +32,7 @@ async def handle(
                         name=topic.name,
                         partitions=await asyncio.gather(
                             *(
-                                _write(broker, marker, TopicPartition(topic.name, number))
+                                _write(parts, marker, TopicPartition(topic.name, number))
                                 for number in topic.partition_indexes
                             )
                         ),
@@ -69,18 +67,18 @@ def failure(request: messages.Request, code: ErrorCode, message: str | None) -> 
 
 
 async def _write(
-    broker: Broker, marker: messages.WritableTxnMarker, at: TopicPartition
+    parts: Parts, marker: messages.WritableTxnMarker, at: TopicPartition
 ) -> messages.WritableTxnMarkerPartitionResult:
     batch = encode_control_batch(
         ControlKind.COMMIT if marker.transaction_result else ControlKind.ABORT,
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
         coordinator_epoch=marker.coordinator_epoch,
-        timestamp=broker.clock.now_ms(),
+        timestamp=parts.clock.now_ms(),
     )
-    written = await broker.coordinators.journal.append(at, batch)
+    written = await parts.coordinators.journal.append(at, batch)
     if written.error is ErrorCode.NONE and at.topic == CONSUMER_OFFSETS:
-        broker.groups.offsets.finish_transaction(
+        parts.groups.offsets.finish_transaction(
             at, marker.producer_id, commit=marker.transaction_result
         )
     return messages.WritableTxnMarkerPartitionResult(

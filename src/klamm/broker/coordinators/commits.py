@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from klamm.broker.coordinators.groups import GroupCoordinator
+from klamm.broker.ground import Ground
 from klamm.broker.net.turns import in_turns
 from klamm.groups.offsets import CommittedOffset
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import offset_commit, txn_offset_commit
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _Partition = (
     offset_commit.OffsetCommitRequestPartition | txn_offset_commit.TxnOffsetCommitRequestPartition
@@ -23,7 +21,8 @@ Topics = Iterable[
 
 
 async def commit(
-    broker: Broker,
+    ground: Ground,
+    groups: GroupCoordinator,
     group_id: str,
     topics: Topics,
     fault: ErrorCode | None,
@@ -33,8 +32,8 @@ async def commit(
     """What became of each partition; `fault` refuses them all."""
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
-    now_ms = broker.clock.now_ms()
-    longest = broker.settings.int("offset.metadata.max.bytes")
+    now_ms = ground.clock.now_ms()
+    longest = ground.settings.int("offset.metadata.max.bytes")
     async for topic in in_turns(topics):
         # The two kinds of partitions have these fields in common.
         partitions: Iterable[_Partition] = topic.partitions
@@ -43,7 +42,7 @@ async def commit(
             metadata = partition.committed_metadata or ""
             if fault is not None:
                 errors[at] = fault
-            elif broker.metadata.snapshot.partition(at) is None:
+            elif ground.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > longest:
                 errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -55,6 +54,6 @@ async def commit(
                     commit_time_ms=now_ms,
                 )
     if offsets:
-        outcome = await broker.groups.offsets.commit(group_id, offsets, producer=producer)
+        outcome = await groups.offsets.commit(group_id, offsets, producer=producer)
         errors |= dict.fromkeys(offsets, outcome)
     return errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.coordinators.consumer_groups import ClusterTopics
 from klamm.broker.coordinators.groups import GroupCoordinator
@@ -14,6 +14,8 @@ from klamm.broker.coordinators.links import Links
 from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
 from klamm.broker.coordinators.verification import Question, Verdicts, Verifier
+from klamm.broker.producer_ids import ProducerIds
+from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition
 from klamm.groups.classic.requests import Limits
 from klamm.groups.consumer.events import ConsumerLimits
@@ -27,9 +29,6 @@ from klamm.protocol.batch import iter_batches
 from klamm.protocol.messages import add_partitions_to_txn, write_txn_markers
 from klamm.store import layout
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 log = logging.getLogger("klamm.groups")
 
 _LOAD_BYTES: Final = 1 << 20
@@ -41,12 +40,12 @@ _VERIFY_VERSION: Final = 4
 class ReplicaJournal:
     """Appends to and reads from the partitions led here."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
 
     async def append(self, partition: TopicPartition, batch: bytes) -> Written:
         """Append and wait for all replicas in sync, for as long as offset commits may take."""
-        led = self._broker.replicas.find_leader(partition)
+        led = self._hosting.replicas.find_leader(partition)
         if isinstance(led, ErrorCode):
             return Written(led)
         try:
@@ -54,7 +53,7 @@ class ReplicaJournal:
                 memoryview(bytearray(batch)), acks=-1, version=_PRODUCE_VERSION, from_client=False
             )
         except StorageTrouble as trouble:
-            self._broker.storage_trouble(trouble)
+            self._hosting.storage_trouble(trouble)
             return Written(ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(outcome, AppendRefused):
             return Written(outcome.code)
@@ -65,7 +64,7 @@ class ReplicaJournal:
         led.await_acks(outcome.last_offset + 1, waiter)
         try:
             async with asyncio.timeout(
-                self._broker.settings.int("offsets.commit.timeout.ms") / 1000
+                self._hosting.settings.int("offsets.commit.timeout.ms") / 1000
             ):
                 code = await waiter.future
         except TimeoutError:
@@ -74,7 +73,7 @@ class ReplicaJournal:
 
     async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
         """Everything up to the log's end, in pieces, so that others have their turn in between."""
-        led = self._broker.replicas.find_leader(partition)
+        led = self._hosting.replicas.find_leader(partition)
         if isinstance(led, ErrorCode) or led.log is None:
             raise ProtocolError(f"{partition} is not led here")
         at = led.log.log_start_offset
@@ -116,17 +115,18 @@ class _Acknowledged:
 class Coordinators:
     """Both coordinators of one broker, and what connects them with it."""
 
-    def __init__(self, broker: Broker) -> None:
-        settings = broker.settings
-        self._broker = broker
-        self._marker_links = Links(broker.metadata, broker.peers, f"broker-{broker.id}-markers")
+    def __init__(self, hosting: Hosting, producer_ids: ProducerIds) -> None:
+        settings = hosting.settings
+        self._hosting = hosting
+        self._producer_ids = producer_ids
+        self._marker_links = Links(hosting.metadata, hosting.peers, f"broker-{hosting.id}-markers")
         self._question_links = Links(
-            broker.metadata, broker.peers, f"broker-{broker.id}-verification"
+            hosting.metadata, hosting.peers, f"broker-{hosting.id}-verification"
         )
-        self.journal = ReplicaJournal(broker)
+        self.journal = ReplicaJournal(hosting)
         self.groups = GroupCoordinator(
             self.journal,
-            broker.clock,
+            hosting.clock,
             limits=Limits(
                 session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
                 session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
@@ -148,8 +148,8 @@ class Coordinators:
         )
         self.transactions = TransactionCoordinator(
             self.journal,
-            broker.clock,
-            send_marker=MarkerSender(broker.metadata, self._send_markers).send,
+            hosting.clock,
+            send_marker=MarkerSender(hosting.metadata, self._send_markers).send,
             fresh_producer_id=self._fresh_producer_id,
             partition_count=lambda: self._partitions(TRANSACTION_STATE),
             timeout_ms_max=settings.int("transaction.max.timeout.ms"),
@@ -162,15 +162,14 @@ class Coordinators:
             ),
         )
         self.verifier = Verifier(
-            lambda: broker.id,
-            broker.metadata,
+            lambda: hosting.id,
+            hosting.metadata,
             here=self._verify_here,
             ask=self._send_questions,
         )
-        broker.replicas.on_leader.append(self._leads)
-        broker.replicas.on_follower.append(lambda at, _: self._lost(at))
-        broker.replicas.on_removed.append(self._lost)
-        broker.on_partitions_removed.append(self._gone)
+        hosting.replicas.on_leader.append(self._leads)
+        hosting.replicas.on_follower.append(lambda at, _: self._lost(at))
+        hosting.replicas.on_removed.append(self._lost)
         self._gone_partitions: asyncio.Queue[frozenset[TopicPartition]] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -187,14 +186,14 @@ class Coordinators:
 
     async def _forget(self, partitions: frozenset[TopicPartition]) -> None:
         """Drop the offsets of partitions that clients no longer see."""
-        if self._broker.settings.bool("klamm.delete.topic.keep.offsets"):
+        if self._hosting.settings.bool("klamm.delete.topic.keep.offsets"):
             for topic in {at.topic for at in partitions}:
                 await self._until_removed(topic)
         await self.groups.offsets.forget_partitions(partitions)
 
     async def _until_removed(self, topic: str) -> None:
         """Wait until the deletion of a topic is complete: its node is the last to go."""
-        session = self._broker.session
+        session = self._hosting.session
         changed = asyncio.Event()
         path = layout.topic_path(topic)
         unwatch = session.watch_node(path, changed.set)
@@ -208,13 +207,13 @@ class Coordinators:
             unwatch()
 
     def _cluster_topics(self) -> ClusterTopics | None:
-        metadata = self._broker.metadata
+        metadata = self._hosting.metadata
         return ClusterTopics(metadata.snapshot) if metadata.is_fresh else None
 
     def _partitions(self, topic: str) -> int:
         # A coordinator leads a partition of the topic, so that the topic is known here or soon will
         # be; until then every key is another's.
-        return len(self._broker.metadata.snapshot.topics.get(topic, ())) or 1
+        return len(self._hosting.metadata.snapshot.topics.get(topic, ())) or 1
 
     def _leads(self, partition: TopicPartition, epoch: int) -> None:
         if partition.topic == CONSUMER_OFFSETS:
@@ -228,11 +227,12 @@ class Coordinators:
         elif partition.topic == TRANSACTION_STATE:
             self.transactions.unload(partition)
 
-    def _gone(self, partitions: frozenset[TopicPartition]) -> None:
+    def partitions_removed(self, partitions: frozenset[TopicPartition]) -> None:
+        """These have just left the metadata."""
         self._gone_partitions.put_nowait(partitions)
 
     async def _fresh_producer_id(self) -> int:
-        taken = await self._broker.producer_ids.take()
+        taken = await self._producer_ids.take()
         if isinstance(taken, ErrorCode):
             raise KlammError(f"no producer id can be had: {taken.name}")
         return taken

@@ -16,15 +16,16 @@ import random
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm.broker.fetching import reading
-from klamm.broker.fetching.fetch_replies import reply, size_of
+from klamm.broker.fetching.fetch_replies import reply
 from klamm.broker.fetching.parking import Parked
 from klamm.broker.fetching.reading import Reader
 from klamm.broker.net.connection import Answer
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.replies import Reply
+from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
@@ -34,10 +35,8 @@ from klamm.protocol.fetch import (
     FetchResponse,
     PartitionData,
     TopicData,
+    size_of,
 )
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 _FULL: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
@@ -77,11 +76,11 @@ _Found = tuple[TopicPartition, _Wanted, PartitionData | Partition]
 class FetchSession:
     """What one follower wants of this broker."""
 
-    def __init__(self, broker: Broker, session_id: int, follower: BrokerId) -> None:
+    def __init__(self, hosting: Hosting, session_id: int, follower: BrokerId) -> None:
         self.id = session_id
         self.follower = follower
         self.epoch = 1  # that the next request must have
-        self._broker = broker
+        self._hosting = hosting
         self._wanted: dict[TopicPartition, _Wanted] = {}
         self._marked: dict[TopicPartition, None] = {}  # worth looking at, longest marked first
         self._reader = Reader(0, follower)
@@ -124,7 +123,7 @@ class FetchSession:
 
     def take(self, request: FetchRequest, version: int) -> None:
         """Note what the request says has changed."""
-        replicas = self._broker.replicas
+        replicas = self._hosting.replicas
         for topic in request.topics:
             name = replicas.topic_name(topic.topic_id) if version >= 13 else topic.name
             for fetch in topic.partitions:
@@ -155,7 +154,7 @@ class FetchSession:
         # What was asked before the name was known is now asked under it.
         self._forget(_unnamed(topic_id, fetch.partition))
         self._wanted[topic_partition] = _Wanted(topic_id, fetch)
-        partition = self._broker.replicas.partitions.get(topic_partition)
+        partition = self._hosting.replicas.partitions.get(topic_partition)
         if partition is not None:
             partition.follower_watches.add(self)
 
@@ -170,7 +169,7 @@ class FetchSession:
         if self._wanted.pop(topic_partition, None) is None:
             return
         self._marked.pop(topic_partition, None)
-        partition = self._broker.replicas.partitions.get(topic_partition)
+        partition = self._hosting.replicas.partitions.get(topic_partition)
         if partition is not None:
             partition.follower_watches.discard(self)
 
@@ -218,11 +217,11 @@ class FetchSession:
                     found.append((topic_partition, wanted, level))
                 continue
             throttled = self._is_throttled(topic_partition)
-            if throttled and self._broker.throttles.leader.wait_ms():
+            if throttled and self._hosting.throttles.leader.wait_ms():
                 # It stays marked, and is looked at again when the follower asks again.
                 continue
             data = reading.read(
-                self._broker,
+                self._hosting,
                 reader,
                 topic_partition,
                 wanted.topic_id,
@@ -235,7 +234,7 @@ class FetchSession:
             size = size_of(data)
             left -= size
             if throttled and size:
-                self._broker.throttles.leader.count(size)
+                self._hosting.throttles.leader.count(size)
             if size or reading.is_urgent(data) or not wanted.is_told:
                 urgent = True
             elif (data.high_watermark, data.log_start_offset) == (
@@ -252,7 +251,7 @@ class FetchSession:
 
         Most looks end here, for an acknowledgement is nothing else. `reading` judges the rest.
         """
-        partition = self._broker.replicas.partitions.get(topic_partition)
+        partition = self._hosting.replicas.partitions.get(topic_partition)
         local = partition.log if partition is not None else None
         fetch = wanted.fetch
         if (
@@ -273,9 +272,9 @@ class FetchSession:
         return partition
 
     def _is_throttled(self, topic_partition: TopicPartition) -> bool:
-        if not self._broker.throttles.leader.covers(topic_partition):
+        if not self._hosting.throttles.leader.covers(topic_partition):
             return False
-        partition = self._broker.replicas.partitions.get(topic_partition)
+        partition = self._hosting.replicas.partitions.get(topic_partition)
         return partition is not None and self.follower not in partition.isr.committed
 
     def _reply(
@@ -298,14 +297,14 @@ class FetchSession:
                 topics.append(last)
             last.partitions.append(data)
         response = FetchResponse(session_id=self.id, topics=topics)
-        return reply(self._broker, context, response, is_follower=True)
+        return reply(self._hosting, context, response, is_follower=True)
 
 
 class FetchSessions:
     """The sessions of all followers of one broker; a follower has one."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
         self._by_id: dict[int, FetchSession] = {}
 
     def serve(self, context: RequestContext, request: FetchRequest) -> Answer:
@@ -315,13 +314,13 @@ class FetchSessions:
             known = self._by_id.get(request.session_id)
             if known is None:
                 code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-                return reply(self._broker, context, FetchResponse(error_code=code))
+                return reply(self._hosting, context, FetchResponse(error_code=code))
             if request.session_epoch == _FULL:
                 self._close(known)
-                return reply(self._broker, context, FetchResponse())
+                return reply(self._hosting, context, FetchResponse())
             if request.session_epoch != known.epoch:
                 code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-                return reply(self._broker, context, FetchResponse(error_code=code))
+                return reply(self._hosting, context, FetchResponse(error_code=code))
             session = known
             session.epoch = session.epoch % _EPOCH_MAX + 1
         session.take(request, context.version)
@@ -346,7 +345,7 @@ class FetchSessions:
         for old in [s for s in self._by_id.values() if s.follower == follower]:
             self._close(old)
         session_id = random.randrange(1, _EPOCH_MAX)
-        session = self._by_id[session_id] = FetchSession(self._broker, session_id, follower)
+        session = self._by_id[session_id] = FetchSession(self._hosting, session_id, follower)
         return session
 
     def _close(self, session: FetchSession) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.leaders import current_leader
 from klamm.broker.replicas.partition import Partition, Role
 from klamm.broker.replicas.replicas import epoch_fault
@@ -27,9 +28,6 @@ from klamm.protocol.fetch import (
     PartitionData,
 )
 from klamm.replication.selection import Readable, Selector
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +68,7 @@ def goes_on(data: PartitionData) -> bool:
 
 
 def read(
-    broker: Broker,
+    hosting: Hosting,
     reader: Reader,
     topic_partition: TopicPartition,
     topic_id: uuid.UUID,
@@ -81,23 +79,25 @@ def read(
     acknowledge: bool = True,
 ) -> PartitionData:
     """Read one partition. `acknowledge` is False when a follower's same request is read again."""
-    partition = broker.replicas.partitions.get(topic_partition)
+    partition = hosting.replicas.partitions.get(topic_partition)
     if partition is None:
-        known = broker.metadata.snapshot.partition(topic_partition)
+        known = hosting.metadata.snapshot.partition(topic_partition)
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _refused(broker, reader, topic_partition, code)
+        return _refused(hosting, reader, topic_partition, code)
     code = _fault(partition, reader, topic_id, wanted)
     local = partition.log
     if code is not ErrorCode.NONE or local is None:
-        return _refused(broker, reader, topic_partition, code)
+        return _refused(hosting, reader, topic_partition, code)
     try:
-        return _read(broker, reader, partition, local, wanted, max_bytes, at_least_one, acknowledge)
+        return _read(
+            hosting, reader, partition, local, wanted, max_bytes, at_least_one, acknowledge
+        )
     except StorageTrouble as trouble:
-        broker.storage_trouble(trouble)
-        return _refused(broker, reader, topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        hosting.storage_trouble(trouble)
+        return _refused(hosting, reader, topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
     except Exception:
         log.exception("a read failed", extra={"partition": str(topic_partition)})
-        return _refused(broker, reader, topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _refused(hosting, reader, topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _fault(
@@ -120,15 +120,15 @@ def _fault(
 
 
 def _refused(
-    broker: Broker, reader: Reader, topic_partition: TopicPartition, code: ErrorCode
+    hosting: Hosting, reader: Reader, topic_partition: TopicPartition, code: ErrorCode
 ) -> PartitionData:
-    leader = current_leader(broker, topic_partition) if code in _LEADER_TOLD else None
+    leader = current_leader(hosting, topic_partition) if code in _LEADER_TOLD else None
     aborted: list[AbortedTransaction] | None = [] if reader.committed_only else None
     return PartitionData(topic_partition.partition, code, aborted=aborted, current_leader=leader)
 
 
 def _read(
-    broker: Broker,
+    hosting: Hosting,
     reader: Reader,
     partition: Partition,
     local: PartitionLog,
@@ -142,28 +142,28 @@ def _read(
     if wanted.last_fetched_epoch >= 0:
         end = EpochEnd(*local.epochs.end_offset_for(wanted.last_fetched_epoch))
         if end.epoch < 0:
-            return _refused(broker, reader, topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return _refused(hosting, reader, topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
         if end.epoch < wanted.last_fetched_epoch or end.end_offset < offset:
             return _data(reader, partition)._replace(diverging_epoch=end)
     if not local.log_start_offset <= offset <= local.log_end_offset:
-        return _refused(broker, reader, topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return _refused(hosting, reader, topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
     if reader.follower is not None:
         if acknowledge:
             code = partition.follower_fetched(reader.follower, offset, wanted.log_start_offset)
             if code is not ErrorCode.NONE:
-                return _refused(broker, reader, topic_partition, code)
+                return _refused(hosting, reader, topic_partition, code)
         upto = local.log_end_offset
     else:
         upto = local.last_stable_offset if reader.committed_only else local.high_watermark
         if reader.selector is not None and partition.role is Role.LEADER:
-            nearer = _preferred(broker, reader, partition, local, offset)
+            nearer = _preferred(hosting, reader, partition, local, offset)
             if nearer is not None:
                 return _data(reader, partition)._replace(preferred_read_replica=nearer)
     if offset >= upto:
         return _data(reader, partition)
     found = local.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
     if isinstance(found, ErrorCode):
-        return _refused(broker, reader, topic_partition, found)
+        return _refused(hosting, reader, topic_partition, found)
     if found.size == 0:
         return _data(reader, partition)
     aborted = None
@@ -200,16 +200,16 @@ def _data(reader: Reader, partition: Partition) -> PartitionData:
 
 
 def _preferred(
-    broker: Broker, reader: Reader, partition: Partition, local: PartitionLog, offset: int
+    hosting: Hosting, reader: Reader, partition: Partition, local: PartitionLog, offset: int
 ) -> BrokerId | None:
     """The replica a consumer had better ask, if it is not this one."""
     assert reader.selector is not None
-    brokers = broker.metadata.snapshot.brokers
-    replicas = [Readable(broker.id, broker.rack, local.log_end_offset, 0)]
+    brokers = hosting.metadata.snapshot.brokers
+    replicas = [Readable(hosting.id, hosting.rack, local.log_end_offset, 0)]
     for member in partition.isr.committed:
         state = partition.followers.get(member)
         known = brokers.get(member)
         if state and known and state.log_start <= offset <= state.log_end:
             replicas.append(Readable(member, known.rack, state.log_end, state.caught_up_ms))
-    chosen = reader.selector(reader.rack, broker.id, replicas)
-    return None if chosen == broker.id else chosen
+    chosen = reader.selector(reader.rack, hosting.id, replicas)
+    return None if chosen == hosting.id else chosen

@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from klamm.broker.admin.waiting import is_led
 from klamm.broker.ledger.ledger import Ledger, Line, Place
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.net.authorization import INTERNAL_WRITER
@@ -82,9 +81,6 @@ class _Host(Protocol):
     @property
     def endpoint(self) -> Endpoint: ...
 
-    @property
-    def controller_epoch(self) -> int: ...
-
     async def in_worker(self, work: Callable[[], T]) -> T: ...
 
 
@@ -106,11 +102,14 @@ class LedgerTopic:
         ledger: Ledger,
         directory: Path,
         create: Callable[[str], Awaitable[str | None]],
+        *,
+        newest_epoch: Callable[[], int],
     ) -> None:
         self._host = host
         self._ledger = ledger
         self._path = directory / CURSOR
         self._create = create
+        self._newest_epoch = newest_epoch  # the highest of a controller that has ordered anything
         self._news = asyncio.Event()
         self._cursor: Cursor | None = None  # not yet read
         self._seen_id: str | None = None
@@ -206,7 +205,7 @@ class LedgerTopic:
             why = await self._create(KLAMM_LEDGER)
             if why is not None:
                 raise KlammError(why)
-        await metadata.wait_for(lambda s: is_led(s, KLAMM_LEDGER, 1), _PATIENCE_MS)
+        await metadata.wait_for(lambda s: s.is_led(KLAMM_LEDGER, 1), _PATIENCE_MS)
         return True
 
     async def _find_out(self, client: Client) -> None:
@@ -235,7 +234,7 @@ class LedgerTopic:
 
     async def _send(self, client: Client, lines: Sequence[Line], place: Place) -> None:
         assert self._cursor is not None, "the cursor was read"
-        newest = self._host.controller_epoch
+        newest = self._newest_epoch()
         records = list(
             _records([x for x in lines if (x.epoch, x.sequence) not in self._there], newest)
         )

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from typing import Final
 
 from klamm.broker.net.connection import Connection, Route
-from klamm.broker.net.connection_limits import SERVED, ConnectionLimits
 from klamm.broker.net.descriptors import OF_PROCESS, Descriptors
 from klamm.broker.net.framing import FrameMemory
+from klamm.broker.net.welcome import SERVED, Limits
 from klamm.model.brokers import PLAINTEXT, Endpoint
 from klamm.model.errors import UsageError
 from klamm.protocol.bounds import Bounds
@@ -55,7 +55,7 @@ class Listener:
         idle_ms_max: int,
         memory: FrameMemory | None = None,
         name: str = PLAINTEXT,
-        limits: ConnectionLimits | None = None,
+        limits: Limits | None = None,
         descriptors: Descriptors = OF_PROCESS,
         is_admitted: Callable[[str, str], bool] = nobody,
     ) -> None:
@@ -277,7 +277,7 @@ class Listener:
             if self._is_welcome(connection, self._limits):
                 connection.release()
 
-    def _is_welcome(self, connection: Connection, limits: ConnectionLimits) -> bool:
+    def _is_welcome(self, connection: Connection, limits: Limits) -> bool:
         """Let a connection in; False where it is served later, or closed."""
         welcome = limits.joined(connection.client_host)
         self._counted.add(connection)

@@ -45,15 +45,13 @@ class Host(Protocol):
     @property
     def secret(self) -> Secret: ...
 
-    @property
-    def metadata(self) -> MetadataCache: ...
-
 
 class Peers:
     """The other brokers, as one broker reaches them."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, metadata: MetadataCache) -> None:
         self._host = host
+        self._metadata = metadata
         self._can_prove: dict[BrokerId, bool] = {}
 
     async def connect(self, to: BrokerId, endpoint: Endpoint, name: str) -> Connection:
@@ -73,7 +71,7 @@ class Peers:
 
     async def introduce_at(self, connection: Connection) -> None:
         """Prove on a connection that a client made, where it leads to a broker of ours."""
-        for broker in self._host.metadata.snapshot.brokers.values():
+        for broker in self._metadata.snapshot.brokers.values():
             if any(
                 (e.host, e.port) == (connection.host, connection.port) for e in broker.endpoints
             ):

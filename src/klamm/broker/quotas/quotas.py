@@ -20,16 +20,12 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.apis import ApiKey
 from klamm.store.layout import ConfigEntity, ConfigKind
-
-if TYPE_CHECKING:
-    from klamm.broker.net.context import RequestContext
-    from klamm.broker.server import Broker
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -302,22 +298,6 @@ class Quotas:
         now_ms = self._elapsed_ms()
         self._buckets = {k: b for k, b in self._buckets.items() if not b.is_full(now_ms)}
         self._meters = {k: m for k, m in self._meters.items() if not m.is_idle(now_ms)}
-
-
-def charge(broker: Broker, context: RequestContext, key: str, amount: int) -> int:
-    """Count bytes of a client; how many milliseconds it is to be left alone for."""
-    if not broker.quotas.is_active or context.peer.is_broker:
-        return 0
-    client = Client.of(context.principal, context.client_id)
-    return broker.quotas.use(key, client, amount, broker.settings)
-
-
-def charge_time(broker: Broker, context: RequestContext) -> int:
-    """Count the time a request took so far; how long its client is to be left alone for."""
-    if not broker.quotas.is_timing or context.stopwatch is None or context.peer.is_broker:
-        return 0
-    client = Client.of(context.principal, context.client_id)
-    return broker.quotas.use_time(client, context.stopwatch.busy_s, broker.settings)
 
 
 class Mutations:

@@ -16,9 +16,9 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from klamm.broker.fetching.fetch_replies import size_of
+from klamm.broker.ground import Ground
 from klamm.broker.replicas.leader_link import LeaderLink
 from klamm.broker.replicas.partition import Partition, Role
 from klamm.broker.tasks import Tasks
@@ -38,14 +38,12 @@ from klamm.protocol.fetch import (
     PartitionData,
     encode_request,
     parse_response,
+    size_of,
 )
 from klamm.protocol.frames import encode_request_frame, parse_response_header
 from klamm.protocol.messages import list_offsets
 from klamm.replication import follower as core
 from klamm.replication.follower import EpochEnd, Reaction
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +74,10 @@ class Following:
 class Fetcher:
     """Fetches from one leader."""
 
-    def __init__(self, broker: Broker, leader: BrokerId) -> None:
+    def __init__(self, ground: Ground, leader: BrokerId) -> None:
         self.leader = leader
         self.following: dict[TopicPartition, Following] = {}
-        self._broker = broker
+        self._ground = ground
         self._loop = asyncio.get_running_loop()
         self._names: dict[uuid.UUID, str] = {}
         self._changed: dict[TopicPartition, None] = {}  # to be named in the next request
@@ -90,14 +88,14 @@ class Fetcher:
         self._session = (0, 0)  # its id and the epoch of the next request
         self._is_interrupting = False
         self._lookups = Tasks()
-        settings = broker.settings
+        settings = ground.settings
         self._pause_s_max = settings.int("replica.fetch.backoff.ms") / 1000
         self._patience_s = settings.int("replica.socket.timeout.ms") / 1000
         self._wait_ms = settings.int("replica.fetch.wait.max.ms")
         self._min_bytes = settings.int("replica.fetch.min.bytes")
         self._response_bytes = settings.int("replica.fetch.response.max.bytes")
         self._partition_bytes = settings.int("replica.fetch.max.bytes")
-        self._client_id = f"broker-{broker.id}-fetcher-{leader}"
+        self._client_id = f"broker-{ground.id}-fetcher-{leader}"
 
     # Which partitions
 
@@ -153,7 +151,7 @@ class Fetcher:
         link = LeaderLink(self._answered)
         try:
             await link.open(endpoint.host, endpoint.port)
-            await self._broker.peers.introduce(self.leader, link.ask)
+            await self._ground.peers.introduce(self.leader, link.ask)
             self._link = link
             self._in_flight.clear()
             self._new_session()
@@ -186,7 +184,7 @@ class Fetcher:
             self._send()
 
     async def _endpoint(self) -> Endpoint:
-        cache = self._broker.metadata
+        cache = self._ground.metadata
         await cache.wait_for(lambda s: s.endpoint(self.leader, PLAINTEXT) is not None)
         endpoint = cache.snapshot.endpoint(self.leader, PLAINTEXT)
         assert endpoint is not None, self.leader
@@ -216,8 +214,8 @@ class Fetcher:
         session_id, epoch = self._session
         self._session = (session_id, epoch % _EPOCH_MAX + 1)
         request = FetchRequest(
-            replica_id=self._broker.id,
-            replica_epoch=self._broker.epoch,
+            replica_id=self._ground.id,
+            replica_epoch=self._ground.epoch,
             max_wait_ms=self._wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._response_bytes,
@@ -303,7 +301,7 @@ class Fetcher:
             following.is_paused = False
             self._hold_back(following, data)
         except StorageTrouble as trouble:
-            self._broker.storage_trouble(trouble)
+            self._ground.storage_trouble(trouble)
             self._pause(following, str(trouble))
         except ProtocolError as fault:
             # What came is not what a leader wrote: its disk, or the way, has spoilt it.
@@ -317,8 +315,8 @@ class Fetcher:
         records = data.records
         assert isinstance(records, bytes | memoryview), "a response from the wire"
         if len(records):
-            self._broker.metrics.replication_bytes_in += len(records)
-            local.append_as_follower(memoryview(records), now_ms=self._broker.clock.now_ms())
+            self._ground.metrics.replication_bytes_in += len(records)
+            local.append_as_follower(memoryview(records), now_ms=self._ground.clock.now_ms())
         if local.advance_high_watermark(min(data.high_watermark, local.log_end_offset)):
             following.partition.committed()
         local.advance_log_start(data.log_start_offset)
@@ -351,7 +349,7 @@ class Fetcher:
         """The leader has not got the offsets we ask for: find out what it has."""
         endpoint = await self._endpoint()
         try:
-            connection = await self._broker.peers.connect(self.leader, endpoint, self._client_id)
+            connection = await self._ground.peers.connect(self.leader, endpoint, self._client_id)
         except KlammError as fault:
             for following in lost:
                 self._pause(following, str(fault))
@@ -391,7 +389,7 @@ class Fetcher:
         topic, index = following.partition.topic_partition
         wanted = list_offsets.ListOffsetsPartition(index, following.epoch, timestamp)
         request = list_offsets.Request(
-            replica_id=self._broker.id,
+            replica_id=self._ground.id,
             topics=[list_offsets.ListOffsetsTopic(topic, [wanted])],
         )
         response = await connection.request(ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, request)
@@ -410,7 +408,7 @@ class Fetcher:
 
     def _hold_back(self, following: Following, data: PartitionData) -> None:
         """Leave a throttled replica alone that was quicker than it may be, unless it is in sync."""
-        throttle = self._broker.throttles.follower
+        throttle = self._ground.throttles.follower
         topic_partition = following.partition.topic_partition
         if not throttle.covers(topic_partition):
             return
@@ -434,8 +432,8 @@ class Fetcher:
 class Fetchers:
     """The fetchers of one broker, by leader."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
         self._by_leader: dict[BrokerId, Fetcher] = {}
         self._running: dict[BrokerId, asyncio.Task[None]] = {}
         self._where: dict[TopicPartition, Fetcher] = {}
@@ -446,7 +444,7 @@ class Fetchers:
         self.remove(partition.topic_partition)
         fetcher = self._by_leader.get(partition.leader)
         if fetcher is None:
-            fetcher = self._by_leader[partition.leader] = Fetcher(self._broker, partition.leader)
+            fetcher = self._by_leader[partition.leader] = Fetcher(self._ground, partition.leader)
         fetcher.add(partition)
         self._where[partition.topic_partition] = fetcher
 
@@ -459,7 +457,7 @@ class Fetchers:
         """Start the fetchers that have something to do, and end the others."""
         for leader, fetcher in list(self._by_leader.items()):
             if fetcher.following and leader not in self._running:
-                name = f"broker-{self._broker.id}-fetcher-{leader}"
+                name = f"broker-{self._ground.id}-fetcher-{leader}"
                 self._running[leader] = self._tasks.start(fetcher.run(), name)
             elif not fetcher.following:
                 del self._by_leader[leader]

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from klamm.broker.replicas.hosting import Hosting
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.wire import CurrentLeader, NodeEndpoint
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
-
-def current_leader(broker: Broker, topic_partition: TopicPartition) -> CurrentLeader | None:
+def current_leader(hosting: Hosting, topic_partition: TopicPartition) -> CurrentLeader | None:
     """The leader this broker knows of, if it is another one."""
-    hosted = broker.replicas.partition(topic_partition)
-    known = broker.metadata.snapshot.partition(topic_partition)
+    hosted = hosting.replicas.partition(topic_partition)
+    known = hosting.metadata.snapshot.partition(topic_partition)
     best = max(
         (
             (candidate.leader_epoch, candidate.leader)
@@ -24,16 +21,16 @@ def current_leader(broker: Broker, topic_partition: TopicPartition) -> CurrentLe
         ),
         default=(-1, -1),
     )
-    if best[1] < 0 or best[1] == broker.id:
+    if best[1] < 0 or best[1] == hosting.id:
         return None
     return CurrentLeader(best[1], best[0])
 
 
 def endpoints_of(
-    broker: Broker, listener: str, leaders: Iterable[CurrentLeader]
+    hosting: Hosting, listener: str, leaders: Iterable[CurrentLeader]
 ) -> list[NodeEndpoint]:
     """Where these leaders are reached."""
-    snapshot = broker.metadata.snapshot
+    snapshot = hosting.metadata.snapshot
     found = []
     for leader in {leader.leader_id for leader in leaders}:
         endpoint = snapshot.endpoint(BrokerId(leader), listener)

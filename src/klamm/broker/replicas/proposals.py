@@ -11,9 +11,10 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from klamm.broker.controller_channel import ControllerChannel, ControllerUnreachable
+from klamm.broker.controller_channel import ControllerUnreachable
+from klamm.broker.ground import Ground
 from klamm.broker.replicas.partition import Partition
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.apis import ApiKey
@@ -27,9 +28,6 @@ from klamm.protocol.messages.alter_partition import (
 )
 from klamm.replication.leader import Verdict, verdict
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 log = logging.getLogger(__name__)
 
 _VERSION: Final = 3
@@ -39,9 +37,8 @@ _RETRY_S: Final = 0.05
 class Proposals:
     """The open proposals of one broker."""
 
-    def __init__(self, broker: Broker, channel: ControllerChannel) -> None:
-        self._broker = broker
-        self._channel = channel
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
         self._open: dict[TopicPartition, Partition] = {}
         self._added = asyncio.Event()
 
@@ -66,9 +63,9 @@ class Proposals:
     async def _send(self, batch: Sequence[Partition]) -> bool:
         """Whether the controller dealt with them."""
         epochs = {partition.topic_partition: partition.leader_epoch for partition in batch}
-        request, by_id = _request(batch, self._broker.id, self._broker.epoch)
+        request, by_id = _request(batch, self._ground.id, self._ground.epoch)
         try:
-            response = await self._channel.request(ApiKey.ALTER_PARTITION, _VERSION, request)
+            response = await self._ground.channel.request(ApiKey.ALTER_PARTITION, _VERSION, request)
         except ControllerUnreachable as fault:
             log.info("proposals wait for a controller", extra={"why": str(fault)})
             return False
@@ -109,7 +106,7 @@ class Proposals:
                     members = tuple(map(BrokerId, answer.isr))
                     before = len(partition.isr.committed)
                     partition.commit_isr(members, answer.partition_epoch)
-                    self._broker.metrics.isr_changed(before, len(members))
+                    self._ground.metrics.isr_changed(before, len(members))
             case Verdict.ROLL_BACK:
                 partition.roll_back_isr()
             case Verdict.PROPOSE_AGAIN:

@@ -16,9 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from klamm import collector
+from klamm.broker.ground import Ground
+from klamm.broker.replicas.fetcher import Fetchers
 from klamm.broker.replicas.orders import (
     Order,
     Stop,
@@ -29,8 +31,9 @@ from klamm.broker.replicas.orders import (
     stops_of,
 )
 from klamm.broker.replicas.partition import Partition, Role
+from klamm.broker.replicas.proposals import Proposals
 from klamm.broker.replicas.roll_call import holdings
-from klamm.broker.storage.logs import NewLog, make_files
+from klamm.broker.storage.logs import Logs, NewLog, make_files
 from klamm.controller.membership.roll_call import Holdings
 from klamm.log.failure import LogDirectoryFailed, StorageShortage, StorageTrouble
 from klamm.log.partition import PartitionLog
@@ -49,9 +52,6 @@ from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadat
 from klamm.store import layout
 from klamm.store.port import ANY_VERSION, Check, Session
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 log = logging.getLogger(__name__)
 state_change: Final = logging.getLogger("klamm.state_change")
 
@@ -63,15 +63,24 @@ _SILENCE_MS: Final = 5_000  # after which a broker may have missed something
 PartitionState = leader_and_isr.LeaderAndIsrPartitionState
 LeadershipHook = Callable[[TopicPartition, int], None]
 RemovalHook = Callable[[TopicPartition], None]
+PartitionHook = Callable[[Partition], None]
+MetadataHook = Callable[[frozenset[TopicPartition]], None]
 
 
 class ReplicaManager:
     """Hosts partitions on behalf of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker_id = broker.id
-        self.now_ms = broker.clock.elapsed_ms
-        self.wall_ms = broker.clock.now_ms
+    def __init__(
+        self,
+        ground: Ground,
+        logs: Logs,
+        fetchers: Fetchers,
+        proposals: Proposals,
+        topics_at_start: frozenset[str],  # that were there before this broker
+    ) -> None:
+        self.broker_id = ground.id
+        self.now_ms = ground.clock.elapsed_ms
+        self.wall_ms = ground.clock.now_ms
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topic_names: dict[uuid.UUID, str] = {}  # of the topics hosted here
         self.controller_epoch = -1  # the highest that has ordered anything
@@ -81,20 +90,27 @@ class ReplicaManager:
         self.on_leader: list[LeadershipHook] = []
         self.on_follower: list[LeadershipHook] = []
         self.on_removed: list[RemovalHook] = []
+        self.on_led: list[PartitionHook] = []  # also where it was led here before
+        self.on_role: list[PartitionHook] = []  # a role was taken, or kept
+        self.on_metadata: list[MetadataHook] = []  # with the partitions that are gone
         self.is_stopping = False  # followers are not started any more
-        self._broker = broker
+        self._ground = ground
+        self._logs = logs
+        self._fetchers = fetchers
+        self._proposals = proposals
+        self._topics_at_start = topics_at_start
         self._lock = asyncio.Lock()
 
     # What partitions need (Host)
 
     def eligible(self) -> Collection[BrokerId]:
-        return self._broker.metadata.snapshot.brokers.keys()
+        return self._ground.metadata.snapshot.brokers.keys()
 
     def lag_ms_max(self) -> int:
-        return self._broker.lag_ms_max
+        return self._ground.settings.int("replica.lag.time.max.ms")
 
     def propose(self, partition: Partition) -> None:
-        self._broker.proposals.add(partition)
+        self._proposals.add(partition)
 
     # Looking
 
@@ -107,14 +123,14 @@ class ReplicaManager:
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             return partition if partition.role is Role.LEADER else partition.not_leading()
-        if self._broker.metadata.snapshot.partition(topic_partition) is not None:
+        if self._ground.metadata.snapshot.partition(topic_partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         """The name of a topic hosted here or known to the cluster."""
         name = self.topic_names.get(topic_id)
-        return name or self._broker.metadata.snapshot.topic_names.get(topic_id)
+        return name or self._ground.metadata.snapshot.topic_names.get(topic_id)
 
     # LeaderAndIsr
 
@@ -154,7 +170,7 @@ class ReplicaManager:
                             )
                         results.append((order, code))
                     await asyncio.sleep(0)
-                self._broker.fetchers.apply()
+                self._fetchers.apply()
             unsynced = await self._sync_new_logs()
         return ErrorCode.NONE, [
             (order, self._outcome(order.topic_partition, code, unsynced)) for order, code in results
@@ -167,7 +183,7 @@ class ReplicaManager:
 
         What could not be made, and why. The lock is ours: nobody else makes or removes logs now.
         """
-        logs = self._broker.logs
+        logs = self._logs
         wanted = {
             tp: NewLog(tp, order.topic_id, settings[tp.topic])
             for order in orders
@@ -176,7 +192,7 @@ class ReplicaManager:
         if not wanted or not logs.online:
             return {}
         homes = logs.homes_for(wanted.values())
-        made = await self._broker.in_worker(partial(make_files, homes))
+        made = await self._ground.in_worker(partial(make_files, homes))
         troubles: dict[TopicPartition, StorageTrouble] = {}
         for topic_partition, outcome in zip(wanted, made, strict=True):
             if isinstance(outcome, StorageTrouble):
@@ -192,12 +208,12 @@ class ReplicaManager:
         partition = self.partitions.get(topic_partition)
         return (
             self._refused_at_once(order, partition) is None
-            and (state.is_new or not self._broker.logs.any_failed)
+            and (state.is_new or not self._logs.any_failed)
             and not self._is_lost(topic_partition, state)
         )
 
     def _not_made(self, topic_partition: TopicPartition, trouble: StorageTrouble) -> ErrorCode:
-        self._broker.storage_trouble(trouble)
+        self._ground.storage_trouble(trouble)
         partition = self.partitions.get(topic_partition)
         if partition is None:
             partition = self.partitions[topic_partition] = Partition(topic_partition, self)
@@ -209,12 +225,12 @@ class ReplicaManager:
         What could not be brought to the disk now is told, and tried again with the next order.
         """
         unsynced: set[TopicPartition] = set()
-        for directory, born in self._broker.logs.take_new().items():
+        for directory, born in self._logs.take_new().items():
             try:
                 syncing = partial(directory.sync_new, born, remember=self._remembers_disk)
-                await self._broker.in_worker(syncing)
+                await self._ground.in_worker(syncing)
             except StorageTrouble as trouble:
-                self._broker.storage_trouble(trouble)
+                self._ground.storage_trouble(trouble)
                 if isinstance(trouble, StorageShortage):
                     directory.not_synced(born)
                     unsynced.update(local.topic_partition for local in born)
@@ -235,7 +251,7 @@ class ReplicaManager:
 
     async def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         # An epoch above our own is one we have registered but not been told of yet.
-        if broker_epoch != NO_EPOCH and broker_epoch < self._broker.epoch:
+        if broker_epoch != NO_EPOCH and broker_epoch < self._ground.epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -251,7 +267,7 @@ class ReplicaManager:
 
     async def _is_elected(self, epoch: int) -> bool:
         """Whether the store knows of this epoch: one that was made up would fence the real ones."""
-        session = self._broker.session
+        session = self._ground.session
         try:
             async with asyncio.timeout(_COMPARE_WITHIN_S):
                 if await self._epoch_stored(session) >= epoch:
@@ -271,7 +287,9 @@ class ReplicaManager:
         return -1 if epoch is None else epoch
 
     async def _settings_for(self, orders: Sequence[Order]) -> Mapping[str, TopicSettings]:
-        return await self._broker.topic_settings({order.topic_partition.topic for order in orders})
+        return await self._ground.dynamic_config.learnt(
+            {order.topic_partition.topic for order in orders}
+        )
 
     def _obey_one(
         self,
@@ -290,7 +308,7 @@ class ReplicaManager:
         try:
             return self._take_role(partition, order, settings, log_settings, live_leaders)
         except StorageTrouble as trouble:
-            self._broker.storage_trouble(trouble)
+            self._ground.storage_trouble(trouble)
             return self._not_taken(partition, trouble)
 
     def _refused_at_once(self, order: Order, partition: Partition | None) -> ErrorCode | None:
@@ -325,16 +343,16 @@ class ReplicaManager:
         live_leaders: Collection[BrokerId],
     ) -> ErrorCode:
         topic_partition, topic_id, state = order
-        local = self._broker.logs.get(topic_partition)
+        local = self._logs.get(topic_partition)
         if local is None:
-            if not state.is_new and self._broker.logs.any_failed:
+            if not state.is_new and self._logs.any_failed:
                 # It may be there, on the disk that cannot be read.
                 partition.fail()
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if self._is_lost(topic_partition, state):
                 self.partitions.pop(topic_partition, None)
                 return ErrorCode.LOG_DIR_NOT_FOUND
-            local = self._broker.logs.create(topic_partition, topic_id, log_settings)
+            local = self._logs.create(topic_partition, topic_id, log_settings)
         elif topic_id != ZERO_ID and local.topic_id not in (None, ZERO_ID, topic_id):
             if partition.log is None:
                 # Nothing of this topic is here: what is not hosted must not look as if it were.
@@ -351,32 +369,33 @@ class ReplicaManager:
             self.topic_names[topic_id] = topic_partition.topic
         partition.in_sync_min = settings.int("min.insync.replicas")
         if state.leader == self.broker_id:
-            self._broker.logs.made_up_for(topic_partition)
+            self._logs.made_up_for(topic_partition)
             self._lead(partition, state, local)
         elif state.leader in self.eligible() or state.leader in live_leaders:
-            self._broker.logs.made_up_for(topic_partition)
+            self._logs.made_up_for(topic_partition)
             self._follow(partition, state, local)
         elif partition.log is None:
             partition.log = local
-        self._broker.moves.resume(partition)
+        for hook in self.on_role:
+            hook(partition)
         return ErrorCode.NONE
 
     def _is_lost(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
         """Whether a log that is not there is one that the cluster counts on."""
         if not self._is_counted_on(state):
             return False
-        if self._broker.logs.missed_end(topic_partition) is not None:
+        if self._logs.missed_end(topic_partition) is not None:
             return self._may_give_way(state)
         # Under the first epoch it may be that its leader has never been told, and there was never
         # a log: not where the disk is another one than when the topic was made.
         was_here = state.leader_epoch > 0 or (
-            self._broker.logs.any_new and topic_partition.topic in self._broker.topics_at_start
+            self._logs.any_new and topic_partition.topic in self._topics_at_start
         )
         return was_here and self._remembers_disk
 
     def _is_shortened(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
         """Whether a log has less than the cluster counts on, for it was cut while we were away."""
-        is_short = self._broker.logs.missed_end(topic_partition) is not None
+        is_short = self._logs.missed_end(topic_partition) is not None
         return is_short and self._is_counted_on(state) and self._may_give_way(state)
 
     def _is_counted_on(self, state: PartitionState) -> bool:
@@ -393,7 +412,7 @@ class ReplicaManager:
 
     @property
     def _remembers_disk(self) -> bool:
-        return self._broker.settings.bool("klamm.election.remember.disk")
+        return self._ground.settings.bool("klamm.election.remember.disk")
 
     def _lead(
         self,
@@ -402,11 +421,12 @@ class ReplicaManager:
         local: PartitionLog,
     ) -> None:
         topic_partition = partition.topic_partition
-        self._broker.fetchers.remove(topic_partition)
+        self._fetchers.remove(topic_partition)
         if partition.lead(state, local):
             for hook in self.on_leader:
                 hook(topic_partition, state.leader_epoch)
-        self._broker.sessions.led(partition)
+        for led in self.on_led:
+            led(partition)
 
     def _follow(
         self,
@@ -418,7 +438,7 @@ class ReplicaManager:
             for hook in self.on_follower:
                 hook(partition.topic_partition, state.leader_epoch)
         if not self.is_stopping:
-            self._broker.fetchers.add(partition)
+            self._fetchers.add(partition)
 
     # StopReplica
 
@@ -445,7 +465,7 @@ class ReplicaManager:
             for stop in accepted:
                 self._stop_one(stop)
             self._forget_ids({stop.topic_partition.topic for stop in accepted if stop.delete})
-            self._broker.fetchers.apply()
+            self._fetchers.apply()
             doomed = [stop.topic_partition for stop in accepted if stop.delete]
             failed = self._delete_logs(doomed)
             return ErrorCode.NONE, [
@@ -469,7 +489,7 @@ class ReplicaManager:
 
     def _stop_one(self, stop: Stop) -> None:
         topic_partition = stop.topic_partition
-        self._broker.fetchers.remove(topic_partition)
+        self._fetchers.remove(topic_partition)
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             partition.stop()
@@ -487,9 +507,9 @@ class ReplicaManager:
     def _delete_logs(self, doomed: Sequence[TopicPartition]) -> bool:
         """Whether the disk failed meanwhile."""
         try:
-            self._broker.logs.schedule_delete(doomed, self.wall_ms())
+            self._logs.schedule_delete(doomed, self.wall_ms())
         except StorageTrouble as trouble:
-            self._broker.storage_trouble(trouble)
+            self._ground.storage_trouble(trouble)
             return True
         return False
 
@@ -504,7 +524,7 @@ class ReplicaManager:
             if refusal is not ErrorCode.NONE:
                 return refusal
             await self._look_for_ended(controller_epoch)
-            held = holdings(self.partitions.values(), self._broker.metadata.snapshot)
+            held = holdings(self.partitions.values(), self._ground.metadata.snapshot)
             # What is about to be forgotten is not claimed, or nobody would tell of it again.
             shown = {
                 topic: seen for topic, seen in held.metadata.items() if topic not in self._ended
@@ -520,13 +540,17 @@ class ReplicaManager:
             if refusal is ErrorCode.NONE:
                 refusal = leave_out_faults(request)
                 self._forget_ended()
-                known = self._broker.metadata.snapshot.brokers.keys()
-                self._broker.metadata_changed(self._broker.metadata.apply(request))
-                self._brokers_left(known - self._broker.metadata.snapshot.brokers.keys())
+                known = self._ground.metadata.snapshot.brokers.keys()
+                self._metadata_changed(self._ground.metadata.apply(request))
+                self._brokers_left(known - self._ground.metadata.snapshot.brokers.keys())
                 # What the controller says is shown first: others have been told it meanwhile.
                 await self._look_for_ended(request.controller_epoch)
                 self._forget_ended()
             return refusal
+
+    def _metadata_changed(self, removed: frozenset[TopicPartition]) -> None:
+        for hook in self.on_metadata:
+            hook(removed)
 
     def _brokers_left(self, gone: AbstractSet[BrokerId]) -> None:
         if gone:
@@ -540,7 +564,7 @@ class ReplicaManager:
         Its successor never knew that topic, so nobody else would tell. Nor is a broker told what
         ended while it was fenced.
         """
-        known = self._broker.metadata.snapshot.topics.keys()
+        known = self._ground.metadata.snapshot.topics.keys()
         silent_ms = self.now_ms() - self._heard_ms
         self._heard_ms = self.now_ms()
         if not known or (controller_epoch == self._compared_epoch and silent_ms < _SILENCE_MS):
@@ -550,7 +574,7 @@ class ReplicaManager:
                 ended = known - await self._topics_stored()
                 if ended:
                     # The store may have answered from the past; not after a write of our own.
-                    await self._broker.session.multi([Check(layout.TOPICS, ANY_VERSION)])
+                    await self._ground.session.multi([Check(layout.TOPICS, ANY_VERSION)])
                     ended = known - await self._topics_stored()
         except (StoreUnavailable, TimeoutError):
             return  # the next request is another occasion
@@ -559,12 +583,12 @@ class ReplicaManager:
 
     def _forget_ended(self) -> None:
         ended, self._ended = self._ended, frozenset()
-        removed = self._broker.metadata.forget(ended)
+        removed = self._ground.metadata.forget(ended)
         if removed:
-            self._broker.metadata_changed(removed)
+            self._metadata_changed(removed)
 
     async def _topics_stored(self) -> set[str]:
-        return set(await self._broker.session.children(layout.TOPICS) or ())
+        return set(await self._ground.session.children(layout.TOPICS) or ())
 
     # Housekeeping
 
@@ -595,9 +619,9 @@ class ReplicaManager:
         below = os.path.join(path, "")
         for partition in self.partitions.values():
             if partition.log is not None and partition.log.directory.startswith(below):
-                self._broker.fetchers.remove(partition.topic_partition)
+                self._fetchers.remove(partition.topic_partition)
                 partition.fail()
-        self._broker.fetchers.apply()
+        self._fetchers.apply()
 
     def abandon(self) -> None:
         """Nobody needs to wait here any longer."""

@@ -13,15 +13,14 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from klamm.broker.ground import Ground
+from klamm.broker.storage.logs import Logs
 from klamm.broker.storage.pace import Pace
 from klamm.log import cleaner
 from klamm.log.partition import StorageTrouble
 from klamm.model.settings import BrokerSettings
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +35,18 @@ _BYTES_PER_KEY: Final = 200  # what a key costs in the memory that compaction is
 class Housekeeping:
     """The chores of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        ground: Ground,
+        logs: Logs,
+        *,
+        drop_laggards: Callable[[], None],
+        sweep: Callable[[], None],
+    ) -> None:
+        self._ground = ground
+        self._logs = logs
+        self._drop_laggards_now = drop_laggards
+        self._sweep_now = sweep
         self._stopping = threading.Event()
         self._pace = Pace(self._cleaner_rate, self._stopping)
         self._changed = asyncio.Event()  # replaced by the next one when it is set
@@ -54,7 +63,7 @@ class Housekeeping:
             self._stopping.set()
 
     def _cleaner_rate(self) -> float:
-        return self._broker.settings.float("log.cleaner.io.max.bytes.per.second")
+        return self._ground.settings.float("log.cleaner.io.max.bytes.per.second")
 
     async def _run_all(self) -> None:
         async with asyncio.TaskGroup() as chores:
@@ -77,61 +86,61 @@ class Housekeeping:
             try:
                 await chore()
             except StorageTrouble as trouble:
-                self._broker.storage_trouble(trouble)
+                self._ground.storage_trouble(trouble)
 
     async def _pause(self, interval_ms: Interval) -> None:
         """As long as the settings say, also where they change meanwhile."""
         clock = asyncio.get_running_loop().time
         began_s = clock()
-        while (left_s := began_s + interval_ms(self._broker.settings) / 1000 - clock()) > 0:
+        while (left_s := began_s + interval_ms(self._ground.settings) / 1000 - clock()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await self._changed.wait()
 
     async def _drop_laggards(self) -> None:
-        self._broker.replicas.drop_laggards()
+        self._drop_laggards_now()
 
     async def _sweep(self) -> None:
-        self._broker.listener.sweep()
+        self._sweep_now()
 
     async def _checkpoint_hw(self) -> None:
-        for directory in self._broker.logs.online:
-            await self._broker.in_worker(directory.checkpoint_high_watermarks)
+        for directory in self._logs.online:
+            await self._ground.in_worker(directory.checkpoint_high_watermarks)
 
     async def _checkpoint(self) -> None:
-        for directory in self._broker.logs.online:
-            await self._broker.in_worker(directory.checkpoint)
+        for directory in self._logs.online:
+            await self._ground.in_worker(directory.checkpoint)
 
     async def _retain(self) -> None:
-        now_ms = self._broker.clock.now_ms()
-        for local in list(self._broker.logs):
+        now_ms = self._ground.clock.now_ms()
+        for local in list(self._logs):
             if local.is_open:  # it may be deleted or moved by now
                 local.apply_retention(now_ms)
             await asyncio.sleep(0)
 
     async def _purge(self) -> None:
-        now_ms = self._broker.clock.now_ms()
-        for directory in self._broker.logs.online:
-            await self._broker.in_worker(partial(directory.purge_due, now_ms))
+        now_ms = self._ground.clock.now_ms()
+        for directory in self._logs.online:
+            await self._ground.in_worker(partial(directory.purge_due, now_ms))
 
     async def _flush(self) -> None:
         """Bring closed segments to the disk, and what a topic's flush.ms asks for."""
-        now_ms = self._broker.clock.now_ms()
-        for directory in self._broker.logs.online:
-            await self._broker.in_worker(partial(directory.flush_due, now_ms))
+        now_ms = self._ground.clock.now_ms()
+        for directory in self._logs.online:
+            await self._ground.in_worker(partial(directory.flush_due, now_ms))
 
     async def _clean(self) -> None:
         """Compact one log of each directory."""
-        settings = self._broker.settings
+        settings = self._ground.settings
         if not settings.bool("log.cleaner.enable"):
             return
         keys_max = settings.int("log.cleaner.dedupe.buffer.size") // _BYTES_PER_KEY
-        for directory in self._broker.logs.online:
-            plan = directory.plan_cleaning(self._broker.clock.now_ms())
+        for directory in self._logs.online:
+            plan = directory.plan_cleaning(self._ground.clock.now_ms())
             if plan is None:
                 continue
             building = partial(cleaner.build, plan, keys_max, self._pace, self._stopping.is_set)
-            cleaned = await self._broker.in_worker(building)
+            cleaned = await self._ground.in_worker(building)
             if cleaned is not None and cleaned.uncleaned:
                 log.warning(
                     "batches stay as they are: they do not open, or have too many keys; raise "
@@ -139,12 +148,12 @@ class Housekeeping:
                     extra={"log": str(plan.log.topic_partition), "offsets": cleaned.uncleaned},
                 )
             if cleaned is not None and cleaner.install(plan, cleaned):
-                await self._broker.in_worker(directory.checkpoint_cleaned)
+                await self._ground.in_worker(directory.checkpoint_cleaned)
 
     async def _expire_producers(self) -> None:
-        silence_ms = self._broker.settings.int("producer.id.expiration.ms")
-        before_ms = self._broker.clock.now_ms() - silence_ms
-        for directory in self._broker.logs.online:
+        silence_ms = self._ground.settings.int("producer.id.expiration.ms")
+        before_ms = self._ground.clock.now_ms() - silence_ms
+        for directory in self._logs.online:
             directory.expire_producers(before_ms)
 
 

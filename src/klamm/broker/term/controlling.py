@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from klamm.broker.ledger.ledger import Ledger
-from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.net.peers import Peers
 from klamm.broker.term.control_messages import Sender
+from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.broker.term.inbox import Inbox
 from klamm.broker.term.observing import is_true
 from klamm.broker.term.outbox import Link, Outbox

@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from klamm.broker.metrics import ControllerMetrics
-from klamm.broker.replicas.roll_call import from_json
+from klamm.broker.roll_call_form import from_json
 from klamm.broker.term.backlog import Backlog
 from klamm.broker.term.control_messages import Sender, event_of, message_of
+from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr, Request
 from klamm.controller.membership.roll_call import Holdings, left_to_say

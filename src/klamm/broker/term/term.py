@@ -18,9 +18,9 @@ from typing import Final
 
 from klamm import collector
 from klamm.broker.ledger.ledger import Ledger
-from klamm.broker.metrics import ControllerMetrics
 from klamm.broker.term import observing
 from klamm.broker.term.committing import Committer
+from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.broker.term.controller_states import state_of
 from klamm.broker.term.inbox import Inbox, Letter
 from klamm.broker.term.observing import AtHand, Observer

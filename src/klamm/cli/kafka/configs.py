@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klamm import __version__
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import (
     BROKER_OVERRIDE,
@@ -32,6 +31,7 @@ from klamm.client import properties
 from klamm.client import settings as client_settings
 from klamm.client.admin import Admin, Resource, ResourceType
 from klamm.model.errors import KlammError, UsageError
+from klamm.version import __version__
 
 OPTIONS: Final = (
     Option("add-config", "k1=v1,k2=[v1,v2]", "Settings to add or change."),

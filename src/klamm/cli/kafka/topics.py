@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from klamm import __version__
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import TopicFacts, describe_topics, list_topics, live_brokers
 from klamm.cli.kafka import reports as kafka_reports
@@ -22,6 +21,7 @@ from klamm.client import settings as client_settings
 from klamm.client.admin import Admin
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.model.names import ZERO_ID, id_text
+from klamm.version import __version__
 
 OPTIONS: Final = (
     Option("alter", "", "Alter the number of partitions and replica assignment of a topic."),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import re
 import secrets
@@ -19,13 +18,14 @@ from typing import Final
 from klamm.client.errors import Distrusted
 from klamm.client.security.settings import Security
 from klamm.client.security.tokens import checked
+from klamm.model import scram as arithmetic
 from klamm.model.errors import UsageError
+from klamm.model.scram import ROUNDS_MIN, ScramMechanism
 
 Tokens = Generator[bytes, bytes, None]
 
-# Below this a password could be guessed from what is overheard; Kafka asks for as many. A broker
-# that asks for more than the other number would only keep us busy.
-_ROUNDS_MIN: Final = 4096
+# Below `ROUNDS_MIN` a password could be guessed from what is overheard. A broker that asks for more
+# than this would only keep us busy.
 _ROUNDS_MAX: Final = 1_000_000
 _MESSAGE_SIZE_MAX: Final = 4096
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,9}")
@@ -58,20 +58,19 @@ def oauthbearer(security: Security) -> Tokens:
 
 def scram(security: Security, nonce: str | None = None) -> Tokens:
     """Proves that we know the password, and has it proven, without saying it (RFC 5802, 7677)."""
-    digest = security.mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+    mechanism = ScramMechanism(security.mechanism)
     user = security.username.replace("=", "=3D").replace(",", "=2C")
     mine = nonce or base64.b64encode(secrets.token_bytes(24)).decode()
     first = f"n={user},r={mine}" + (",tokenauth=true" if security.is_delegated else "")
     server_first = _decoded((yield f"n,,{first}".encode()))
     both, salt, rounds = _challenge(server_first, mine)
-    salted = hashlib.pbkdf2_hmac(digest, security.password.encode(), salt, rounds)
+    salted = arithmetic.salted_password(mechanism, security.password, salt, rounds)
     last = f"c=biws,r={both}"
     signed = f"{first},{server_first},{last}".encode()
-    client_key = hmac.digest(salted, b"Client Key", digest)
-    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
-    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    proof = arithmetic.proof(mechanism, salted, signed)
     answer = _fields(_decoded((yield f"{last},p={base64.b64encode(proof).decode()}".encode())))
-    shown = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
+    key = arithmetic.server_key(mechanism, salted)
+    shown = arithmetic.signature(mechanism, key, signed)
     if not hmac.compare_digest(answer.get("v", "").encode(), base64.b64encode(shown)):
         raise Distrusted("the broker has not proven by SCRAM that it knows the password")
 
@@ -90,7 +89,7 @@ def _challenge(server_first: str, mine: str) -> tuple[str, bytes, int]:
         or both == mine
         or not salt
         or not _NUMBER.fullmatch(rounds)
-        or not _ROUNDS_MIN <= int(rounds) <= _ROUNDS_MAX
+        or not ROUNDS_MIN <= int(rounds) <= _ROUNDS_MAX
     ):
         raise Distrusted(f"the broker's answer to SCRAM cannot be trusted: {server_first[:200]!r}")
     return both, salt, int(rounds)

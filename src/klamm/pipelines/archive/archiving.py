@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import klamm
 from klamm.client.blocking.lookup import Lookup
 from klamm.client.errors import Answered, Unreachable
 from klamm.client.metadata import Topic, View
@@ -52,6 +51,7 @@ from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.session.workers import begin_task
 from klamm.pipelines.source.ranges import Range
 from klamm.pipelines.source.selection import bytes_per_offset, ids_of, no_topic, while_there
+from klamm.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -257,7 +257,7 @@ def _manifest(
         settings=beside[0],
         groups=beside[1],
         schema_fingerprint=hashlib.sha256(str(SCHEMA).encode()).hexdigest()[:16],
-        writer=f"klamm {klamm.__version__} / pyarrow {pa.__version__}",
+        writer=f"klamm {__version__} / pyarrow {pa.__version__}",
         created_ms=int(time.time() * 1000),
         path=Path(job.directory),
     )

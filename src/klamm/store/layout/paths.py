@@ -1,7 +1,8 @@
 """Where everything is: Kafka's paths in ZooKeeper, and klamm's own below `/klamm`.
 
-Left out: the nodes of authorizers and delegation tokens, of the migration to KRaft, and of
-consumers before 0.9, of which only the root is made because Kafka makes it.
+The nodes of access control lists and delegation tokens are in `acls` and `tokens`. Left out: those
+of the migration to KRaft, and of consumers before 0.9, of which only the root is made because Kafka
+makes it.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Controller:
 
 def test_the_controller_creates_with_its_defaults_and_answers_with_the_topic() -> None:
     async def test(host: TestHost) -> None:
-        creation = AutoCreation(host, Controller())
+        creation = AutoCreation(host, host.admin, host.controller, Controller())
         async with host.announcing():
             codes = await creation.create(["a", "b c"], ASKER)
         assert codes == {"a": ErrorCode.NONE, "b c": ErrorCode.INVALID_TOPIC_EXCEPTION}
@@ -53,7 +53,9 @@ def test_the_controller_creates_with_its_defaults_and_answers_with_the_topic() -
 
 def test_too_few_brokers_are_told_as_they_are() -> None:
     async def test(host: TestHost) -> None:
-        codes = await AutoCreation(host, Controller()).create(["a"], ASKER)
+        codes = await AutoCreation(host, host.admin, host.controller, Controller()).create(
+            ["a"], ASKER
+        )
         assert codes == {"a": ErrorCode.INVALID_REPLICATION_FACTOR}
 
     on_a_host(test, {"default.replication.factor": "4"})
@@ -61,10 +63,12 @@ def test_too_few_brokers_are_told_as_they_are() -> None:
 
 def test_another_broker_sends_the_wish_on_under_the_clients_name() -> None:
     async def test(host: TestHost) -> None:
-        host.is_controller = False
+        host.controller.is_active = False
         host.tell([], controller=2)
         controller = Controller(ErrorCode.POLICY_VIOLATION)
-        codes = await AutoCreation(host, controller).create(["a"], ASKER)
+        codes = await AutoCreation(host, host.admin, host.controller, controller).create(
+            ["a"], ASKER
+        )
         assert codes == {"a": ErrorCode.POLICY_VIOLATION}
         assert controller.asked == [(Endpoint("h", 2), "asker", "a")]
         assert await host.session.children(layout.TOPICS) == ()
@@ -75,8 +79,10 @@ def test_another_broker_sends_the_wish_on_under_the_clients_name() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT])
 def test_a_topic_that_is_on_its_way_lets_the_client_ask_again(code: ErrorCode) -> None:
     async def test(host: TestHost) -> None:
-        host.is_controller = False
-        codes = await AutoCreation(host, Controller(code)).create(["a"], ASKER)
+        host.controller.is_active = False
+        codes = await AutoCreation(host, host.admin, host.controller, Controller(code)).create(
+            ["a"], ASKER
+        )
         assert codes == {"a": ErrorCode.LEADER_NOT_AVAILABLE}
 
     on_a_host(test)
@@ -84,9 +90,11 @@ def test_a_topic_that_is_on_its_way_lets_the_client_ask_again(code: ErrorCode) -
 
 def test_without_a_controller_the_client_asks_again() -> None:
     async def test(host: TestHost) -> None:
-        host.is_controller = False
+        host.controller.is_active = False
         host.tell([], controller=-1)
-        codes = await AutoCreation(host, Controller()).create(["a"], ASKER)
+        codes = await AutoCreation(host, host.admin, host.controller, Controller()).create(
+            ["a"], ASKER
+        )
         assert codes == {"a": ErrorCode.LEADER_NOT_AVAILABLE}
 
     on_a_host(test)
@@ -94,10 +102,10 @@ def test_without_a_controller_the_client_asks_again() -> None:
 
 def test_wishes_for_one_name_share_one_attempt() -> None:
     async def test(host: TestHost) -> None:
-        host.is_controller = False
+        host.controller.is_active = False
         controller = Controller(ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION)
         controller.may_answer.clear()
-        creation = AutoCreation(host, controller)
+        creation = AutoCreation(host, host.admin, host.controller, controller)
         wishes = [asyncio.create_task(creation.create(["a"], ASKER)) for _ in range(3)]
         # One that gives up must not end the attempt of the others.
         await asyncio.sleep(0)
@@ -117,7 +125,9 @@ def test_wishes_for_one_name_share_one_attempt() -> None:
 )
 def test_creation_can_be_forbidden(given: dict[str, str]) -> None:
     async def test(host: TestHost) -> None:
-        codes = await AutoCreation(host, Controller()).create(["a"], ASKER)
+        codes = await AutoCreation(host, host.admin, host.controller, Controller()).create(
+            ["a"], ASKER
+        )
         assert codes == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     on_a_host(test, given)
@@ -126,7 +136,9 @@ def test_creation_can_be_forbidden(given: dict[str, str]) -> None:
 def test_allowed_prefixes_are_allowed() -> None:
     async def test(host: TestHost) -> None:
         async with host.announcing():
-            codes = await AutoCreation(host, Controller()).create(["logs-1"], ASKER)
+            codes = await AutoCreation(host, host.admin, host.controller, Controller()).create(
+                ["logs-1"], ASKER
+            )
         assert codes == {"logs-1": ErrorCode.NONE}
 
     on_a_host(test, {"klamm.auto.create.prefixes": "metrics-,logs-"})
@@ -136,7 +148,7 @@ def test_a_deleted_name_stays_away_for_as_long_as_its_quarantine(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(host: TestHost) -> None:
-        creation = AutoCreation(host, Controller())
+        creation = AutoCreation(host, host.admin, host.controller, Controller())
         creation.topics_removed(["a"])
         host.clock.ms += 999
         codes = await creation.create(["a"], ASKER)
@@ -173,7 +185,7 @@ def test_coordinators_get_their_topics_even_where_creation_is_forbidden(
     topic: str, configs: dict[str, str]
 ) -> None:
     async def test(host: TestHost) -> None:
-        creation = AutoCreation(host, Controller())
+        creation = AutoCreation(host, host.admin, host.controller, Controller())
         async with host.announcing():
             assert await creation.create_internal_topic(topic) is None
         partitions = host.metadata.snapshot.topics[topic]
@@ -193,7 +205,9 @@ def test_coordinators_get_their_topics_even_where_creation_is_forbidden(
 
 def test_why_an_internal_topic_cannot_be_is_told() -> None:
     async def test(host: TestHost) -> None:
-        why = await AutoCreation(host, Controller()).create_internal_topic(CONSUMER_OFFSETS)
+        why = await AutoCreation(
+            host, host.admin, host.controller, Controller()
+        ).create_internal_topic(CONSUMER_OFFSETS)
         assert why is not None
         assert "only 1 brokers" in why
 

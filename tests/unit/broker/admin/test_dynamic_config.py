@@ -26,9 +26,16 @@ async def put(host: TestHost, entity: ConfigEntity, **texts: str) -> None:
     assert await alter_config(host.session, entity, lambda _: named) is None
 
 
+def on(host: TestHost) -> DynamicConfig:
+    config = DynamicConfig(host, host.quotas, host.clock, host.settings)
+    config.on_topic.append(host.topic_settings_changed)
+    config.on_broker.append(host.broker_settings_changed)
+    return config
+
+
 @asynccontextmanager
 async def following(host: TestHost) -> AsyncIterator[DynamicConfig]:
-    config = DynamicConfig(host, host.settings)
+    config = on(host)
     await config.load()
     host.heard.clear()
     config.follow()
@@ -49,7 +56,7 @@ def test_everything_stored_is_there_after_loading() -> None:
         await put(host, user, **{PRODUCER_BYTE_RATE.replace(".", "_"): "6"})
         assert await alter_config(host.session, both, lambda _: {PRODUCER_BYTE_RATE: "7"}) is None
         assert await alter_config(host.session, user, lambda _: {PRODUCER_BYTE_RATE: "6"}) is None
-        config = DynamicConfig(host, host.settings)
+        config = on(host)
         await config.load()
         assert config.topic("t").int("retention.ms") == 1
         assert config.topic("u").int("retention.ms") == 2

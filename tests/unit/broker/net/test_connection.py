@@ -15,10 +15,10 @@ from typing import IO
 import pytest
 
 from klamm.broker.net.connection import Answer, Connection, Peer, Route
-from klamm.broker.net.connection_limits import ConnectionLimits
 from klamm.broker.net.listener import Listener
 from klamm.broker.net.promises import Receipt
 from klamm.broker.net.replies import Reply
+from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.quotas.quotas import Quotas
 from klamm.model.errors import ProtocolError, UsageError
 from klamm.model.settings import BrokerSettings

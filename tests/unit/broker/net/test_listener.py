@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from klamm.broker.net.connection import Answer, Peer
-from klamm.broker.net.connection_limits import ConnectionLimits
 from klamm.broker.net.descriptors import Descriptors
 from klamm.broker.net.listener import Listener
 from klamm.broker.net.replies import Reply
+from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.quotas.quotas import Quotas
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.private import PrivateKey

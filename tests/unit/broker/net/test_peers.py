@@ -59,8 +59,8 @@ async def test_the_secret_is_drawn_once_and_is_the_same_for_all(tmp_path: Path) 
 async def test_a_broker_proves_itself_and_may_ask_what_brokers_may(tmp_path: Path) -> None:
     async with world(tmp_path, count=2) as w:
         one, other = w.brokers[0], w.brokers[1]
-        connection = await one.peers.connect(other.id, other.endpoint, "test")
-        body = {"controller": 0, "controller_epoch": -1, "broker_epoch": other.epoch}
+        connection = await one.parts.peers.connect(other.id, other.endpoint, "test")
+        body = {"controller": 0, "controller_epoch": -1, "broker_epoch": other.parts.epoch}
         answer = await connection.ask(PrivateKey.ROLL_CALL, body)
         assert answer["error_code"] == 11, "an old controller, but one that is heard"
         assert [c.is_broker for c in other.listener.connections].count(True) >= 1
@@ -70,13 +70,13 @@ async def test_a_broker_proves_itself_and_may_ask_what_brokers_may(tmp_path: Pat
 async def test_another_brokers_address_is_not_the_one_that_was_meant(tmp_path: Path) -> None:
     async with world(tmp_path, count=2) as w:
         with pytest.raises(NotProven):
-            await w.brokers[0].peers.connect(BrokerId(0), w.brokers[1].endpoint, "test")
+            await w.brokers[0].parts.peers.connect(BrokerId(0), w.brokers[1].endpoint, "test")
 
 
 async def test_a_broker_of_another_cluster_is_not_let_in(tmp_path: Path) -> None:
     async with world(tmp_path / "a", count=1) as one, world(tmp_path / "b", count=1) as other:
         with pytest.raises(NotProven, match="you are not of it"):
-            await one.brokers[0].peers.connect(BrokerId(0), other.brokers[0].endpoint, "test")
+            await one.brokers[0].parts.peers.connect(BrokerId(0), other.brokers[0].endpoint, "test")
 
 
 async def test_an_impostor_gets_no_data_and_no_order(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ async def test_an_impostor_gets_no_data_and_no_order(tmp_path: Path) -> None:
     heard = bytearray()
     async with world(tmp_path, count=1) as w, listening(heard) as stranger:
         broker = w.brokers[0]
-        broker.peers._can_prove[FOREIGN] = True
-        trying = asyncio.create_task(broker.peers.connect(FOREIGN, stranger, "test"))
+        broker.parts.peers._can_prove[FOREIGN] = True
+        trying = asyncio.create_task(broker.parts.peers.connect(FOREIGN, stranger, "test"))
         await until(lambda: bool(heard), "it has introduced itself")
         trying.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -102,8 +102,10 @@ async def test_a_broker_that_registered_without_a_proof_is_asked_for_none(tmp_pa
         foreign = brokers.Broker(id=FOREIGN, epoch=0, endpoints=(endpoint,))
         data = layout.encode_broker(foreign, timestamp_ms=0)
         assert b"klamm" not in data
-        await broker.session.multi([Create(layout.broker_path(FOREIGN), data, ephemeral=True)])
-        connection = await broker.peers.connect(FOREIGN, endpoint, "test")
+        await broker.parts.session.multi(
+            [Create(layout.broker_path(FOREIGN), data, ephemeral=True)]
+        )
+        connection = await broker.parts.peers.connect(FOREIGN, endpoint, "test")
         assert not heard
         asking = asyncio.create_task(connection.request(18, 0, api_versions.Request()))
         await until(lambda: bool(heard), "the first request is a real one")
@@ -116,10 +118,10 @@ async def test_a_broker_that_registered_without_a_proof_is_asked_for_none(tmp_pa
 async def test_what_nothing_is_known_of_has_to_prove_itself(tmp_path: Path) -> None:
     async with world(tmp_path, count=1) as w:
         broker = w.brokers[0]
-        assert await broker.peers._proves(BrokerId(99))
-        store = broker.session
+        assert await broker.parts.peers._proves(BrokerId(99))
+        store = broker.parts.session
         await store.close()
-        assert await broker.peers._proves(BrokerId(98)), "also while the store is away"
+        assert await broker.parts.peers._proves(BrokerId(98)), "also while the store is away"
 
 
 async def test_brokers_replicate_although_clients_have_filled_every_table(tmp_path: Path) -> None:
@@ -140,7 +142,9 @@ async def test_brokers_replicate_although_clients_have_filled_every_table(tmp_pa
         await w.start(2)
         at = TopicPartition("t", 0)
         await until(
-            lambda: len(w.leader().isr.committed) == 3 and at in w.brokers[2].replicas.partitions,
+            lambda: (
+                len(w.leader().isr.committed) == 3 and at in w.brokers[2].parts.replicas.partitions
+            ),
             "it is in sync again",
         )
         for connection in crowd:

@@ -28,7 +28,7 @@ async def write(w: World, broker: int = 0) -> None:
 async def stop(w: World, *brokers: int) -> None:
     """Stop brokers in order, and all at once as far as anybody can tell."""
     for broker in brokers:
-        await w.brokers[broker].controller.stop(resign=False)
+        await w.brokers[broker].parts.controller.stop(resign=False)
     for broker in brokers:
         await w.brokers.pop(broker).stop(hand_over=False)
 
@@ -43,11 +43,11 @@ async def unled(w: World) -> None:
     """Wait until the controller has heard that broker 0 cannot lead."""
 
     def holds() -> bool:
-        shown = w.brokers[0].metadata.snapshot.partition(T0)
+        shown = w.brokers[0].parts.metadata.snapshot.partition(T0)
         return shown is not None and shown.leader == NO_LEADER
 
     await until(holds, "nobody leads")
-    hosted = w.brokers[0].replicas.partition(T0)
+    hosted = w.brokers[0].parts.replicas.partition(T0)
     assert hosted is None or not hosted.is_leader
 
 
@@ -79,7 +79,7 @@ def test_a_replica_that_was_cut_at_rest_follows_one_that_has_all(
             await until(lambda: w.leader().leader == 1, "the other one leads")
             await until(lambda: set(w.leader().isr.committed) == {0, 1}, "in sync again")
             assert log_values(w.replica(0)) == log_values(w.replica(1)) == VALUES
-            assert w.brokers[0].logs.missed_end(T0) is None
+            assert w.brokers[0].parts.logs.missed_end(T0) is None
 
     asyncio.run(run())
 

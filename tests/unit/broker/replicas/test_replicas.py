@@ -35,8 +35,8 @@ REFUSED = ErrorCode.INVALID_TOPIC_EXCEPTION
 def epochs(broker: Broker) -> dict[str, int]:
     return {
         "controller_id": 0,
-        "controller_epoch": broker.replicas.controller_epoch,
-        "broker_epoch": broker.epoch,
+        "controller_epoch": broker.parts.replicas.controller_epoch,
+        "broker_epoch": broker.parts.epoch,
     }
 
 
@@ -61,7 +61,7 @@ async def order(broker: Broker, *named: tuple[str, int]) -> dict[tuple[str, int]
             for topic, partition in named
         ],
     )
-    _, results = await broker.replicas.obey(request)
+    _, results = await broker.parts.replicas.obey(request)
     return {tuple(order.topic_partition): code for order, code in results}
 
 
@@ -75,7 +75,7 @@ async def stop(broker: Broker, *named: tuple[str, int]) -> dict[tuple[str, int],
             for topic, partition in named
         ],
     )
-    _, results = await broker.replicas.stop(request)
+    _, results = await broker.parts.replicas.stop(request)
     return {tuple(stop.topic_partition): code for stop, code in results}
 
 
@@ -104,8 +104,10 @@ def test_a_name_that_is_a_path_reaches_nothing(tmp_path: Path, is_absolute: bool
                 evil: REFUSED,
                 ("good", 0): ErrorCode.NONE,
             }
-            assert broker.replicas.partitions.keys() == {TopicPartition("good", 1)}
-            await broker.in_worker(lambda: broker.logs.directories[0].purge_due(1 << 62))
+            assert broker.parts.replicas.partitions.keys() == {TopicPartition("good", 1)}
+            await broker.parts.in_worker(
+                lambda: broker.parts.logs.directories[0].purge_due(1 << 62)
+            )
 
     asyncio.run(run())
     assert files_below(outside) == {"precious-7/letters.txt": "dear"}
@@ -122,9 +124,9 @@ def test_what_is_no_partition_is_refused_alone(tmp_path: Path, named: tuple[str,
             both = await order(broker, named, ("good", 0))
             assert both == {named: REFUSED, ("good", 0): ErrorCode.NONE}
             assert (await stop(broker, named))[named] is REFUSED
-            home = broker.logs.directories[0].path
-            assert broker.moves.alter(TopicPartition(*named), home) is REFUSED
-            assert broker.logs.directories[0].is_online
+            home = broker.parts.logs.directories[0].path
+            assert broker.parts.moves.alter(TopicPartition(*named), home) is REFUSED
+            assert broker.parts.logs.directories[0].is_online
 
     asyncio.run(run())
 
@@ -144,9 +146,9 @@ def test_metadata_of_what_is_no_partition_is_left_out(tmp_path: Path) -> None:
                     UpdateMetadataTopicState("good", uuid.uuid4(), [shown]),
                 ],
             )
-            assert await broker.replicas.learn(request) is REFUSED
-            assert "../t" not in broker.metadata.snapshot.topics
-            assert "good" in broker.metadata.snapshot.topic_ids
+            assert await broker.parts.replicas.learn(request) is REFUSED
+            assert "../t" not in broker.parts.metadata.snapshot.topics
+            assert "good" in broker.parts.metadata.snapshot.topic_ids
 
     asyncio.run(run())
 
@@ -205,9 +207,9 @@ def test_without_descriptors_a_broker_refuses_and_keeps_its_disk(
                 result = await produce(connection, b"refused")
                 assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
                 result = await produce(connection, b"refused")
-                directory = broker.logs.directories[0]
+                directory = broker.parts.logs.directories[0]
                 with pytest.raises(StorageTrouble):
-                    await broker.in_worker(directory.checkpoint)
+                    await broker.parts.in_worker(directory.checkpoint)
             assert directory.is_online
             told = [r for r in caplog.records if r.message == "storage trouble"]
             assert len(told) == 1
@@ -248,10 +250,11 @@ def test_the_files_of_new_logs_are_made_while_others_are_served(
             assert codes.pop(named[0]) is ErrorCode.INCONSISTENT_TOPIC_ID
             assert set(codes.values()) == {ErrorCode.NONE}
             assert all(
-                (p := broker.replicas.partition(TopicPartition(*one))) is not None and p.is_leader
+                (p := broker.parts.replicas.partition(TopicPartition(*one))) is not None
+                and p.is_leader
                 for one in named
             )
-            assert len(broker.logs.directories[0]) == 500
+            assert len(broker.parts.logs.directories[0]) == 500
             assert threading.get_ident() not in makers
             assert makers
             # Each of the slices let others in, and so did the wait for its files.

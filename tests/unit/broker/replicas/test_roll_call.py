@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.replicas.roll_call import from_json, to_json
+from klamm.broker.roll_call_form import from_json, to_json
 from klamm.broker.server import Broker
 from klamm.controller.membership.roll_call import Holdings
 from klamm.model.errors import ProtocolError
@@ -33,10 +33,10 @@ class Orders:
     def __init__(self, w: World, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given: dict[int, list[tuple[int, str, int]]] = {}
         for id, broker in w.brokers.items():
-            monkeypatch.setattr(broker.replicas, "obey", self._noting(id, broker))
+            monkeypatch.setattr(broker.parts.replicas, "obey", self._noting(id, broker))
 
     def _noting(self, id: int, broker: Broker) -> Any:
-        obey = broker.replicas.obey
+        obey = broker.parts.replicas.obey
 
         async def noting(request: leader_and_isr.Request) -> Any:
             for topic in request.topic_states:
@@ -68,17 +68,18 @@ async def cluster(path: Path) -> AsyncIterator[World]:
 
 async def settled(w: World) -> None:
     """Until every broker has answered all that the controller had to say."""
-    term = controller(w).controller._term
+    term = controller(w).parts.controller._term
     assert term is not None
     async with asyncio.timeout(15):
         await term._outbox.delivered()
 
 
 async def replaced(w: World, epoch: int) -> None:
-    await until(lambda: controller(w).controller.epoch > epoch, "nobody was elected")
+    await until(lambda: controller(w).parts.controller.epoch > epoch, "nobody was elected")
     await until(
         lambda: (
-            {b.metadata.snapshot.controller_id for b in w.brokers.values()} == {controller(w).id}
+            {b.parts.metadata.snapshot.controller_id for b in w.brokers.values()}
+            == {controller(w).id}
         ),
         "somebody was not told",
     )
@@ -90,17 +91,17 @@ def test_a_failover_with_nothing_changed_orders_nothing(
 ) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as w:
-            shown = {id: b.metadata.snapshot.topics for id, b in w.brokers.items()}
-            epoch = controller(w).controller.epoch
+            shown = {id: b.parts.metadata.snapshot.topics for id, b in w.brokers.items()}
+            epoch = controller(w).parts.controller.epoch
             orders = Orders(w, monkeypatch)
-            spared = sum(b.controller.metrics.orders_spared for b in w.brokers.values())
-            await controller(w).session.multi([Delete(layout.CONTROLLER)])
+            spared = sum(b.parts.controller.metrics.orders_spared for b in w.brokers.values())
+            await controller(w).parts.session.multi([Delete(layout.CONTROLLER)])
             await replaced(w, epoch)
             assert orders.given == {}
-            now = sum(b.controller.metrics.orders_spared for b in w.brokers.values())
+            now = sum(b.parts.controller.metrics.orders_spared for b in w.brokers.values())
             assert now - spared == 2 * 2 + 3 * 3
-            assert {b.replicas.controller_epoch for b in w.brokers.values()} == {epoch + 1}
-            assert {id: b.metadata.snapshot.topics for id, b in w.brokers.items()} == shown
+            assert {b.parts.replicas.controller_epoch for b in w.brokers.values()} == {epoch + 1}
+            assert {id: b.parts.metadata.snapshot.topics for id, b in w.brokers.items()} == shown
 
     asyncio.run(run())
 
@@ -110,7 +111,7 @@ def test_what_the_dead_controller_hosted_is_all_that_is_ordered(
 ) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as w:
-            dead, epoch = controller(w).id, controller(w).controller.epoch
+            dead, epoch = controller(w).id, controller(w).parts.controller.epoch
             orders = Orders(w, monkeypatch)
             await w.kill(dead)
             await replaced(w, epoch)
@@ -126,7 +127,7 @@ def test_what_the_dead_controller_hosted_is_all_that_is_ordered(
 async def claimed(w: World, broker: Broker) -> Holdings:
     await w.elect(1000)
     connection = await w.connect_as_broker(broker.id)
-    body = {"controller": 9, "controller_epoch": 1000, "broker_epoch": broker.epoch}
+    body = {"controller": 9, "controller_epoch": 1000, "broker_epoch": broker.parts.epoch}
     answer = await connection.ask(PrivateKey.ROLL_CALL, body)
     await connection.close()
     assert answer.pop("error_code") == 0
@@ -140,13 +141,17 @@ def test_a_broker_claims_what_it_serves_and_fences_who_spoke_before(tmp_path: Pa
             await w.create("t", (0,), (0,))
             await settled(w)
             broker = w.brokers[0]
-            topic_id = broker.metadata.snapshot.topic_ids["t"]
+            topic_id = broker.parts.metadata.snapshot.topic_ids["t"]
             assert (await claimed(w, broker)).replicas == {topic_id: {0: 0, 1: 0}}
-            assert broker.replicas.controller_epoch == 1000
+            assert broker.parts.replicas.controller_epoch == 1000
             connection = await w.connect_as_broker(0)
-            late = {"controller": 8, "controller_epoch": 999, "broker_epoch": broker.epoch}
+            late = {"controller": 8, "controller_epoch": 999, "broker_epoch": broker.parts.epoch}
             assert (await connection.ask(PrivateKey.ROLL_CALL, late))["error_code"] == 11
-            older = {"controller": 9, "controller_epoch": 1000, "broker_epoch": broker.epoch - 1}
+            older = {
+                "controller": 9,
+                "controller_epoch": 1000,
+                "broker_epoch": broker.parts.epoch - 1,
+            }
             assert (await connection.ask(PrivateKey.ROLL_CALL, older))["error_code"] == 77
             await connection.close()
             stopped = w.replica(0, "t", 1)
@@ -155,7 +160,7 @@ def test_a_broker_claims_what_it_serves_and_fences_who_spoke_before(tmp_path: Pa
             log = w.replica(0, "t", 0).log
             assert log is not None
             path = str(Path(log.directory).parent)
-            broker.replicas.fail_directory(path)
+            broker.parts.replicas.fail_directory(path)
             assert (await claimed(w, broker)).replicas == {}
             assert list((await claimed(w, broker)).metadata) == ["t"]
 

@@ -17,7 +17,7 @@ HOUR = "3600000"
 
 async def change(w: World, **texts: str) -> None:
     named = {name.replace("_", "."): text for name, text in texts.items()}
-    session = w.brokers[0].session
+    session = w.brokers[0].parts.session
     assert await alter_config(session, ALL, lambda stored: {**stored, **named}) is None
 
 
@@ -49,9 +49,11 @@ def test_a_log_goes_when_the_changed_delay_is_over(tmp_path: Path) -> None:
             broker = w.brokers[0]
             await w.create("t", (0,))
             await change(w, log_segment_delete_delay_ms="1")
-            await until(lambda: broker.logs.directories[0].delete_delay_ms == 1, "it was heard of")
-            broker.replicas.abandon()
-            broker.logs.schedule_delete([TopicPartition("t", 0)], broker.clock.now_ms())
+            await until(
+                lambda: broker.parts.logs.directories[0].delete_delay_ms == 1, "it was heard of"
+            )
+            broker.parts.replicas.abandon()
+            broker.parts.logs.schedule_delete([TopicPartition("t", 0)], broker.parts.clock.now_ms())
             await until(lambda: not list((tmp_path / "broker-0").glob("t-0*")), "it is gone")
 
     asyncio.run(run())

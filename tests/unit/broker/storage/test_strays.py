@@ -105,7 +105,7 @@ def test_a_replica_moved_while_its_broker_was_away_is_removed_and_no_stray(tmp_p
             assert answer.responses[0].partitions[0].error_code == 0
             await connection.close()
             for broker in w.brokers.values():
-                assert await broker.metadata.wait_for(
+                assert await broker.parts.metadata.wait_for(
                     lambda s: set(s.topics["t"][0].replicas) == {0, 1}, 60_000
                 )
             await w.start(2)
@@ -122,7 +122,7 @@ async def remove_by_hand(session: Session, w: World) -> None:
             (result,) = await session.multi([Delete(path)])
             assert result.ok, path
     for broker in w.brokers.values():
-        assert await broker.metadata.wait_for(lambda s: "t" not in s.topics, 60_000)
+        assert await broker.parts.metadata.wait_for(lambda s: "t" not in s.topics, 60_000)
 
 
 def test_a_log_of_an_ended_topic_makes_way_for_a_later_one_and_its_records_stay(
@@ -135,9 +135,9 @@ def test_a_log_of_an_ended_topic_makes_way_for_a_later_one_and_its_records_stay(
             assert (await produce(connection, b"of the first life")).error_code == 0
             await connection.close()
             await w.kill(2)
-            await remove_by_hand(w.brokers[0].session, w)
+            await remove_by_hand(w.brokers[0].parts.session, w)
             node = layout.TopicNode(NEW, {0: Assignment((ME,))})
-            await w.brokers[0].session.multi(
+            await w.brokers[0].parts.session.multi(
                 [Create(layout.topic_path("t"), layout.encode_topic(node))]
             )
             await w.start(2)
@@ -158,7 +158,7 @@ def test_a_running_broker_keeps_the_other_log_until_it_restarts_and_another_lead
     async def run() -> None:
         async with world(tmp_path) as w:
             await w.create("t", (2,))
-            session = w.brokers[0].session
+            session = w.brokers[0].parts.session
             await remove_by_hand(session, w)
             # The second partition has nothing in its way: its neighbour must not spoil it.
             replicas = Assignment((ME, BrokerId(1)))
@@ -166,7 +166,7 @@ def test_a_running_broker_keeps_the_other_log_until_it_restarts_and_another_lead
             await session.multi([Create(layout.topic_path("t"), layout.encode_topic(node))])
             await until(lambda: w.leader("t").leader == 1, "another replica leads")
             await until(lambda: w.leader("t", 1).leader == 2, "the other partition is as it was")
-            controller = next(b for b in w.brokers.values() if b.is_controller).controller
+            controller = next(b for b in w.brokers.values() if b.is_controller).parts.controller
             told = await controller.submit(ExplanationAsked("t"))
             assert told is not None
             assert [(x.partition, x.broker, x.why) for x in told.waiting] == [

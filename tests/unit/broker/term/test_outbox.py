@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.replicas.roll_call import to_json
+from klamm.broker.roll_call_form import to_json
 from klamm.broker.term.backlog import Backlog
 from klamm.broker.term.control_messages import Sender
 from klamm.broker.term.outbox import Outbox

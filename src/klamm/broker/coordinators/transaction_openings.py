@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from klamm.broker.coordinators.verification import TRY_AGAIN, Question
+from klamm.broker.coordinators.verification import TRY_AGAIN, Question, Verifier
+from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition
 from klamm.log.producers import Guard
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import HEADER_SIZE, parse_header
 from klamm.protocol.produce import ProduceRequest
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 NOT_VERIFIED: Final = "it could not be verified that the partition is part of a transaction"
 _ATTRIBUTES_LOW_BYTE: Final = 22  # of a batch
@@ -68,10 +66,10 @@ def is_transactional(records: memoryview) -> bool:
     )
 
 
-def openings(broker: Broker, request: ProduceRequest) -> dict[TopicPartition, Opening]:
+def openings(hosting: Hosting, request: ProduceRequest) -> dict[TopicPartition, Opening]:
     """The partitions led here in which this request would open a transaction."""
     found: dict[TopicPartition, Opening] = {}
-    if not broker.settings.bool("transaction.partition.verification.enable"):
+    if not hosting.settings.bool("transaction.partition.verification.enable"):
         return found
     for name, partitions in request.topics:
         for index, records in partitions:
@@ -79,15 +77,17 @@ def openings(broker: Broker, request: ProduceRequest) -> dict[TopicPartition, Op
                 continue
             at = TopicPartition(name, index)
             header = parse_header(records, 0)
-            opening = opening_in(broker, at, header.producer_id, header.producer_epoch)
+            opening = opening_in(hosting, at, header.producer_id, header.producer_epoch)
             if opening is not None:
                 found[at] = opening
     return found
 
 
-def opening_in(broker: Broker, at: TopicPartition, producer_id: int, epoch: int) -> Opening | None:
+def opening_in(
+    hosting: Hosting, at: TopicPartition, producer_id: int, epoch: int
+) -> Opening | None:
     """The question a producer's batch raises in a partition; None when it raises none."""
-    partition = broker.replicas.find_leader(at)
+    partition = hosting.replicas.find_leader(at)
     if producer_id < 0 or not isinstance(partition, Partition) or partition.log is None:
         return None
     guard = partition.log.producers.guard(producer_id, epoch)
@@ -95,7 +95,7 @@ def opening_in(broker: Broker, at: TopicPartition, producer_id: int, epoch: int)
 
 
 async def ask_coordinator(
-    broker: Broker, transactional_id: str, opening: Mapping[TopicPartition, Opening]
+    verifier: Verifier, transactional_id: str, opening: Mapping[TopicPartition, Opening]
 ) -> None:
     """Put the coordinator's verdicts into these openings."""
     by_producer: defaultdict[tuple[int, int], list[TopicPartition]] = defaultdict(list)
@@ -108,6 +108,6 @@ async def ask_coordinator(
             epoch=epoch,
             partitions=tuple(partitions),
         )
-        verdicts = await broker.coordinators.verifier.verify(question)
+        verdicts = await verifier.verify(question)
         for at in partitions:
             opening[at].verdict = verdicts.get(at, ErrorCode.NETWORK_EXCEPTION)

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition, Role
 from klamm.log.directory import LogDirectory
 from klamm.log.failure import StorageShortage
@@ -25,9 +26,6 @@ from klamm.log.moving import align, take
 from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.names import TopicPartition, partition_fault
-
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +36,8 @@ _PAUSE_S: Final = 0.25  # where somebody appends as fast as we can copy
 class LogMoves:
     """The moves of one broker, the oldest first."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
         self._waiting: dict[TopicPartition, None] = {}  # until they have ended
         self._moving: set[TopicPartition] = set()
         self._news = asyncio.Event()
@@ -50,11 +48,11 @@ class LogMoves:
         """Let a partition's log live in this directory from some time on (AlterReplicaLogDirs)."""
         if partition_fault(topic_partition) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        logs = self._broker.logs
+        logs = self._hosting.logs
         directory = logs.directory_at(path)
         if directory is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
-        partition = self._broker.replicas.partition(topic_partition)
+        partition = self._hosting.replicas.partition(topic_partition)
         is_offline = partition is not None and partition.role is Role.OFFLINE
         if is_offline or not directory.is_online:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -62,7 +60,7 @@ class LogMoves:
         current = partition.log if partition is not None else None
         if partition is None or current is None:
             logs.prefer(topic_partition, directory)
-            known = self._broker.metadata.snapshot.partition(topic_partition) is not None
+            known = self._hosting.metadata.snapshot.partition(topic_partition) is not None
             code = ErrorCode.REPLICA_NOT_AVAILABLE if known else None
             return code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if directory.get(topic_partition) is current:
@@ -76,15 +74,15 @@ class LogMoves:
         return ErrorCode.NONE
 
     def _give_up_elsewhere(self, topic_partition: TopicPartition, wanted: LogDirectory) -> None:
-        home = self._broker.logs.future_home(topic_partition)
+        home = self._hosting.logs.future_home(topic_partition)
         if home is not None and home is not wanted:
             self._end(topic_partition)
-            home.delete_future(topic_partition, self._broker.clock.now_ms())
+            home.delete_future(topic_partition, self._hosting.clock.now_ms())
 
     def resume(self, partition: Partition) -> None:
         """Go on with the move of a partition, if there is one."""
         topic_partition = partition.topic_partition
-        if partition.log is None or self._broker.logs.future_home(topic_partition) is None:
+        if partition.log is None or self._hosting.logs.future_home(topic_partition) is None:
             return
         partition.log.is_moving = True
         self._waiting[topic_partition] = None
@@ -92,16 +90,16 @@ class LogMoves:
 
     def directory_failed(self, path: str) -> None:
         """Copies on a failed disk are of no use; copies of logs on it have lost their original."""
-        for directory in self._broker.logs.directories:
+        for directory in self._hosting.logs.directories:
             for topic_partition in list(directory.futures):
-                partition = self._broker.replicas.partition(topic_partition)
+                partition = self._hosting.replicas.partition(topic_partition)
                 if directory.path == path or partition is None or partition.log is None:
                     directory.drop_future(topic_partition)
                     self._end(topic_partition)
 
     def _end(self, topic_partition: TopicPartition) -> None:
         self._waiting.pop(topic_partition, None)
-        local = self._broker.logs.get(topic_partition)
+        local = self._hosting.logs.get(topic_partition)
         if local is not None:
             local.is_moving = False
 
@@ -118,8 +116,8 @@ class LogMoves:
 
     def _next(self) -> TopicPartition | None:
         """The move that has waited for longest, when one more may begin."""
-        at_once = self._broker.settings.int_or(
-            "num.replica.alter.log.dirs.threads", len(self._broker.logs.directories)
+        at_once = self._hosting.settings.int_or(
+            "num.replica.alter.log.dirs.threads", len(self._hosting.logs.directories)
         )
         if len(self._moving) >= at_once:
             return None
@@ -129,13 +127,13 @@ class LogMoves:
         try:
             await self._move(topic_partition)
         except StorageShortage as shortage:
-            self._broker.storage_trouble(shortage)
+            self._hosting.storage_trouble(shortage)
             await asyncio.sleep(_PAUSE_S)
             self._moving.discard(topic_partition)
             self._news.set()
             return  # it still waits, and goes on when its turn comes
         except StorageTrouble as trouble:
-            self._broker.storage_trouble(trouble)
+            self._hosting.storage_trouble(trouble)
         except ProtocolError as fault:
             # The original does not read back as it was written. It is left alone.
             log.error(
@@ -154,7 +152,7 @@ class LogMoves:
             if left and not self._is_nearly_done(original, copy):
                 await self._copy_some(original, copy)
                 continue
-            await self._broker.in_worker(copy.flush)
+            await self._hosting.in_worker(copy.flush)
             if self._pair(topic_partition) == pair and self._copy_rest(original, copy):
                 self._exchange(partition)
                 return
@@ -164,8 +162,8 @@ class LogMoves:
         self, topic_partition: TopicPartition
     ) -> tuple[Partition, PartitionLog, PartitionLog] | None:
         """The partition, its log and the copy; None when the move has come to an end."""
-        partition = self._broker.replicas.partition(topic_partition)
-        home = self._broker.logs.future_home(topic_partition)
+        partition = self._hosting.replicas.partition(topic_partition)
+        home = self._hosting.logs.future_home(topic_partition)
         if partition is None or partition.log is None or home is None:
             return None
         return partition, partition.log, home.futures[topic_partition]
@@ -174,26 +172,26 @@ class LogMoves:
         align(copy, original)
         if copy.log_end_offset < original.segments.active.base_offset:
             return False
-        size = self._broker.throttles.directories.at_once(_CHUNK_BYTES)
+        size = self._hosting.throttles.directories.at_once(_CHUNK_BYTES)
         found = original.read(copy.log_end_offset, max_bytes=size + 1)
         return not isinstance(found, ErrorCode) and found.size <= size
 
     async def _copy_some(self, original: PartitionLog, copy: PartitionLog) -> None:
         """One step; what was read is thrown away when records were taken back meanwhile."""
-        rate = self._broker.throttles.directories
+        rate = self._hosting.throttles.directories
         found = original.read(copy.log_end_offset, max_bytes=rate.at_once(_CHUNK_BYTES))
         if isinstance(found, ErrorCode):
             await asyncio.sleep(_PAUSE_S)
             return
         truncations, end = original.truncations, copy.log_end_offset
         try:
-            batches = await self._broker.in_worker(found.read)
+            batches = await self._hosting.in_worker(found.read)
         except OSError as error:
             raise original.health.failed(error) from error
         if not (original.is_open and copy.is_open) or original.truncations != truncations:
             return
         if copy.log_end_offset == end:
-            take(copy, original, batches, self._broker.clock.now_ms())
+            take(copy, original, batches, self._hosting.clock.now_ms())
         rate.count(len(batches))
         await asyncio.sleep(rate.wait_ms() / 1000)
 
@@ -209,14 +207,14 @@ class LogMoves:
                 batches = found.read()
             except OSError as error:
                 raise original.health.failed(error) from error
-            take(copy, original, batches, self._broker.clock.now_ms())
+            take(copy, original, batches, self._hosting.clock.now_ms())
             copied += len(batches)
         return copy.log_end_offset == original.log_end_offset
 
     def _exchange(self, partition: Partition) -> None:
         topic_partition = partition.topic_partition
-        partition.log = self._broker.logs.replace(topic_partition, self._broker.clock.now_ms())
-        self._broker.fetchers.log_moved(partition)
+        partition.log = self._hosting.logs.replace(topic_partition, self._hosting.clock.now_ms())
+        self._hosting.fetchers.log_moved(partition)
         log.info(
             "a log has moved",
             extra={"partition": str(topic_partition), "to": partition.log.directory},

@@ -31,7 +31,7 @@ SLOW = {
 
 def homes(broker: Broker) -> tuple[LogDirectory, LogDirectory]:
     """The directory that has the partition, and the other one."""
-    one, two = broker.logs.directories
+    one, two = broker.parts.logs.directories
     return (one, two) if one.get(TP) is not None else (two, one)
 
 
@@ -61,7 +61,7 @@ async def described(connection: Connection) -> dict[str, list[tuple[int, bool]]]
 
 def hurry(broker: Broker) -> None:
     """Lift the limit of the broker's moves."""
-    broker.throttles.take_rate(BrokerSettings.parse({}))
+    broker.parts.throttles.take_rate(BrokerSettings.parse({}))
 
 
 def test_a_log_moves_while_it_is_written_and_read(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_cannot_be_moved_is_said(tmp_path: Path) -> None:
                 ErrorCode.NONE,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ]
-            elsewhere = w.brokers[1].logs.directories[1].path
+            elsewhere = w.brokers[1].parts.logs.directories[1].path
             assert await alter(other, elsewhere) == [ErrorCode.REPLICA_NOT_AVAILABLE]
             target.health.failed(OSError(5, "planted"))
             assert await alter(connection, target.path) == [ErrorCode.KAFKA_STORAGE_ERROR]
@@ -121,7 +121,7 @@ def test_where_a_replica_is_to_be_made_is_remembered(tmp_path: Path, wanted: int
     async def run() -> None:
         async with world(tmp_path, count=1, log_dirs="one,two") as w:
             connection = await w.connect(0)
-            directory = w.brokers[0].logs.directories[wanted]
+            directory = w.brokers[0].parts.logs.directories[wanted]
             assert await alter(connection, directory.path) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
             await w.create("t", (0,))
             assert directory.get(TP) is not None
@@ -174,8 +174,8 @@ def test_a_short_move_need_not_wait_for_a_long_one(tmp_path: Path, at_once: int)
             connection = await w.connect(0)
             _, target = await slow_move(w, connection)
             short = TopicPartition("u", 0)
-            (home,) = (d for d in w.brokers[0].logs.directories if d.get(short) is not None)
-            (other,) = (d for d in w.brokers[0].logs.directories if d is not home)
+            (home,) = (d for d in w.brokers[0].parts.logs.directories if d.get(short) is not None)
+            (other,) = (d for d in w.brokers[0].parts.logs.directories if d is not home)
             assert await alter(connection, other.path, short) == [0]
             if at_once > 1:
                 await until(lambda: other.get(short) is not None, "it has moved")
@@ -199,7 +199,7 @@ def test_a_move_goes_on_after_a_crash(tmp_path: Path) -> None:
             await connection.close()
             await w.kill(0)
             broker = await w.start(0)
-            target = broker.logs.future_home(TP)
+            target = broker.parts.logs.future_home(TP)
             assert target is not None
             hurry(broker)
             await until(lambda: target.get(TP) is w.replica(0).log, "the move goes on")

@@ -11,20 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
 
+from klamm.broker.net.welcome import Welcome
 from klamm.broker.quotas.quotas import Quotas
 from klamm.model.settings import BrokerSettings
-
-
-class Welcome(NamedTuple):
-    """What becomes of a new connection: after a while it is served, or closed."""
-
-    is_served: bool = True
-    after_ms: int = 0
-
-
-SERVED = Welcome()
 
 
 class ConnectionLimits:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from klamm.broker.coordinators.transaction_openings import Opening
 from klamm.broker.replicas.partition import Partition
-from klamm.broker.replicas.transaction_openings import Opening
 from klamm.model.errors import ErrorCode
 from klamm.protocol.batch import ControlKind, Record, encode_batch, encode_control_batch
 from unit.broker.hosting import TP, Host, new_log, order

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.broker.net.connection_limits import SERVED, ConnectionLimits, Welcome
+from klamm.broker.net.welcome import SERVED, Welcome
+from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.quotas.quotas import CONNECTION_CREATION_RATE, Quotas
 from klamm.model.settings import BrokerSettings, broker_fault
 from klamm.store.layout import ConfigEntity, ConfigKind

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from klamm.broker import api as registry
+from klamm.broker.parts import Parts
 from klamm.client.connection import Connection
 from klamm.client.errors import ConnectionLost
 from klamm.model.errors import ErrorCode
@@ -123,16 +125,25 @@ def test_a_body_that_ends_early_closes_the_connection(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@contextlib.contextmanager
+def without(parts: Parts, *names: str) -> Iterator[None]:
+    """Parts that are missing for a while: what asks for them fails."""
+    taken = {name: getattr(parts, name) for name in names}
+    for name in names:
+        object.__setattr__(parts, name, None)
+    try:
+        yield
+    finally:
+        for name, part in taken.items():
+            object.__setattr__(parts, name, part)
+
+
 def test_our_own_fault_is_answered_in_the_way_of_the_api(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path, count=1) as w:
             await w.create("t", (0,))
             connection = await w.connect(0)
-            broker = w.brokers[0]
-            logs, replicas = broker.logs, broker.replicas
-            broker.logs = cast(Any, None)
-            broker.replicas = cast(Any, None)
-            try:
+            with without(w.brokers[0].parts, "logs", "replicas"):
                 request: Any = describe_log_dirs.Request(topics=None)
                 answer = await connection.request(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
                 assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -144,8 +155,6 @@ def test_our_own_fault_is_answered_in_the_way_of_the_api(tmp_path: Path) -> None
                 request = delete_records.Request([delete_records.DeleteRecordsTopic("t", doomed)])
                 answer = await connection.request(ApiKey.DELETE_RECORDS, 2, request)
                 assert answer.topics[0].partitions[0].error_code == -1
-            finally:
-                broker.logs, broker.replicas = logs, replicas
             # And the connection is still good.
             answer = await connection.request(ApiKey.LIST_OFFSETS, 9, list_offsets.Request())
             assert answer.topics == []
@@ -158,14 +167,8 @@ def test_a_fault_that_has_no_answer_closes_that_connection_only(tmp_path: Path) 
     async def run() -> None:
         async with world(tmp_path, count=1) as w:
             broken, fine = await w.connect(0), await w.connect(0)
-            broker = w.brokers[0]
-            known = broker.metadata
-            broker.metadata = cast(Any, None)
-            try:
-                with pytest.raises(ConnectionLost):
-                    await broken.request(ApiKey.METADATA, 12, metadata.Request(topics=None))
-            finally:
-                broker.metadata = known
+            with without(w.brokers[0].parts, "metadata"), pytest.raises(ConnectionLost):
+                await broken.request(ApiKey.METADATA, 12, metadata.Request(topics=None))
             answer = await fine.request(ApiKey.METADATA, 12, metadata.Request(topics=None))
             assert len(answer.brokers) == 1
             for connection in (broken, fine):
@@ -179,7 +182,7 @@ def test_metadata_of_all_kinds(tmp_path: Path) -> None:
         async with world(tmp_path, count=2, auto_create_topics_enable="false") as w:
             await w.create("t", (0, 1), (1, 0))
             connection = await w.connect(0)
-            topic_id = w.brokers[0].metadata.snapshot.topic_ids["t"]
+            topic_id = w.brokers[0].parts.metadata.snapshot.topic_ids["t"]
 
             async def ask(version: int, *topics: metadata.MetadataRequestTopic) -> Any:
                 request = metadata.Request(topics=list(topics))
@@ -204,14 +207,16 @@ def test_metadata_of_all_kinds(tmp_path: Path) -> None:
                 (12, Named(name="not a name"), ErrorCode.INVALID_TOPIC_EXCEPTION),
                 (
                     12,
-                    Named(w.brokers[0].metadata.snapshot.topic_ids["t"].__class__(int=5), None),
+                    Named(
+                        w.brokers[0].parts.metadata.snapshot.topic_ids["t"].__class__(int=5), None
+                    ),
                     100,
                 ),
                 (11, Named(topic_id, "t"), ErrorCode.INVALID_REQUEST),
             ):
                 assert (await ask(version, topic)).topics[0].error_code == code
             await w.kill(1)
-            await w.brokers[0].metadata.wait_for(
+            await w.brokers[0].parts.metadata.wait_for(
                 lambda s: set(s.brokers) == {0} and s.topics["t"][1].leader == 0
             )
             partition = (await ask(12, Named(name="t"))).topics[0].partitions[1]

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klamm.broker import api as registry
 from klamm.broker import produce_again
@@ -28,13 +28,14 @@ from klamm.broker.net.proof import REQUEST_SIZE_MAX
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.stopwatch import Stopwatch, Timed
 from klamm.broker.net.turns import LARGE, finished, place_for
-from klamm.broker.quotas.quotas import EXEMPT, charge_time
+from klamm.broker.parts import Parts
+from klamm.broker.quotas.charging import charge_time
+from klamm.broker.quotas.quotas import EXEMPT
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
-from klamm.model.settings import BrokerSettings
 from klamm.protocol import codec, private
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.beginnings import Recognised
-from klamm.protocol.bounds import WAITS, Bounds
+from klamm.protocol.bounds import WAITS
 from klamm.protocol.frames import (
     RequestHeader,
     encode_response_frame,
@@ -46,20 +47,17 @@ from klamm.protocol.messages import api_versions
 from klamm.protocol.private import PrivateKey
 from klamm.repeats import limited
 
-if TYPE_CHECKING:
-    from klamm.broker.server import Broker
-
 log = limited(logging.getLogger(__name__))
 
 
 class Router:
     """Routes the requests of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def route(self, peer: Peer, frame: memoryview) -> Answer:
-        broker = self._broker
+        broker = self._parts
         known = peer.beginnings.recognise(frame)
         if known is not None and not broker.quotas.is_timing:
             timed = broker.metrics.is_timing
@@ -77,7 +75,7 @@ class Router:
     def _repeat(self, peer: Peer, request: Recognised) -> bytes | Reply | Receipt | None:
         """What is said to a Produce that begins as one before."""
         try:
-            return produce_again.serve(self._broker, peer, request)
+            return produce_again.serve(self._parts, peer, request)
         except Exception as fault:
             raise _failed_to_serve(request.beginning.header, fault) from fault
 
@@ -87,7 +85,7 @@ class Router:
         watch.stop()
 
         def served() -> None:
-            self._broker.metrics.served(ApiKey.PRODUCE, watch.total_s, watch.busy_s)
+            self._parts.metrics.served(ApiKey.PRODUCE, watch.total_s, watch.busy_s)
 
         if isinstance(answer, Receipt):
             answer.when_over(served)
@@ -114,8 +112,8 @@ class Router:
     def _served(self, context: RequestContext) -> None:
         watch = context.stopwatch
         assert watch is not None, context.header
-        if self._broker.metrics.is_timing:
-            self._broker.metrics.served(context.header.api_key, watch.total_s, watch.busy_s)
+        if self._parts.metrics.is_timing:
+            self._parts.metrics.served(context.header.api_key, watch.total_s, watch.busy_s)
 
     def _route(self, context: RequestContext, frame: memoryview) -> Answer:
         header = context.header
@@ -130,7 +128,7 @@ class Router:
             return _refuse_stranger(handler, context, body)
         if handler.serve is not None:
             try:
-                return handler.serve(self._broker, context, body)
+                return handler.serve(self._parts, context, body)
             except ProtocolError:
                 raise
             except Exception as fault:
@@ -146,7 +144,7 @@ class Router:
     ) -> Reply:
         if len(body) <= LARGE:
             key, version = context.header[:2]
-            request = codec.decode_request(key, version, body, self._broker.bounds.items_of(key))
+            request = codec.decode_request(key, version, body, self._parts.bounds.items_of(key))
             return await self._handle(handler, context, request)
         return await self._answer_large(handler, context, body)
 
@@ -157,7 +155,7 @@ class Router:
         key, version = context.header[:2]
         async with place_for(key, len(body)) as place:
             steps = codec.decode_request_in_steps(
-                key, version, body, self._broker.bounds.items_of(key)
+                key, version, body, self._parts.bounds.items_of(key)
             )
             request = await finished(steps)
             if key in WAITS:
@@ -170,7 +168,7 @@ class Router:
         header = context.header
         assert handler.handle is not None, APIS[header.api_key].name
         try:
-            response = await handler.handle(self._broker, context, request)
+            response = await handler.handle(self._parts, context, request)
         except RequestRefused as refusal:
             response = _failed(handler, header, request, refusal.code, refusal.message)
         except ProtocolError:
@@ -181,7 +179,7 @@ class Router:
             )
             response = _failed(handler, header, request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
         wait_ms = 0
-        if self._broker.quotas.is_timing and not _is_exempt(context):
+        if self._parts.quotas.is_timing and not _is_exempt(context):
             wait_ms = self._throttled(context, response)
         reply = await encoded_in_turns(header, response)
         reply.mute_ms = max(reply.mute_ms, wait_ms)
@@ -192,7 +190,7 @@ class Router:
 
         It is told in the response; a few have no place for it.
         """
-        wait_ms = charge_time(self._broker, context)
+        wait_ms = charge_time(self._parts, context)
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, wait_ms)
         return wait_ms
@@ -201,9 +199,9 @@ class Router:
         self, handler: registry.Handler, context: RequestContext, body: memoryview
     ) -> Reply:
         assert handler.handle is not None, f"private api {context.header.api_key}"
-        request = private.decode(body, self._broker.bounds.items_of(context.header.api_key))
+        request = private.decode(body, self._parts.bounds.items_of(context.header.api_key))
         try:
-            response = {"error_code": 0, **await handler.handle(self._broker, context, request)}
+            response = {"error_code": 0, **await handler.handle(self._parts, context, request)}
         except RequestRefused as refusal:
             response = {"error_code": int(refusal.code), "error_message": str(refusal)}
         except ProtocolError:
@@ -263,16 +261,6 @@ async def encoded_in_turns(header: RequestHeader, response: Any) -> Reply:
     body = await finished(codec.encode_response_in_steps(key, version, response))
     mute_ms = getattr(response, "throttle_time_ms", 0)
     return Reply((encode_response_frame(header, body),), mute_ms=mute_ms)
-
-
-def bounds_of(settings: BrokerSettings) -> Bounds:
-    """What a broker with these settings reads of a request."""
-    return Bounds(
-        frame_bytes=settings.int("socket.request.max.bytes"),
-        body_bytes=settings.int("klamm.request.max.bytes"),
-        private_bytes=settings.int("klamm.private.request.max.bytes"),
-        items=settings.int("klamm.request.max.items"),
-    )
 
 
 def _unsupported(header: RequestHeader) -> Reply:

@@ -1,0 +1,30 @@
+"""How new connections are welcomed, by somebody who counts them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Welcome(NamedTuple):
+    """What becomes of a new connection: after a while it is served, or closed."""
+
+    is_served: bool = True
+    after_ms: int = 0
+
+
+SERVED = Welcome()
+
+
+class Limits(Protocol):
+    """Somebody who counts the connections of a broker and says when there are too many."""
+
+    @property
+    def room(self) -> int:
+        """How many more the broker takes; negative where it has too many since a change."""
+        ...
+
+    def joined(self, address: str) -> Welcome:
+        """One more is let in; say what becomes of it."""
+        ...
+
+    def left(self, address: str) -> None: ...

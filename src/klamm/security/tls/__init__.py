@@ -1,0 +1,1 @@
+"""TLS, described: material, versions, ciphers, and the names of those who show certificates."""

@@ -1,0 +1,39 @@
+"""Whom ZooKeeper lets read and write a node where `zookeeper.set.acl` is true.
+
+Brokers share one identity, so what its creator may do every broker may. Credentials and encoded
+passwords are for brokers alone; everything else can be read by everybody, lists of access among it.
+The test of a path is its beginning as text, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from klamm.store.layout.paths import CLUSTER_SECRET
+
+
+class Protection(StrEnum):
+    """Who may do what to a node."""
+
+    OPEN = "everybody may do everything"
+    READABLE = "everybody may read, brokers may do everything"
+    SECRET = "brokers may do everything, nobody else anything"
+
+
+# The last is klamm's own: what brokers prove to each other that they know.
+_SECRETS: Final = (
+    "/config/users",
+    "/config/brokers",
+    "/delegation_token/tokens",
+    CLUSTER_SECRET,
+)
+
+
+def protection(path: str, *, set_acl: bool) -> Protection:
+    """How a new node is protected."""
+    if not set_acl or path == "/consumers":
+        return Protection.OPEN
+    if path.startswith(_SECRETS):
+        return Protection.SECRET
+    return Protection.READABLE
