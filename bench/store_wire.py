@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import sys
 import time
@@ -137,7 +138,8 @@ async def main() -> None:
         print(f"{work:<26}" + "".join(f"{each[work]:>12,.0f}" for each in rates.values()))
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / time.strftime("store-wire-%Y%m%d-%H%M%S.json")
-    path.write_text(json.dumps({"per_second": rates}, indent=2) + "\n")
+    measured_with = {"cpus": os.cpu_count(), "load": os.getloadavg()}
+    path.write_text(json.dumps({"machine": measured_with, "per_second": rates}, indent=2) + "\n")
     print(f"written to {path}")
 
 
