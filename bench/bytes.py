@@ -52,7 +52,6 @@ def produce(
 ) -> Figures:
     with cluster(brokers=copies) as running:
         create(running, PARTITIONS, copies)
-        running.settle()
         with Meter(running.pid) as meter:
             fill(running.bootstrap, total, size, acks, batching)
         return meter.rates(total)
@@ -62,7 +61,6 @@ def produce_alone(count: int) -> Figures:
     """Every record in a request of its own."""
     with cluster(brokers=1) as running:
         create(running, PARTITIONS, 1)
-        running.settle()
         with Meter(running.pid) as meter:
             fill(running.bootstrap, count * 100, 100, "1", ALONE)
         return {

@@ -76,14 +76,6 @@ class Running:
     ready_s: float  # from the start of the process to its ready line
     ready_cpu_s: float
 
-    def settle(self) -> None:
-        """Wait until it has nothing left to do of its own, such as loading compiled loops."""
-        for _ in range(100):
-            before = sum(cpu_s(self.pid))
-            time.sleep(0.3)
-            if sum(cpu_s(self.pid)) - before <= 0.03:
-                return
-
 
 _MB = 1_000_000
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"

@@ -1,4 +1,4 @@
-"""Writes `docs/lifecycle.md`: a topic's life, told with the ledger of a cluster that runs it.
+"""Writes `docs/explanation/lifecycle.md`: a topic's life, with the ledger of a real run.
 
 python tools/generate_lifecycle.py            runs four brokers and writes the page
 python tools/generate_lifecycle.py --print    writes it to standard output instead
@@ -29,7 +29,7 @@ from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, Cr
 from klamm.protocol.private import PrivateKey
 from klamm.view import ClusterView
 
-PAGE = Path(__file__).parent.parent / "docs" / "lifecycle.md"
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "lifecycle.md"
 WORDS = Path(__file__).parent / "lifecycle_words.md"
 TOPIC = "orders"
 FIRST = TopicPartition(TOPIC, 0)
@@ -181,7 +181,7 @@ def page() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write docs/lifecycle.md.")
+    parser = argparse.ArgumentParser(description="Write docs/explanation/lifecycle.md.")
     parser.add_argument("--print", action="store_true", help="write to standard output instead")
     if parser.parse_args().print:
         sys.stdout.write(page())

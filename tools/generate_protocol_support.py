@@ -1,6 +1,6 @@
-"""Writes `docs/protocol-support.md` from the table of APIs.
+"""Writes `docs/reference/protocol-support.md` from the table of APIs.
 
-Which clients have used an API, and in which versions, comes from `docs/protocol-clients.json`,
+Which clients have used an API, and in which versions, comes from `protocol-clients.json` beside it,
 where the interop tests put what they saw: `{"Metadata": {"aiokafka": [5], "librdkafka": [12]}}`.
 
     python tools/generate_protocol_support.py            writes the page
@@ -18,7 +18,7 @@ from klamm.broker.api import SERVED
 from klamm.protocol.apis import APIS, Api
 from klamm.protocol.private import KEYS, PrivateKey
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs" / "reference"
 PAGE = DOCS / "protocol-support.md"
 SEEN = DOCS / "protocol-clients.json"
 
@@ -79,7 +79,7 @@ def page() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write docs/protocol-support.md.")
+    parser = argparse.ArgumentParser(description="Write docs/reference/protocol-support.md.")
     parser.add_argument("--check", action="store_true", help="write nothing, say if it is stale")
     if parser.parse_args().check:
         fresh = PAGE.exists() and PAGE.read_text() == page()

@@ -1,4 +1,4 @@
-"""Writes `docs/settings.md` from the tables of settings.
+"""Writes `docs/reference/settings.md` from the tables of settings.
 
 python tools/generate_settings.py            writes the page
 python tools/generate_settings.py --check    says whether it is stale
@@ -14,22 +14,23 @@ from pathlib import Path
 from klamm.model.settings import TOPIC_SETTINGS, Definition, Dynamic
 from klamm.model.settings.broker import GROUPS
 
-PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "settings.md"
 
 HEAD = """# Settings
 
 Generated from `src/klamm/model/settings`; a test fails when this page is stale.
 
-A broker takes settings at its start (`klamm up -X name=value`, `Cluster(settings={...})`) and,
-where the table says so, while it runs (`klamm configs set`, AlterConfigs). A value is the first
-that is set of: the topic's own, the broker's dynamic one, the dynamic one of all brokers, the one
-of the start, the default. A change while it runs is in force as soon as a broker has heard of it:
-on its logs, throttles, quotas, chores and connections, and in the controller's elections. What can
-only be set at a start is refused. The name of a topic setting given at the start
-(`-X retention.ms=...`) stands for the broker setting that gives topics their default.
+Every setting can be given when a broker starts (`klamm up -X name=value`,
+`Cluster(settings={...})`). Settings marked *while running* can also be changed later
+(`klamm configs set`, AlterConfigs); the others are refused there and need a restart. The most
+specific value wins: the topic's own, then the broker's dynamic value, then the dynamic value of all
+brokers, then the start-up value, then the default. A change takes effect as soon as a broker hears
+of it: on its logs, throttles, quotas, periodic work and connections, and in the controller's
+elections. The name of a topic setting given at start-up (`-X retention.ms=...`) stands for the
+broker setting that gives topics their default.
 
-Whole numbers are decimal, booleans are true or false in any case, lists are separated by commas.
-An unknown name is refused, with the name that was probably meant.
+Integers are decimal, booleans are true or false in any case, lists are separated by commas. An
+unknown name is refused, and the error suggests the name that was probably meant.
 """
 
 
@@ -51,7 +52,7 @@ def table(definitions: Iterable[Definition], *, topics: bool) -> str:
 
 
 def _changes(definition: Definition) -> str:
-    return "at a start" if definition.dynamic is Dynamic.READ_ONLY else "while running"
+    return "restart required" if definition.dynamic is Dynamic.READ_ONLY else "while running"
 
 
 def _default(definition: Definition) -> str:

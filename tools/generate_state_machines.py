@@ -1,4 +1,4 @@
-"""Writes `docs/state-machines.md` from the tables of the controller.
+"""Writes `docs/reference/state-machines.md` from the tables of the controller.
 
 python tools/generate_state_machines.py            writes the page
 python tools/generate_state_machines.py --check    says whether it is stale
@@ -16,7 +16,7 @@ from typing import Any
 from klamm.controller.states import strategies
 from klamm.controller.states.tables import MACHINES, Machine
 
-PAGE = Path(__file__).parent.parent / "docs" / "state-machines.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "state-machines.md"
 
 HEAD = """# State machines
 
@@ -89,7 +89,7 @@ def page() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write docs/state-machines.md.")
+    parser = argparse.ArgumentParser(description="Write docs/reference/state-machines.md.")
     parser.add_argument("--check", action="store_true", help="write nothing, say if it is stale")
     if parser.parse_args().check:
         fresh = PAGE.exists() and PAGE.read_text() == page()

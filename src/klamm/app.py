@@ -50,7 +50,7 @@ _SILENT_S = 1.0  # somebody who waits for longer is told for what
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is asked of a cluster."""
+    """The wishes for a cluster: brokers, ports, data, settings."""
 
     brokers: int = 3
     host: str = "127.0.0.1"
@@ -61,7 +61,7 @@ class Plan:
     zookeeper: str | None = None  # host:port,... of a ZooKeeper to use as the store
 
     def fault(self) -> str | None:
-        """Why no cluster can be made of this, or None."""
+        """The reason why no cluster can be made of this, or None."""
         if self.brokers < 1:
             return f"a cluster needs at least one broker, not {self.brokers}"
         if not 0 <= self.port <= PORT_MAX - self.brokers + 1:
@@ -87,7 +87,7 @@ class Plan:
 
 
 def _fitting(brokers: int) -> dict[str, str]:
-    """What Kafka's own development configuration changes: a small cluster must still do all."""
+    """The settings of Kafka's own development configuration: a small cluster must still do all."""
     copies = str(min(3, brokers))
     return {
         "offsets.topic.replication.factor": copies,
@@ -141,7 +141,7 @@ class ClusterApp:
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus is told how the cluster is; '' where `klamm.metrics.port` is -1."""
+        """The address of the Prometheus metrics; '' where `klamm.metrics.port` is -1."""
         return self._metrics.url if self._metrics else ""
 
     @property
@@ -219,7 +219,7 @@ class ClusterApp:
         return next((at for at, broker in self.brokers.items() if broker.is_controller), None)
 
     def view(self) -> ClusterView:
-        """What each running broker believes right now."""
+        """The metadata that each running broker has right now."""
         controller = self.controller_id
         return ClusterView(
             {at: BrokerView(broker.parts.metadata.snapshot) for at, broker in self.brokers.items()},
@@ -497,7 +497,7 @@ class ClusterApp:
 
     @property
     def _connect(self) -> str:
-        """Where the ZooKeeper is that keeps the metadata; '' for the embedded store."""
+        """The address of the ZooKeeper that keeps the metadata; '' for the embedded store."""
         return self.settings.str("zookeeper.connect")
 
     async def _wait_for_all(self) -> None:

@@ -27,7 +27,7 @@ TIMEOUT = 30.0
 
 
 class _Facts:
-    """What both kinds of cluster know without waiting."""
+    """The facts that both kinds of cluster know without waiting."""
 
     _app: ClusterApp
 
@@ -38,7 +38,7 @@ class _Facts:
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus is told how the cluster is; '' without `klamm_metrics_port`."""
+        """The address of the Prometheus metrics; '' without `klamm_metrics_port`."""
         return self._app.metrics_url
 
     @property
@@ -63,7 +63,7 @@ class _Facts:
 
     @property
     def view(self) -> ClusterView:
-        """What each running broker believes right now."""
+        """The metadata that each running broker has right now."""
         return self._app.view()
 
     def partition(self, topic: str, partition: int = 0) -> PartitionInfo | None:

@@ -113,13 +113,13 @@ class DataDirectory:
 
 
 def log_directories(broker: Path) -> list[Path]:
-    """Where a broker keeps logs: in its directory, or in those of `log.dirs` below it."""
+    """The log directories of a broker: its own, or those of `log.dirs` below it."""
     below = (path.parent for path in broker.glob(f"*/{META_PROPERTIES}"))
     return [broker, *sorted(below)]
 
 
 def count_logs(directories: Iterable[Path]) -> int:
-    """How many logs of partitions there are."""
+    """The number of partition logs in these directories."""
     places = (place for directory in directories for place in log_directories(directory))
     return sum(
         parse_partition(entry.name) is not None and entry.is_dir()

@@ -1,4 +1,4 @@
-"""What is left of a lost store: back-ups, the store itself, and the logs; and a new one from them.
+"""Rebuilds a lost store from back-ups, the remains of the store, and the logs.
 
 For a data directory that no cluster uses. Whatever is replaced is moved aside, never removed.
 """

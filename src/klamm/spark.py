@@ -1,4 +1,4 @@
-"""What a PySpark program needs of klamm: register the source, read a stream safely, watch its lag.
+"""Offers PySpark programs the klamm source: register it, read a stream safely, watch its lag.
 
 from klamm.spark import read_stream
 orders = read_stream(spark, "localhost:9092", "orders", checkpoint="/data/checkpoint")

@@ -1,4 +1,4 @@
-"""What the brokers of a running cluster believe, and predicates to wait for.
+"""Views of the brokers of a running cluster, and predicates to wait for.
 
 A predicate looks at one `ClusterView` and says yes or no; `Cluster.wait_until` asks it again
 whenever a broker's metadata changed. Views are read from the brokers' own caches: what a client
@@ -17,7 +17,7 @@ Predicate = Callable[["ClusterView"], bool]
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """What one broker would tell a client."""
+    """The metadata that one broker would give a client."""
 
     _snapshot: Snapshot
 
@@ -45,7 +45,7 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What every running broker believes, at one moment."""
+    """The metadata of every running broker, at one moment."""
 
     brokers: Mapping[int, BrokerView]
     controller_id: int  # the broker that acts as the controller; -1: none

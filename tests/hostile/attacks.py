@@ -784,7 +784,8 @@ def connection_flood(target: Target, *, connections: int = 400, hold_s: float = 
 
 def half_frames(target: Target, *, connections: int = 300, each_kb: int = 1000) -> Outcome:
     """Connections that announce the largest frame, send a part of it, and wait."""
-    piece = struct.pack(">ihhi", FRAME_SIZE_MAX, ApiKey.METADATA, 1, 1) + bytes(each_kb * 1000)
+    # Produce is the one API whose frames may be that large.
+    piece = struct.pack(">ihhi", FRAME_SIZE_MAX, ApiKey.PRODUCE, 7, 1) + bytes(each_kb * 1000)
     with _attacked(target) as outcome, ExitStack() as stack:
         sent = 0
         for n in range(connections):
@@ -794,6 +795,33 @@ def half_frames(target: Target, *, connections: int = 300, each_kb: int = 1000) 
                 sent += len(piece)
         outcome.facts["sent"] = sent
         target._answers_again(time.monotonic(), 30)
+    return outcome
+
+
+def unread_answers(
+    target: Target, *, connections: int = 100, size_mb: int = 20, seconds: float = 3
+) -> Outcome:
+    """Connections that ask for a lot and never read what they are told."""
+    _topic(target, "unread", configs={"max.message.bytes": "2000000"})
+    filler = bombs.keyed_record(random.Random(2).randbytes(1_000_000))
+    for _ in range(size_mb):
+        assert _produced(target, "unread", filler) == 0
+    wanted = fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=HUGE)
+    request = fetch.Request(
+        max_wait_ms=1, min_bytes=1, topics=[fetch.FetchTopic(topic="unread", partitions=[wanted])]
+    )
+    fetching = encode_request_frame(
+        ApiKey.FETCH, 11, 1, "hostile", codec.encode_request(ApiKey.FETCH, 11, request)
+    )
+    every = struct.pack(">i", -1)
+    asking = encode_request_frame(ApiKey.METADATA, 1, 1, "hostile", every) * 200
+    leader = leader_of(target.address(), "unread")
+    with _attacked(target) as outcome, ExitStack() as stack:
+        for n in range(connections):
+            with suppress(Closed, OSError):
+                raw = stack.enter_context(Raw(leader, patience_s=1))
+                raw.send(fetching if n % 2 else asking)
+        time.sleep(seconds)
     return outcome
 
 
@@ -936,6 +964,7 @@ def truncated_at_rest(target: Target, *, later: int = 50) -> Outcome:
     before = len(target.samples)
     target._close_pipes()
     target._launch()
+    target.warm_up()
     with target.watched(settle_s=30) as outcome.seen:
         target.start_user()
         with suppress(AssertionError):

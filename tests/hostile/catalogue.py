@@ -24,7 +24,8 @@ class Entry:
     target: Mapping[str, Any] = field(default_factory=dict)  # how its own cluster differs
     alone: bool = False  # needs a cluster of its own
     max_s: float = 2.0  # what the healthy user may wait in the smoke, on a busy machine
-    memory_mb: float = 100.0
+    memory_mb: float = 100.0  # by which the cluster may grow in the smoke
+    memory_goal_mb: float = 100.0  # and at full size
     may_complain: bool = False  # the cluster is expected to log errors: it was damaged
     may_stop: bool = False  # the healthy user may be refused: the damage is real
 
@@ -51,7 +52,7 @@ _ENTRIES: Final = (
     Entry(run=attacks.produce_large, full={"size_mb": 8}, smoke={"size_mb": 4}),
     Entry(run=attacks.fetch_large, full={"size_mb": 14}, smoke={"size_mb": 14}),
     Entry(run=attacks.tags_large, full={"size_mb": 30}, smoke={"size_mb": 30}),
-    Entry(run=attacks.tiny_requests, full={"requests": 200_000}, smoke={"requests": 20_000}),
+    Entry(run=attacks.tiny_requests, full={"requests": 200_000}, smoke={"requests": 5_000}),
     Entry(run=attacks.private_json_large, full={"size_mb": 75}, smoke={"size_mb": 30}),
     Entry(run=attacks.private_json_deep),
     Entry(
@@ -64,7 +65,7 @@ _ENTRIES: Final = (
         run=attacks.cleaner_bomb,
         smoke={"records": 3_000_000, "honest": 300_000, "seconds": 2.5},
     ),
-    Entry(run=attacks.subscription_pattern, full={"topics": 56}, smoke={"topics": 25}),
+    Entry(run=attacks.subscription_pattern, full={"topics": 56}, smoke={"topics": 56}),
     Entry(run=attacks.forged_stop_replica),
     Entry(run=attacks.forged_update_metadata),
     Entry(run=attacks.forged_roll_call),
@@ -79,8 +80,25 @@ _ENTRIES: Final = (
     Entry(run=attacks.poison_batches),
     Entry(run=attacks.terminal_escapes),
     Entry(run=attacks.slow_loris, smoke={"seconds": 1.0}),
-    Entry(run=attacks.half_frames, full={"connections": 300}, smoke={"connections": 150}),
-    Entry(run=attacks.many_partitions, full={"count": 20_000}, smoke={"count": 1000}),
+    # In the smoke each of the three brokers may use the whole of klamm.request.memory.max.bytes.
+    Entry(
+        run=attacks.half_frames,
+        full={"connections": 300},
+        smoke={"connections": 250},
+        memory_mb=150.0,
+    ),
+    Entry(
+        run=attacks.unread_answers,
+        full={"connections": 200, "size_mb": 20},
+        smoke={"connections": 60, "size_mb": 10, "seconds": 1.0},
+    ),
+    # Partitions that are there stay there: some 10 KB each.
+    Entry(
+        run=attacks.many_partitions,
+        full={"count": 20_000},
+        smoke={"count": 1000},
+        memory_goal_mb=300.0,
+    ),
     Entry(
         run=attacks.partitions_on_a_busy_disk,
         full={"count": 3000},

@@ -1,4 +1,4 @@
-"""Renders the results of `measure` into the table of docs/hardening.md.
+"""Renders the results of `measure` into the table of docs/explanation/hardening.md.
 
 python tests/hostile/table.py bench/results/hostile-DATE.json
 """
@@ -10,7 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "hardening.md"
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from hostile.catalogue import CATALOGUE
+
+P99_GOAL_MS: Final = 250
+PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "hardening.md"
 _BEGIN: Final = "<!-- attacks: begin -->"
 _END: Final = "<!-- attacks: end -->"
 
@@ -25,7 +31,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     for name, row in results.items():
         old, new = row.get("before", {}), row.get("after", {})
         cells = [f"`{name}`", _wait(old), _wait(new), _memory(old), _memory(new)]
-        rows.append("| " + " | ".join([*cells, _outcome(old), _outcome(new)]) + " |")
+        rows.append("| " + " | ".join([*cells, _outcome(name, old), _outcome(name, new)]) + " |")
     return "\n".join(rows)
 
 
@@ -44,7 +50,7 @@ def _memory(seen: dict[str, Any]) -> str:
     return "" if value is None else f"+{value:.0f} MB"
 
 
-def _outcome(seen: dict[str, Any]) -> str:
+def _outcome(name: str, seen: dict[str, Any]) -> str:
     if not seen:
         return ""
     if "failed" in seen:
@@ -54,8 +60,12 @@ def _outcome(seen: dict[str, Any]) -> str:
         faults.append("the process died")
     if not seen["answered"]:
         faults.append("the healthy user is locked out")
-    if seen["errors_logged"] and not faults:
+    if seen["errors_logged"] and not faults and not CATALOGUE[name].may_complain:
         faults.append(f"{seen['errors_logged']} faults in the log")
+    if (seen["p99_ms"] or 0) > P99_GOAL_MS:
+        faults.append("others wait")
+    if seen["memory_mb"] > CATALOGUE[name].memory_goal_mb:
+        faults.append("more memory than the goal")
     return "; ".join(faults).replace("|", "/") or "holds"
 
 

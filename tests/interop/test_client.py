@@ -328,3 +328,18 @@ def test_leaders_and_the_controller_may_die_meanwhile() -> None:
                 await use(client)
 
         asyncio.run(main())
+
+
+def test_a_topic_is_known_everywhere_when_its_creation_is_answered(cluster: Cluster) -> None:
+    async def use(client: Client) -> None:
+        admin = Admin(client)
+        for number in range(12):
+            name = f"everywhere-{number}"
+            (made,) = await admin.create_topics([CreatableTopic(name, 3, 3)])
+            assert made.error_code == 0
+            views = cluster.view.brokers
+            assert {at: name in view.topics for at, view in views.items()} == dict.fromkeys(
+                views, True
+            )
+
+    run(cluster, use)

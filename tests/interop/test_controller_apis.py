@@ -224,7 +224,7 @@ def test_a_stuck_deletion_is_explained_and_can_be_ended(cluster: Cluster, tmp_pa
         return [(w["what"], w["broker"], w["why"]) for w in answer["waiting"]]
 
     # The copy of the broker that is there goes in a moment; the other one is what it waits for.
-    eventually(lambda: waiting() == [("deletion", absent, "broker is not there")])
+    eventually(lambda: waiting() == [("deletion", absent, "broker is down")])
     refused = ask(cluster, controller, PrivateKey.FORGET_REPLICA, {"topic": "T", "broker": 9})
     assert refused["error_code"] == 42
     body = {"topic": "T", "broker": absent}

@@ -117,7 +117,7 @@ def test_records_on_too_few_replicas_are_waited_for(
     ]
     monkeypatch.setattr(freezing, "_PATIENCE_S", 0.0)
     with pytest.raises(
-        KlammError, match=r"given up after 0 s: broker . still takes records of slow"
+        KlammError, match=r"gave up after 0 s: broker . still takes records of slow"
     ):
         _do(cluster, lambda a: freezing.until_at_rest(a, ["slow"]))
 

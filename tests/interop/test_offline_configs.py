@@ -85,11 +85,11 @@ def test_settings_are_read_changed_and_removed(
     [
         (("set", "--brokers", "max.connections=0"), "max.connections=0: must be at least 1"),
         (("set", "--brokers", "max.conections=1"), "max.conections"),
-        (("set", "--brokers", "klamm.internal.requests.from=proof"), "given at the start"),
+        (("set", "--brokers", "klamm.internal.requests.from=proof"), "set at start-up"),
         (("set", "-t", "nope", "retention.ms=1"), "there is no topic nope"),
         (("set", "-t", "t", "retention.ms=x"), "retention.ms=x: must be a whole number"),
         (("unset", "--brokers", "max.connections"), "max.connections is not set"),
-        (("get", "--brokers", "--all"), "leave --all out"),
+        (("get", "--brokers", "--all"), "leave out --all"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(
@@ -120,4 +120,4 @@ def test_a_directory_without_a_cluster_is_left_alone(
 
 def test_where_to_look_goes_with_offline(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["configs", "get", "--brokers", "--data", "/nowhere"]) == 2
-    assert "go with --offline" in capsys.readouterr().err
+    assert "need --offline" in capsys.readouterr().err

@@ -95,14 +95,14 @@ def test_a_deletion_with_a_stopped_broker_is_explained_and_completed_without_it(
 
     late = klamm("topics", "delete", "orders", "--wait", "--timeout", "0.5")
     assert late.code == 1
-    assert f"deletion of partitions 0, 1 on broker {absent}: broker is not there" in late.err
-    assert f"until broker {absent} is back, or its copy is forgotten" in late.err
+    assert f"deletion of partitions 0, 1 on broker {absent}: broker is down" in late.err
+    assert f"until broker {absent} is back, or its copy is given up" in late.err
 
     found = klamm("topics", "explain", "orders", "-o", "json").json()
     assert found["deleting_since_ms"] is not None
     assert {(w["partition"], w["broker"], w["why"]) for w in found["waiting"]} == {
-        (0, absent, "broker is not there"),
-        (1, absent, "broker is not there"),
+        (0, absent, "broker is down"),
+        (1, absent, "broker is down"),
     }
     assert all(w["since_ms"] >= found["deleting_since_ms"] > 0 for w in found["waiting"])
     told = klamm("topics", "explain", "orders").out
@@ -134,7 +134,7 @@ def test_a_copy_on_a_broker_that_never_was_there_is_given_up_and_the_ledger_says
     assert klamm("topics", "create", "x", "--assignment", f"{here}:7").code == 0
     assert klamm("topics", "freeze", "x").code == 0
     late = klamm("topics", "delete", "x", "--wait", "--timeout", "0.5")
-    assert (late.code, "on broker 7: broker is not there" in late.err) == (1, True)
+    assert (late.code, "on broker 7: broker is down" in late.err) == (1, True)
     assert klamm("topics", "explain", "x", "-o", "json").json()["state"] == "halted"
     cluster.restart_broker(here)
     assert cluster.wait_for_controller() != here
@@ -172,14 +172,16 @@ def test_a_deletion_that_waits_for_a_broker_is_called_off(cluster: Cluster, klam
     absent = other_than_controller(cluster)
     cluster.stop_broker(absent)
     assert klamm("topics", "delete", "kept", "--wait", "--timeout", "0.2").code == 1
-    assert klamm("topics", "cancel-delete", "kept") == Said(0, "topic kept stays\n", "")
+    assert klamm("topics", "cancel-delete", "kept") == Said(
+        0, "deletion cancelled: topic kept stays\n", ""
+    )
     cluster.wait_for_topic("kept", partitions=1)
     again = klamm("topics", "cancel-delete", "kept")
     assert (again.code, again.err) == (1, "klamm: topic kept is not being deleted\n")
     cluster.start_broker(absent)
     cluster.wait_for_isr("kept", size=3)
     assert cluster.store_paths() == before
-    assert klamm("topics", "explain", "kept").out == "kept waits for nothing\n"
+    assert klamm("topics", "explain", "kept").out == "kept is healthy\n"
 
 
 def test_a_topic_is_waited_for_until_nothing_is_left(

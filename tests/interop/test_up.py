@@ -80,7 +80,7 @@ def test_a_directory_that_cannot_be_written_is_one_sentence() -> None:
         (["--brokers", "0"], "at least one broker"),
         (["--brokers", "3", "--rack", "a,b"], "2 racks were named for 3 brokers"),
         (["--zookeeper", ""], "the list of ZooKeeper servers is empty"),
-        (["--ephemeral", "--data", "/tmp/x"], "exclude each other"),
+        (["--ephemeral", "--data", "/tmp/x"], "cannot be used together"),
         (["--port", "65535"], "leaves no room"),
     ],
 )

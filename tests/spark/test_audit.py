@@ -140,7 +140,7 @@ def test_tables_are_whole_and_by_day(spark: SparkSession, planted: tuple[Any, Pa
 def test_report_is_one_page_that_needs_nothing_else(planted: tuple[Any, Path]) -> None:
     page = render(planted[0], title="klamm audit")
     for words in (
-        "Illegal moves",
+        "Illegal transitions",
         "Broken chains",
         "lost events",
         "Stuck deletions",

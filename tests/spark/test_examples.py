@@ -51,7 +51,7 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
 def test_docs_show_the_program_that_is_tested() -> None:
     program = (EXAMPLES / "count_by_key.py").read_text().split('"""\n\n', 1)[1]
-    assert f"```python\n{program}```" in (ROOT / "docs" / "spark.md").read_text()
+    assert f"```python\n{program}```" in (ROOT / "docs" / "reference" / "spark.md").read_text()
 
 
 class Counting(NamedTuple):

@@ -75,8 +75,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-NO_TIME = "'soon' is no time: write 2026-11-15T08:30 or milliseconds"
-NO_OFFSETS = """'{}' are no offsets: write {{"0": 120, "1": 98}}"""
+NO_TIME = "'soon' is not a time: write 2026-11-15T08:30 or milliseconds"
+NO_OFFSETS = """'{}' are not offsets: write {{"0": 120, "1": 98}}"""
 NO_MANIFEST = "is damaged, or no manifest of an archive"
 # The command line, its exit code, and what it says.
 MISTAKES: list[tuple[str, int, str]] = [
@@ -171,9 +171,9 @@ MISTAKES: list[tuple[str, int, str]] = [
         "there is no topic no-such-topic",
     ),
     ("audit --since soon", 2, NO_TIME),
-    ("audit --ledger wrong", 2, "there is no ledger wrong"),
-    ("audit --ledger empty", 2, "there is no event of a ledger in empty"),
-    ("audit --ledger notes.jsonl", 2, "there is no event of a ledger in notes.jsonl"),
+    ("audit --ledger wrong", 2, "the ledger wrong does not exist"),
+    ("audit --ledger empty", 2, "empty contains no ledger events"),
+    ("audit --ledger notes.jsonl", 2, "notes.jsonl contains no ledger events"),
 ]
 if FOREIGN is None:  # only klamm has a ledger
     MISTAKES += [("audit --to file/x", 2, "cannot write to file/x: Not a directory")]
@@ -246,7 +246,7 @@ def test_wrong_masters_are_refused_at_once(master: str, says: str) -> None:
 
 
 def test_checkpoints_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no checkpoint with a finished micro-batch"):
+    with pytest.raises(UsageError, match="is not a checkpoint with a finished micro-batch"):
         last_committed(tmp_path)
     for folder in ("commits", "offsets"):
         (tmp_path / folder).mkdir()

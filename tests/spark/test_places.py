@@ -85,7 +85,7 @@ def test_read_only_places(
         f"cannot write to {found.path}: Read-only file system"
     )
     code, out, _ = command("archive", "verify", str(disk.path))
-    assert (code, out) == (0, f"all 20 records of {name} are as they were\n")
+    assert (code, out) == (0, f"all 20 records of {name} are intact\n")
 
 
 def test_stream_with_its_memory_on_a_full_disk(

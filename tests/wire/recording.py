@@ -1,4 +1,4 @@
-"""Who used which API in which version: the last column of `docs/protocol-support.md`.
+"""Who used which API in which version: the last column of `docs/reference/protocol-support.md`.
 
     KLAMM_RECORD_CLIENTS=1 python -m pytest tests/interop tests/spark
     KLAMM_RECORD_CLIENTS=1 make interop-extra
@@ -22,7 +22,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.codec import decode_request
 from klamm.protocol.frames import RequestHeader, parse_request_header
 
-SEEN = Path(__file__).parent.parent.parent / "docs/protocol-clients.json"
+SEEN = Path(__file__).parent.parent.parent / "docs/reference/protocol-clients.json"
 _SOFTWARE = {
     "apache-kafka-java": "Java",
     "confluent-kafka-python": "confluent-kafka",

@@ -136,7 +136,7 @@ def _connect(parts: Parts) -> None:
 
 
 def _bounds_of(settings: BrokerSettings) -> Bounds:
-    """What a broker with these settings reads of a request."""
+    """The limits for requests to a broker with these settings."""
     return Bounds(
         frame_bytes=settings.int("socket.request.max.bytes"),
         body_bytes=settings.int("klamm.request.max.bytes"),

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """The source of time."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, as records and files carry them."""

@@ -1,4 +1,4 @@
-"""What this broker knows of the whole cluster, as the controller told it last.
+"""Caches the metadata of the whole cluster, as the controller sent it last.
 
 Each UpdateMetadata makes a new snapshot; whoever holds one sees a single moment. Live brokers and
 the controller are replaced by those of the request, which always lists them all; partitions are
@@ -63,7 +63,7 @@ class Snapshot:
         )
 
     def endpoint(self, broker: BrokerId, listener: str) -> Endpoint | None:
-        """Where a broker is reached, if it lives and has this listener."""
+        """The address of a broker, if it is live and has this listener."""
         found = self.brokers.get(broker)
         return None if found is None else found.endpoint(listener)
 

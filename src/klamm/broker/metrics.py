@@ -1,4 +1,4 @@
-"""What a broker counts of itself: plain numbers, kept where things happen.
+"""Counts what a broker does: plain numbers, kept where things happen.
 
 Nothing here knows who reads them. A count is an addition; a time is two looks at the clock and a
 search in a dozen bounds, and the times of requests are taken only where somebody has asked for
@@ -20,7 +20,7 @@ BOUNDS_S: Final = (
 
 
 class Histogram:
-    """How often something took how long."""
+    """A count of durations by size."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -38,7 +38,7 @@ class Histogram:
 
 
 class BrokerMetrics:
-    """What a broker did for its clients and its followers since it came up."""
+    """The work of a broker for its clients and followers since it came up."""
 
     __slots__ = (
         "bytes_in",

@@ -218,7 +218,7 @@ def _is_exempt(context: RequestContext) -> bool:
 
 
 def _refuse_stranger(handler: registry.Handler, context: RequestContext, body: memoryview) -> Reply:
-    """What a peer hears that asks for what only brokers may, and has not proven to be one."""
+    """The refusal for a peer that asks for what only brokers may, without a proof."""
     header, code = context.header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     key = header.api_key
     title = PrivateKey(key).name if is_private(key) else APIS[key].title

@@ -1,4 +1,4 @@
-"""Where `klamm` starts: choose the command, import only that, turn failures into one sentence.
+"""Starts `klamm`: chooses the command, imports only that, turns failures into one sentence.
 
 Exit codes: 0 done, 1 it was tried and failed, 2 it was asked wrongly, 130 interrupted.
 """
@@ -22,7 +22,7 @@ class Command(NamedTuple):
 
 
 class App(Protocol):
-    """What a command's module offers as `app`; a `typer.Typer` is one."""
+    """The `app` that a command's module offers; a `typer.Typer` is one."""
 
     def __call__(self, *, args: Sequence[str], prog_name: str) -> object: ...
 
@@ -30,35 +30,37 @@ class App(Protocol):
 SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Run": {
         "up": Command("cluster.up", "run a cluster until Ctrl-C"),
-        "demo": Command("spark.demo", "a guided tour of about two minutes"),
-        "doctor": Command(
-            "cluster.doctor", "whether this machine is fit for a cluster, and what to do"
-        ),
-        "version": Command("version", "the version of klamm, Python and the wire"),
+        "demo": Command("spark.demo", "take a guided tour of about two minutes"),
+        "doctor": Command("cluster.doctor", "check whether this machine can run a cluster"),
+        "version": Command("version", "print the versions of klamm, Python and the protocol"),
     },
     "Topics and records": {
         "topics": Command("topics.topics", "create, list, describe, alter and delete topics"),
-        "produce": Command("records.produce", "write lines of standard input to a topic"),
+        "produce": Command("records.produce", "write lines from standard input to a topic"),
         "consume": Command("records.consume", "print the records of a topic"),
-        "story": Command("topics.story", "what became of a topic, and why"),
+        "story": Command("topics.story", "print every decision about a topic, and why"),
     },
     "Operate": {
         "configs": Command("cluster.configs", "read and change the settings of topics and brokers"),
-        "brokers": Command("cluster.brokers", "who is there, what they hold, and how to empty one"),
-        "elect": Command("cluster.elect", "elect leaders: the preferred ones, or any that live"),
-        "reassign": Command("cluster.reassign", "plan, apply, watch and cancel moves of replicas"),
-        "groups": Command("groups.groups", "consumer groups, where they stand, set them elsewhere"),
-        "store": Command("cluster.store", "back-ups of the embedded store, and its repair"),
+        "brokers": Command("cluster.brokers", "list, describe and drain brokers"),
+        "elect": Command("cluster.elect", "elect preferred leaders, or any live replica"),
+        "reassign": Command("cluster.reassign", "move replicas: plan, apply, watch, cancel"),
+        "groups": Command("groups.groups", "list, describe, reset and delete consumer groups"),
+        "store": Command(
+            "cluster.store", "list back-ups of the embedded store, restore or repair it"
+        ),
     },
     "Records in bulk, on Spark": {
-        "archive": Command("spark.archive", "keep a topic as Parquet files, with proof"),
-        "restore": Command("spark.restore", "fill a topic with archived records, with proof"),
-        "audit": Command("spark.audit", "judge every decision of the controllers, with a report"),
-        "spark": Command("spark.spark", "a PySpark shell, a check-up, offsets of a checkpoint"),
+        "archive": Command("spark.archive", "archive a topic as Parquet files, and verify them"),
+        "restore": Command("spark.restore", "restore a topic from its archive, and verify it"),
+        "audit": Command("spark.audit", "check every decision of the controllers, write a report"),
+        "spark": Command(
+            "spark.spark", "open a PySpark shell, check the set-up, read a checkpoint"
+        ),
     },
     "With the flags of Kafka's own tools": {
-        "kafka-topics": Command("kafka.topics", "as kafka-topics.sh"),
-        "kafka-configs": Command("kafka.configs", "as kafka-configs.sh"),
+        "kafka-topics": Command("kafka.topics", "the same as kafka-topics.sh"),
+        "kafka-configs": Command("kafka.configs", "the same as kafka-configs.sh"),
     },
 }
 COMMANDS: Final = {name: command for part in SECTIONS.values() for name, command in part.items()}
@@ -92,7 +94,7 @@ def _help() -> str:
     for title, commands in SECTIONS.items():
         lines += ["", f"{title}:"]
         lines += [f"  {name:{width}}  {command.summary}" for name, command in commands.items()]
-    lines += ["", "klamm COMMAND --help says more. --debug shows tracebacks."]
+    lines += ["", "Run klamm COMMAND --help for details, klamm --debug COMMAND for tracebacks."]
     return "\n".join(lines)
 
 

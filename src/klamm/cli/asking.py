@@ -1,4 +1,4 @@
-"""How a command talks to the cluster: one client, one loop, for as long as the command takes."""
+"""Connects a command to the cluster: one client and one loop, as long as the command runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Declined(RequestRefused):
 
 
 def about_it(about: object, said: str) -> str:
-    """What was said, with its subject where that does not begin it already."""
+    """Puts the subject in front of a message, unless it begins with it already."""
     return said if said.startswith(str(about)) else f"{about}: {said}"
 
 
@@ -56,5 +56,5 @@ def refuse(code: int, about: object, message: str | None = None) -> None:
 
 
 def bare(error: Exception) -> str:
-    """What went wrong in the words of whoever refused, as Kafka's own tools print it."""
+    """The message of whoever refused, as Kafka's own tools print it."""
     return error.said if isinstance(error, Declined) else str(error)

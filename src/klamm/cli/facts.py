@@ -1,4 +1,4 @@
-"""What a cluster says of its topics, gathered from the three requests that know it.
+"""Gathers the facts about topics from the three requests that know them.
 
 Metadata has leaders and replicas, DescribeConfigs the settings and where each comes from,
 ListPartitionReassignments the moves under way. `klamm topics` and `klamm kafka-topics` show the
@@ -49,7 +49,7 @@ class PartitionFacts:
 
     @property
     def replication_factor(self) -> int:
-        """How many copies there shall be: a running move's new ones are not counted."""
+        """The number of copies there should be; new ones of a running move are not counted."""
         return len(self.replicas) - len(self.adding)
 
 

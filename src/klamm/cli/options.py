@@ -1,4 +1,4 @@
-"""What the commands share: how an app is made, and the options that mean the same everywhere."""
+"""Options that mean the same in every command, and the app each command is made of."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Output(StrEnum):
 
 
 class Compression(StrEnum):
-    """How batches are packed."""
+    """The compression of batches."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -63,10 +63,10 @@ def new_app(summary: str) -> App:
     )
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text, or one JSON value")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="let the cluster check everything and change nothing")
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="print text, or one JSON value")
 ]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="check everything, change nothing")]
 MasterOption = Annotated[
     str,
     typer.Option(envvar="KLAMM_SPARK_MASTER", help="where Spark runs: local[*], spark://host:port"),

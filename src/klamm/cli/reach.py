@@ -1,4 +1,4 @@
-"""How a command reaches a cluster: the brokers to ask first, and the properties of a client.
+"""Finds the cluster for a command: the brokers to connect to and the client's properties.
 
 Every command that takes `--bootstrap-server` takes `--command-config` as well. What a command gets
 as its bootstrap servers is a `Reach`, which knows both.
@@ -37,7 +37,7 @@ class Reach:
 
     @property
     def settings(self) -> ClientSettings | None:
-        """What the properties ask for; None where there are none."""
+        """The client settings that the properties ask for; None if there are none."""
         return settings.read(self.sources) if self.sources else None
 
     def connection(self, *, patience_s: float) -> ConnectionOptions:
@@ -58,7 +58,7 @@ BootstrapOption = Annotated[
         "-b",
         envvar="KLAMM_BOOTSTRAP_SERVER",
         metavar="HOST:PORT,...",
-        help="brokers to ask first",
+        help="the brokers to connect to",
         parser=reach_of,
     ),
 ]

@@ -1,4 +1,4 @@
-"""What an operator asks of a cluster, each as one call.
+"""Offers each administrative request as one call.
 
 A call returns the parts of the broker's answer that say something, as the protocol's own classes:
 one result a topic, resource or partition, each with its `error_code`. Only a code for the whole
@@ -223,7 +223,7 @@ class Admin:
         brokers: Iterable[int] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> dict[int, list[describe_log_dirs.DescribeLogDirsResult]]:
-        """What lies on the disks of these brokers, or of all."""
+        """The logs on the disks of these brokers, or of all."""
         ids = list((await self.client.refresh([])).nodes) if brokers is None else list(brokers)
         request = requests.log_dirs(partitions)
         asked = (self.client.at_node(i, ApiKey.DESCRIBE_LOG_DIRS, request) for i in ids)
@@ -394,7 +394,7 @@ class Admin:
         return per_partition(response.topics)
 
     async def ask_controller(self, key: int, body: Mapping[str, Any]) -> dict[str, Any]:
-        """What the controller answers to one of klamm's private requests, unless it refuses."""
+        """The controller's answer to one of klamm's private requests, unless it refuses."""
         answer = await self.client.ask_controller(key, body)
         if answer["error_code"] != ErrorCode.NONE:
             raise RequestRefused(code_of(answer["error_code"]), answer.get("error_message"))
@@ -403,7 +403,7 @@ class Admin:
     async def ask_brokers(
         self, key: int, body: Mapping[str, Any], brokers: Iterable[int] | None = None
     ) -> dict[int, dict[str, Any]]:
-        """What these brokers, or all, answer to one of klamm's private requests."""
+        """The answers of these brokers, or of all, to one of klamm's private requests."""
         deadline = self.client.deadline()
         picture = await self.client.refresh([], deadline=deadline)
         ids = list(picture.nodes) if brokers is None else list(brokers)

@@ -234,7 +234,7 @@ class Client:
     async def ask_controller(
         self, key: int, body: Mapping[str, Any], *, deadline: Deadline | None = None
     ) -> dict[str, Any]:
-        """What the controller answers to one of klamm's private requests."""
+        """The controller's answer to one of klamm's private requests."""
         deadline = deadline or self.deadline()
 
         async def once() -> dict[str, Any]:
@@ -296,7 +296,7 @@ class Client:
         *,
         deadline: Deadline | None = None,
     ) -> dict[TopicPartition, R]:
-        """What the leader of each partition says; only answers that pass by themselves are awaited.
+        """The answer of each partition's leader; only errors that pass by themselves are retried.
 
         When time is over the last answer stands, and `DeadlineExceeded` is raised only for a
         partition that had none at all.

@@ -100,7 +100,7 @@ class Connection:
 
     @property
     def versions(self) -> Mapping[int, Versions]:
-        """What the broker told; see `negotiate`."""
+        """The versions that the broker reported; see `negotiate`."""
         return self._talk.versions
 
     @property

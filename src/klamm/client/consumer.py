@@ -228,7 +228,7 @@ class Consumer:
             self._ready.append((tp, self._records(tp, data)))
 
     def _records(self, tp: TopicPartition, data: fetch.PartitionData) -> Iterator[Consumed]:
-        """What a reader may see of the batches: nothing before its place, nothing aborted."""
+        """The records a reader may see: nothing before its position, nothing aborted."""
         aborted = sorted(data.aborted or (), key=lambda a: a.first_offset, reverse=True)
         hidden: set[int] = set()
         assert isinstance(data.records, bytes | memoryview), "a response holds its records"

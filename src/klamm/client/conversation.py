@@ -45,7 +45,7 @@ class Conversation(Generic[W]):
 
     @property
     def in_flight(self) -> int:
-        """How many answers are still to come."""
+        """The number of answers still to come."""
         return len(self._due)
 
     @property
@@ -86,7 +86,7 @@ class Conversation(Generic[W]):
         return int(size)
 
     def hear(self, frame: Piece) -> tuple[W, memoryview]:
-        """Who waits for the answer in this frame, and its body."""
+        """The waiter for the answer in this frame, and the answer's body."""
         if not self._due:
             raise ProtocolError(f"{text(self.address)} answered what nobody asked")
         correlation_id, key, version, waiter = self._due[0]

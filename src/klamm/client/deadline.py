@@ -26,7 +26,7 @@ class Deadline:
         return cls(asyncio.get_running_loop().time() + seconds, attempt_s)
 
     def left_s(self) -> float:
-        """What is left for a try; `DeadlineExceeded` when nothing is."""
+        """The time left for a try; `DeadlineExceeded` if there is none."""
         left = self.at_s - asyncio.get_running_loop().time()
         if left <= 0:
             raise DeadlineExceeded("the time given is over")
@@ -34,7 +34,7 @@ class Deadline:
 
     @property
     def left_ms(self) -> int:
-        """How long a broker may take over a try, at least 1.
+        """The milliseconds a broker may take for a try, at least 1.
 
         A little less than is waited for its answer: a broker that says that its time is over
         should be heard, and not be asked once more for what it has done already.

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to a broker and back.
+"""Errors on the way to a broker and back.
 
 An answer that says no is raised as `RequestRefused` where it is about a whole request; codes for
 single topics or partitions are values in what a call returns.
@@ -77,7 +77,7 @@ def code_of(number: int) -> ErrorCode:
 
 
 def why_not(fault: OSError) -> str:
-    """What the operating system says about a connection, in a few words."""
+    """The operating system's reason for a failed connection, in a few words."""
     if isinstance(fault, TimeoutError):
         return "it did not answer in time"
     if fault.errno is not None and fault.errno > 0:

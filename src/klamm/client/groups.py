@@ -1,4 +1,4 @@
-"""What an operator asks about consumer groups and transactions.
+"""Offers each request about consumer groups and transactions as one call.
 
 Groups live at their coordinators: a list is put together from all brokers, everything else goes to
 the one that coordinates the group.
@@ -73,7 +73,7 @@ class Groups:
     async def offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """What the group has committed for these partitions, or for all it has."""
+        """The offsets that the group has committed for these partitions, or for all."""
         request = requests.group_offsets(group, partitions)
         response = await self.client.at_coordinator(
             group, ApiKey.OFFSET_FETCH, request, at_most=requests.OFFSETS_BY_NAME

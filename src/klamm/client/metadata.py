@@ -83,7 +83,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the last Metadata answers said."""
+    """The cluster as the last Metadata answers described it."""
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
     controller_id: int = -1
@@ -139,7 +139,7 @@ def picture_of(
     response: metadata.Response,
     before: Mapping[str, metadata.MetadataResponseTopic] | None = None,
 ) -> Picture:
-    """What an answer says, beside what was known `before` of topics that were not asked for."""
+    """The picture after an answer; topics that were not asked for stay as they were `before`."""
     seen = {t.name: t for t in response.topics if t.name is not None}
     return Picture(
         nodes={b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers},

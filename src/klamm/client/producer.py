@@ -39,7 +39,7 @@ _PAUSE_S: Final = 0.05
 
 
 class Delivered(NamedTuple):
-    """Where a record came to lie; with acks=0 nobody knows the offset, and it is -1."""
+    """The position of a written record; with acks=0 the offset is unknown, and -1."""
 
     topic: str
     partition: int

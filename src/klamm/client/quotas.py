@@ -20,7 +20,7 @@ Entity = Mapping[str, str | None]  # names by type; None is the default of the t
 
 
 class Match(IntEnum):
-    """How a condition looks at a name."""
+    """The way a condition matches a name."""
 
     EXACT = 0
     DEFAULT = 1
@@ -28,7 +28,7 @@ class Match(IntEnum):
 
 
 class Condition(NamedTuple):
-    """What the entities that are asked for have in common."""
+    """A condition that the wanted entities fulfil."""
 
     entity_type: str
     match: Match

@@ -39,7 +39,7 @@ _TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
 class ResourceType(IntEnum):
-    """What a set of settings belongs to."""
+    """The kind of thing that a set of settings belongs to."""
 
     TOPIC = 2
     BROKER = 4
@@ -55,7 +55,7 @@ class Resource(NamedTuple):
 
 
 class Operation(IntEnum):
-    """What to do to one setting."""
+    """The operation on one setting."""
 
     SET = 0
     DELETE = 1
@@ -201,7 +201,7 @@ def group_offsets(
 
 
 def group_offsets_of(group: str, response: offset_fetch.Response) -> dict[TopicPartition, Any]:
-    """What an answer says that a group has committed."""
+    """The offsets that a group has committed, according to an answer."""
     answer = response.groups[0] if response.groups else response
     check(answer.error_code, f"offsets of group {group}")
     return per_partition(answer.topics)

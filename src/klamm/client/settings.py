@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How a client presents itself, how long it waits, and how it is secured."""
+    """The identity, timeouts and security of a client."""
 
     client_id: str = SOFTWARE_NAME
     timeout_s: float = _API_MS / 1000
@@ -44,7 +44,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """How brokers are reached: all that a worker needs to open a socket."""
+    """All that a worker needs to open a socket to a broker."""
 
     bootstrap: tuple[Address, ...]
     client_id: str = "klamm-spark"
@@ -59,7 +59,7 @@ class ConnectionOptions:
 
 
 def read(sources: Iterable[str] | str | None) -> ClientSettings:
-    """What files of properties, or single ones as name=value, ask for."""
+    """Reads client settings from files of properties, or single ones as name=value."""
     if isinstance(sources, str):
         sources = [sources]
     return of_properties(gathered(sources or ()))
@@ -81,7 +81,7 @@ def gathered(sources: Iterable[str]) -> dict[str, str]:
 
 
 def of_properties(texts: Mapping[str, str]) -> ClientSettings:
-    """What these properties ask for."""
+    """The client settings that these properties ask for."""
     security = _security(texts)
     request_ms = _milliseconds(texts, "request.timeout.ms", _REQUEST_MS)
     # A request may not outlast its call: where only one of the two is named, the other follows.
@@ -99,7 +99,7 @@ def of_properties(texts: Mapping[str, str]) -> ClientSettings:
 
 
 def parse_connection(bootstrap: str, texts: Mapping[str, str]) -> ConnectionOptions:
-    """How brokers are reached by a blocking client with these properties."""
+    """The connection of a blocking client with these properties."""
     security = _security(texts)
     return ConnectionOptions(
         bootstrap=parse_bootstrap(bootstrap),

@@ -34,7 +34,7 @@ from klamm.model.names import (
 
 
 class Batch:
-    """What has to be said after one step."""
+    """The requests to send after one step."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -141,7 +141,7 @@ class Batch:
 
 
 def metadata_of(context: Context, partition: Partition) -> PartitionMetadata:
-    """What clients are told about a partition."""
+    """The metadata of a partition for clients."""
     is_deleted = context.is_queued(partition.id.topic)
     leadership = partition.leadership
     if leadership is None:

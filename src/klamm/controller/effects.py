@@ -1,4 +1,4 @@
-"""What the controller decides: writes to the store, requests to brokers, entries of the ledger.
+"""Decisions of the controller: writes to the store, requests to brokers, ledger entries.
 
 Effects are values of the domain. They know neither paths nor bytes: the shell turns a write into
 fenced operations on nodes and a request into a message. A write ends as `Stored` or as `Stale`, and
@@ -136,7 +136,7 @@ Outcome = Stored | Stale
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOrder:
-    """What one replica has to become."""
+    """The role that one replica has to take."""
 
     partition: TopicPartition
     leadership: Leadership
@@ -157,7 +157,7 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """What every broker tells clients about one partition."""
+    """The metadata that every broker gives clients about one partition."""
 
     partition: TopicPartition
     leadership: Leadership
@@ -235,7 +235,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one event would come to."""
+    """The consequences of one event, computed without doing them."""
 
     transitions: tuple[Transition, ...] = ()
     later: tuple[Transition, ...] = ()  # once the brokers have done what they were told

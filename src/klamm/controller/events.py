@@ -1,4 +1,4 @@
-"""What can happen to a controller.
+"""Events that can happen to a controller.
 
 An event carries the facts it is about, as they were read when its turn came. An `Ask` is an event
 somebody waits for: the type in its brackets is the answer's.
@@ -47,7 +47,7 @@ class TermBegan:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Who is registered now."""
+    """The set of registered brokers changed; this is the new one."""
 
     brokers: Mapping[BrokerId, Broker]
 
@@ -211,7 +211,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFault:
-    """Why one partition was refused; NONE and no text where it was not."""
+    """The reason why one partition was refused; NONE and no text if it was not."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -294,9 +294,9 @@ class TopicArchived(Ask[PartitionFault]):
 
 
 class Obstacle(StrEnum):
-    """What a topic may be waiting for."""
+    """The reasons why a topic may be waiting."""
 
-    BROKER_DOWN = "broker is not there"
+    BROKER_DOWN = "broker is down"
     BROKER_FENCED = "broker does not take the controller's requests"
     BROKER_LEAVING = "broker is shutting down"
     DIR_FAILED = "log directory failed"
@@ -326,7 +326,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a topic is waiting for, and since when."""
+    """The reasons why a topic is waiting, and since when."""
 
     state: TopicState
     waiting: tuple[Waiting, ...] = ()
@@ -336,7 +336,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class ExplanationAsked(Ask[Explanation | None]):
-    """What a topic is waiting for; None where there is no such topic."""
+    """A request to explain what a topic is waiting for; None if there is no such topic."""
 
     topic: str
 
@@ -347,7 +347,7 @@ Plannable = TopicsChanged | TopicModified | MarkersChanged | ReassignmentsAsked 
 
 @dataclass(frozen=True, slots=True)
 class PlanAsked(Ask[Plan]):
-    """What the controller would do about this question, or if the store said this."""
+    """A request to plan: what would the controller do about this event?"""
 
     about: Plannable
 

@@ -1,4 +1,4 @@
-"""What a group has read: its committed offsets.
+"""Keeps the committed offsets of a group.
 
 An offset counts once it is durable. One that was committed inside a transaction waits beside the
 others until its producer commits, and is dropped when it aborts.

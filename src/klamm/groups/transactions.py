@@ -69,7 +69,7 @@ _PREPARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """What is written of a transactional id."""
+    """The recorded state of a transactional id."""
 
     id: str
     producer_id: int
@@ -282,7 +282,7 @@ class TransactionalId:
         return idle and self.pending is None and now_ms - self.current.updated_ms >= retention_ms
 
     def fault(self, producer_id: int, epoch: int) -> ErrorCode | None:
-        """Why this producer may not speak for the id."""
+        """The reason why this producer may not use the id."""
         if producer_id != self.current.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if epoch != self.current.epoch:

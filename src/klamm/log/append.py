@@ -1,4 +1,4 @@
-"""What a leader checks before it appends a batch, and what it writes into it.
+"""Checks a batch before a leader appends it, and stamps it.
 
 The 61 bytes of the header and one checksum come first; then a client's records are looked through
 (`records`), because what is in the log cannot be refused any more. Base offset, leader epoch and
@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from klamm.log.batches import ATTRIBUTES_AT, LENGTH_AT, MAX_TIMESTAMP_AT
-from klamm.log.kernel import LOADER, State
-from klamm.log.records import Rest, area_of, check, check_few, no_rest, rest
+from klamm.log.records import Rest, area_of, check, look, no_rest, rest
 from klamm.log.settings import LONG_MAX, LogSettings
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.protocol.batch import (
@@ -39,7 +38,8 @@ from klamm.protocol.batch import (
     compress,
 )
 from klamm.protocol.compression import Buffer, ExpandsTooFar
-from klamm.protocol.record_scan import FAILED, Fault, Rules
+from klamm.protocol.native.records import LOOPS
+from klamm.protocol.record_scan import Fault, Rules
 
 NO_TIME: Final = -1
 # What makes a batch one that needs a closer look: zstd, a time or a marker of the broker's own.
@@ -55,7 +55,7 @@ _pack_crc: Final = struct.Struct(">I").pack_into
 
 
 class RecordError(NamedTuple):
-    """Why one record of a batch is refused."""
+    """The reason why one record of a batch is refused."""
 
     batch_index: int
     message: str
@@ -127,7 +127,7 @@ def read_sole_header(batch: memoryview) -> BatchHeader | AppendRefused:
 def header_fault(
     batch: memoryview, header: BatchHeader, settings: LogSettings, version: int, from_client: bool
 ) -> AppendRefused | None:
-    """Why this batch is not appended, as far as its header and checksum tell."""
+    """The reason to refuse this batch, as far as its header and checksum tell."""
     (base_offset, length, _, _, crc, attributes, delta, _, _, producer_id, _, sequence, count) = (
         header
     )
@@ -178,7 +178,7 @@ def header_fault(
 
 
 def too_large(size: int, settings: LogSettings) -> AppendRefused:
-    """Why a batch of this size has no place in the topic, or in a segment of it."""
+    """The refusal of a batch that is too large for the topic, or for a segment of it."""
     if size > settings.max_message_bytes:
         return AppendRefused(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -208,8 +208,6 @@ LATER: Final = Later.LATER
 _PACKED_AT_ONCE: Final = 16 * 1024
 _EXPANDED_AT_ONCE: Final = 128 * 1024
 _EFFORT_US_MAX: Final = 2_500
-_MANY: Final = 80_000  # records for compiled loops in the same time
-_FEW: Final = 3  # records, which are looked through by hand as fast as by compiled loops
 _FAR: Final = 1 << 62
 
 
@@ -217,17 +215,13 @@ def inspect_at_once(
     batch: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int
 ) -> Inspected | AppendRefused | Later:
     """Inspect a batch unless it takes long."""
-    (_, _, _, _, _, attributes, _, base, max_timestamp, _, _, _, count) = header
-    if settings.asks_nothing and not attributes & CODEC_MASK and 0 <= base < _FAR:
+    if settings.asks_nothing:
         # What most batches are. Whatever is not as it should be is looked at again, with words.
-        kernel = LOADER.kernel
-        if count <= _FEW:
-            if _latest_of_few(batch, header) == max_timestamp:
-                return _new(Inspected, (batch, header))
-        elif (
-            kernel is not None
-            and count <= _MANY
-            and kernel.latest(batch, count, base) == max_timestamp
+        kernel = LOOPS.kernel
+        if (
+            kernel.holds(batch)
+            if kernel is not None
+            else _looks_right(batch, header, settings.records_by_hand_max)
         ):
             return _new(Inspected, (batch, header))
     if effort_us(header, settings) > _EFFORT_US_MAX:
@@ -242,20 +236,23 @@ def inspect_at_once(
         return LATER
 
 
-def _latest_of_few(batch: memoryview, header: BatchHeader) -> int:
+def _looks_right(batch: memoryview, header: BatchHeader, followed_max: int) -> bool:
+    """Whether a batch that is not compressed passes the bounded look by hand."""
+    (_, _, _, _, _, attributes, _, base, max_timestamp, _, _, _, count) = header
+    if attributes & CODEC_MASK or not 0 <= base < _FAR:
+        return False
     try:
-        return check_few(batch, header)
+        found = look(batch, HEADER_SIZE, count, base, followed_max)
     except ProtocolError:
-        return FAILED
+        return False
+    return found is None or found == max_timestamp
 
 
 def effort_us(header: BatchHeader, settings: LogSettings) -> float:
     """About how long it takes to look through as many records as a batch says it has."""
-    if LOADER.kernel is not None:
-        return header.record_count * 0.03
-    if LOADER.state is State.ABSENT and not settings.checks_records:
-        return header.record_count * 0.15
-    return header.record_count * 0.8
+    if LOOPS.kernel is not None:
+        return header.record_count * 0.012
+    return header.record_count * (0.8 if settings.checks_records else 0.15)
 
 
 def inspect(

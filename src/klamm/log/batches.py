@@ -95,7 +95,7 @@ def is_intact(batch: bytes | memoryview, header: BatchHeader) -> bool:
 
 
 class Marker(NamedTuple):
-    """What a control batch says about a transaction."""
+    """The content of a control batch: the end of a transaction."""
 
     committed: bool
     coordinator_epoch: int

@@ -155,7 +155,7 @@ def write_clean_shutdown(path: str, broker_epoch: int) -> None:
 
 
 def take_clean_shutdown(path: str) -> CleanStop | None:
-    """How the last stop was, if it was a clean one; asking makes it so no longer.
+    """The record of the last clean stop, if there was one; reading it removes it.
 
     For good: a marker that a loss of power brings back would vouch for what is written from now on.
     """
@@ -175,7 +175,7 @@ Extent = tuple[tuple[int, int], ...]
 
 
 def write_extents(path: str, broker_epoch: int, extents: Mapping[TopicPartition, Extent]) -> None:
-    """What there is of each log at a clean stop; the stop is known by the broker's epoch."""
+    """Writes the files and sizes of each log at a clean stop, known by the broker's epoch."""
     lines = [
         " ".join([topic, str(place), *(f"{base}:{size}" for base, size in extent)])
         for (topic, place), extent in extents.items()
@@ -184,7 +184,7 @@ def write_extents(path: str, broker_epoch: int, extents: Mapping[TopicPartition,
 
 
 def read_extents(path: str, stop: CleanStop) -> dict[TopicPartition, Extent]:
-    """What `write_extents` said at this stop; nothing where it was another that it spoke of."""
+    """The extents that `write_extents` wrote at this stop; nothing if they are of another one."""
     lines = _read_lines(path)
     if not lines or lines[0] != f"stopped {stop.broker_epoch}":
         return {}

@@ -40,7 +40,7 @@ KEYS_MAX: Final = 1_000_000  # of one cleaning; what does not fit waits for the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one cleaning is to do, and all it has to know of the log."""
+    """The plan of one cleaning, with all it has to know of the log."""
 
     log: PartitionLog
     segments: tuple[Segment, ...]  # all that are rewritten
@@ -69,7 +69,7 @@ class Cleaned:
 
 
 def plan(log: PartitionLog, now_ms: int) -> Plan | None:
-    """What there is to clean in a log; None when there is nothing."""
+    """The cleaning that a log needs; None if it needs none."""
     settings = log.settings
     if not settings.compact or len(log.segments) == 1:
         return None

@@ -1,4 +1,4 @@
-"""Which records of a compacted log stay.
+"""Decides which records of a compacted log stay.
 
 For each key the last record stays. A last record without a value is a tombstone: it stays for
 `delete.retention.ms` after the first cleaning that met it, so that a reader who started before can
@@ -131,7 +131,7 @@ def _short(key: bytes) -> bytes:
 
 
 class AbortedRanges:
-    """Which batches belong to transactions that were aborted."""
+    """The batches that belong to aborted transactions."""
 
     __slots__ = ("_by_producer",)
 
@@ -165,7 +165,7 @@ class Sieve:
     _with_records: set[int] = field(default_factory=set)
 
     def sift(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
-        """What to write instead of a batch: itself, a smaller one, or None."""
+        """The bytes to write in place of a batch: itself, a smaller one, or None."""
         if self.aborted.holds(header):
             return self._without_records(header)
         try:

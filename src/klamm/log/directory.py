@@ -47,7 +47,7 @@ class DirectoryUnusable(UsageError):
 
 
 def _unusable(path: str, cause: OSError) -> UsageError:
-    """What ends the opening of a directory; only a bad disk is something to do without."""
+    """The error that ends the opening of a directory; only a bad disk can be done without."""
     if is_shortage(cause):
         return UsageError(
             f"log directory {path} cannot be opened now: {cause}; "
@@ -143,7 +143,7 @@ class LogDirectory:
 
     @classmethod
     def offline(cls, fault: DirectoryUnusable) -> LogDirectory:
-        """What stands for a directory that cannot be used: nothing is in it, or can be made."""
+        """A stand-in for a directory that cannot be used: empty, and nothing can be made in it."""
         directory = cls(
             fault.path,
             pool=FilePool(),
@@ -168,7 +168,7 @@ class LogDirectory:
 
     @property
     def failure(self) -> LogDirectoryFailed | None:
-        """Why the directory is offline."""
+        """The reason why the directory is offline."""
         return self.health.failure
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
@@ -176,7 +176,7 @@ class LogDirectory:
 
     @property
     def burden(self) -> int:
-        """How many logs there are, or will be."""
+        """The number of logs there are, or will be."""
         return len(self._logs) + len(self.futures)
 
     def create(
@@ -373,7 +373,7 @@ class LogDirectory:
         return len(due)
 
     def next_purge_ms(self) -> int | None:
-        """When there is something to remove next."""
+        """The time at which there is something to remove next."""
         times = [due_ms for due_ms, _ in self._doomed]
         times += [due for log in self if (due := log.segments.next_purge_ms) is not None]
         return min(times, default=None)

@@ -1,4 +1,4 @@
-"""What of a log is on the disk, and not only in its cache.
+"""Tracks which part of a log is on the disk, and not only in the cache.
 
 The recovery point moves up only when all files below it are synced: records, the indexes of closed
 segments, aborted transactions, epochs, and the names of new files. Names cost an fsync of their
@@ -47,7 +47,7 @@ class Kept(Protocol):
 
 
 class Durability:
-    """How much of one log is safe from a loss of power."""
+    """The part of one log that is safe from a loss of power."""
 
     __slots__ = ("_last_flush_ms", "home_synced", "is_cut", "names_synced", "promised", "rewrite")
 

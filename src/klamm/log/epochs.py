@@ -1,4 +1,4 @@
-"""Which leader wrote which part of a log.
+"""Records which leader wrote which part of a log.
 
 A leader epoch owns the offsets from where it began to where the next one begins. Two replicas
 agree up to the end of the last epoch that both know, so this small list is all it takes to find
@@ -49,7 +49,7 @@ class EpochCache:
 
     @property
     def latest_start(self) -> int:
-        """Where the newest epoch began, -1 when there is none."""
+        """The start of the newest epoch, -1 if there is none."""
         return self._entries[-1][1] if self._entries else UNDEFINED
 
     def assign(self, epoch: int, offset: int) -> None:

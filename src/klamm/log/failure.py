@@ -1,4 +1,4 @@
-"""When the operating system says no.
+"""Translates errors of the operating system.
 
 Where the disk fails, the first error below a log directory ends the use of that directory. What
 was being written is then in doubt, and trying again would only hide that: after a failed fsync the
@@ -59,7 +59,7 @@ class LogRefused(StorageTrouble):
 
 
 class Damage(NamedTuple):
-    """What recovery found wrong with a log, for somebody to be told."""
+    """A fault that recovery found in a log, to be reported."""
 
     cut: int  # bytes at the end that were no whole, undamaged batches, or came after such
     log_end: int  # where the log ends now
@@ -88,14 +88,14 @@ class Health:
             raise self.failure
 
     def failed(self, error: OSError) -> StorageTrouble:
-        """What to raise for an error that left everything as it was, or that ends all.
+        """The error to raise if everything is as it was, or if the directory has failed.
 
         The first failure of the disk is noted and told, in whatever thread it came.
         """
         return StorageShortage(self.path, error) if is_shortage(error) else self.in_doubt(error)
 
     def in_doubt(self, error: OSError) -> LogDirectoryFailed:
-        """What to raise for an error that came half-way through, whatever it is about."""
+        """The error to raise for a failure half-way through, whatever its cause."""
         if self.failure is None:
             self.failure = LogDirectoryFailed(self.path, error)
             if self._on_failure is not None:

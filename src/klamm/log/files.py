@@ -56,7 +56,7 @@ NO_FILE: Final = Handle("")
 
 
 def fair_limit() -> int:
-    """How many files one broker may keep open: an eighth of what the process may.
+    """The number of files one broker may keep open: an eighth of the process's limit.
 
     Several brokers share a process, and each needs descriptors for its connections too.
     """

@@ -1,4 +1,4 @@
-"""What a log remembers of its producers, and how it comes to remember it.
+"""Rebuilds what a log knows of its producers.
 
 The state is read from the newest snapshot and the batches behind it when it is first asked for:
 most logs are never written to by a producer with an id.

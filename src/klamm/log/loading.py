@@ -34,7 +34,7 @@ from klamm.model.names import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the directory's checkpoints say about one log."""
+    """The entries of the directory's checkpoints about one log."""
 
     clean: bool = False  # whether the last stop was a clean one
     recovery_point: int | None = None

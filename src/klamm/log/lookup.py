@@ -130,7 +130,7 @@ def newest(segments: SegmentList, start: int, upto: int) -> Search:
 
 
 def _newest_in(segment: Segment, start: int, upto: int) -> Search:
-    """Where the time index names the batch, one batch is read; else its headers tell which."""
+    """Reads one batch if the time index names it; otherwise its headers tell which."""
     located = segment.locate(segment.largest.offset)
     if located is not None and start <= located[1].base_offset and located[1].last_offset < upto:
         return (yield from _newest_of(segment, *located, start, upto))

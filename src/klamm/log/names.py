@@ -1,4 +1,4 @@
-"""What files and directories are called, in Kafka's layout."""
+"""Names of files and directories, in Kafka's layout."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _partition(match: re.Match[str] | None) -> TopicPartition | None:
 
 
 def parse_aside(name: str) -> str | None:
-    """What a directory that was put aside was called, or None when it is no such directory."""
+    """The former name of a directory that was set aside, or None if it is not one."""
     match = _ASIDE.match(name)
     return match[1] if match else None
 

@@ -1,4 +1,4 @@
-"""What is found in a log directory by a broker that opens it.
+"""Lists the content of a log directory for a broker that opens it.
 
 Every name is looked at once, every checkpoint read once; the logs themselves are left to `loading`.
 """
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What has a name that a broker gives, in a log directory."""
+    """The entries of a log directory whose names a broker gives."""
 
     logs: list[Found]
     doomed: list[str]  # what was to be deleted
@@ -36,7 +36,7 @@ class Content(NamedTuple):
 
 
 def look_into(path: str) -> Content:
-    """What has names of logs, in their order, what was to be deleted, and what was not ours to."""
+    """The logs in their order, those to be deleted, and directories that are not ours."""
     logs: list[Found] = []
     doomed: list[str] = []
     foreign: list[str] = []
@@ -70,7 +70,7 @@ def remove_log(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a directory's checkpoints say; one that makes no sense says nothing."""
+    """The entries of a directory's checkpoints; one that makes no sense counts as empty."""
 
     is_clean: bool  # whether the last stop was a clean one; asking makes it so no longer
     extents: Mapping[TopicPartition, checkpoints.Extent]  # at that stop

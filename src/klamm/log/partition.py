@@ -148,7 +148,7 @@ class PartitionLog:
 
     @property
     def producers(self) -> ProducerStates:
-        """What is known of the producers; read from the files when it is first needed."""
+        """The state of the producers; read from the files when first needed."""
         return self.history.states
 
     @property

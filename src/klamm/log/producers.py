@@ -1,4 +1,4 @@
-"""What a log knows about those who write to it.
+"""Tracks the producers of a log.
 
 An idempotent producer numbers its batches; the log remembers the last five of each producer, so
 that a batch sent again is recognised, and a gap is refused (KIP-98). A transactional producer has
@@ -135,7 +135,7 @@ class ProducerStates:
         self._guards: dict[int, Guard] = {}
 
     def guard(self, producer_id: int, epoch: int) -> Guard | None:
-        """What a batch must show that opens a transaction here; None when one is open already."""
+        """The guard that a batch needs to open a transaction here; None if one is open already."""
         producer = self.by_id.get(producer_id)
         if producer is not None and producer.epoch == epoch and producer.transaction_start != NONE:
             return None
@@ -243,7 +243,7 @@ class ProducerStates:
         return next(iter(self._open.values()), None)
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """Where readers of committed records must stop, if anywhere below the high watermark."""
+        """The offset where readers of committed records must stop, if below the high watermark."""
         ended = self._ended
         while ended and ended[0].last_offset < high_watermark:
             ended.popleft()

@@ -1,10 +1,10 @@
 """The records of one batch, as far as a log looks into them.
 
 What a client sends is looked through before it is appended, for whatever lies in a log lies in the
-way of every consumer. With the compiled loops each record is opened. Without them that would cost
-more than all the rest of an append, so the check is bounded: of a batch with many records the first
-and the last ones are opened, and of the others the lengths are followed from one to the next. Their
-number, that they fill the batch and that its last offset is right is known either way.
+way of every consumer. The compiled loops open each record, at some nanoseconds. By hand that would
+cost more than all the rest of an append, so the look is bounded (`look`): the first and the last
+record are opened, and the lengths of some between them are followed. What does not pass that look
+is not refused for it; then every length is followed from the first record to the last.
 
 A compressed batch is expanded within a bound. It may still have millions of records, so whoever
 opens one while others wait gives a small bound, and has a thread do it after `ExpandsTooFar`, where
@@ -18,10 +18,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from klamm.log.kernel import LOADER, State
 from klamm.model.errors import ProtocolError
 from klamm.protocol.batch import HEADER_SIZE, BatchHeader
 from klamm.protocol.compression import Buffer, ExpandsTooFar, expand
+from klamm.protocol.native.records import LOOPS
 from klamm.protocol.record_scan import (
     NO_TIME,
     RECORD_SIZE_MIN,
@@ -30,6 +30,7 @@ from klamm.protocol.record_scan import (
     Place,
     Rules,
     find_first,
+    find_last,
     find_newest,
     hop,
     scan,
@@ -38,10 +39,8 @@ from klamm.protocol.record_scan import (
 _SLICE: Final = 1000  # records by hand between two rests: less than a millisecond
 _REST_S: Final = 0.0005
 _SEARCHED_MAX: Final = 300_000  # records in which a time is searched by hand
-_KERNEL_FROM: Final = 2  # records; one is opened by hand as fast
+_FEW: Final = 3  # records: each of them is opened
 _NO_BOUND: Final = 1 << 62
-_BASE_TIME: Final = BatchHeader._fields.index("base_timestamp")
-_COUNT: Final = BatchHeader._fields.index("record_count")
 MORE_BYTES: Final = "a batch has more bytes than records"
 
 Rest = Callable[[], None]
@@ -73,16 +72,35 @@ def area_of(batch: Buffer, header: BatchHeader, size_max: int) -> Buffer:
 
 
 class Checked(NamedTuple):
-    """What is known of the records of a batch, which make sense."""
+    """The result of checking the records of a valid batch."""
 
     max_timestamp: int | None  # None: not each record was opened
     faults: list[Fault]
 
 
-def check_few(batch: Buffer, header: BatchHeader) -> int:
-    """The latest time of a few records that are not compressed and are held to no rules."""
-    end, latest = scan(batch, HEADER_SIZE, 0, header[_COUNT], _rules_of(header[_BASE_TIME]), [])
-    if end != len(batch):
+def look(area: Buffer, at: int, count: int, base_timestamp: int, followed_max: int) -> int | None:
+    """Look at some of the records from a place to the end of an area.
+
+    Returns the latest time of a few, of which each is opened, and else None. Of more, the first is
+    opened and the last, which is found from the end where so many lengths do not lead there.
+    ProtocolError: they make no sense, or that is more than this look can tell.
+    """
+    rules = _rules_of(base_timestamp)
+    latest: int | None = None
+    if count <= _FEW:
+        at, latest = scan(area, at, 0, count, rules, [])
+    else:
+        at, _ = scan(area, at, 0, 1, rules, [])
+        followed = min(count - 2, followed_max)
+        at = hop(area, at, followed)
+        unseen = count - 2 - followed
+        if unseen:
+            last = find_last(area, count - 1)
+            if last is None or last - at < unseen * RECORD_SIZE_MIN:
+                raise ProtocolError("the last record is not seen from the end")
+            at = last
+        at, _ = scan(area, at, count - 1, 1, rules, [])
+    if at != len(area):
         raise ProtocolError(MORE_BYTES)
     return latest
 
@@ -92,22 +110,23 @@ def _rules_of(base_timestamp: int) -> Rules:
     return Rules(base_timestamp, -_NO_BOUND, _NO_BOUND, False)
 
 
-def check(area: Buffer, count: int, rules: Rules, by_hand_max: int, pause: Rest) -> Checked:
+def check(area: Buffer, count: int, rules: Rules, followed_max: int, pause: Rest) -> Checked:
     """Look through records that must have the offsets from 0 on. ProtocolError: they make no sense.
 
-    Without compiled loops up to `by_hand_max` are opened, unless the topic has rules for each.
+    Without compiled loops not each is opened, unless the topic has rules for each.
     """
     faults: list[Fault] = []
-    latest: int | None
-    kernel = LOADER.kernel
-    if kernel is not None and count >= _KERNEL_FROM:
+    latest: int | None = None
+    kernel = LOOPS.kernel
+    if kernel is not None:
         end, latest = kernel.scan(area, count, rules, faults)
+    elif _asks(rules):
+        end, latest = _check_all(area, count, rules, faults, pause)
     else:
-        LOADER.count(count)
-        if count > by_hand_max and LOADER.state is State.ABSENT and not _asks(rules):
-            end, latest = _check_ends(area, count, rules, by_hand_max, pause), None
-        else:
-            end, latest = _check_all(area, 0, 0, count, rules, faults, pause)
+        try:
+            return Checked(look(area, 0, count, rules.base_timestamp, followed_max), faults)
+        except ProtocolError:
+            end = _follow(area, count, rules, pause)
     if end != len(area):
         raise ProtocolError(MORE_BYTES)
     return Checked(latest, faults)
@@ -118,34 +137,26 @@ def _asks(rules: Rules) -> bool:
 
 
 def _check_all(
-    area: Buffer,
-    at: int,
-    first: int,
-    count: int,
-    rules: Rules,
-    faults: list[Fault],
-    pause: Rest,
+    area: Buffer, count: int, rules: Rules, faults: list[Fault], pause: Rest
 ) -> tuple[int, int]:
-    latest = NO_TIME
-    for start in range(first, first + count, _SLICE):
-        if start > first:
+    at, latest = 0, NO_TIME
+    for start in range(0, count, _SLICE):
+        if start:
             pause()
-        size = min(_SLICE, first + count - start)
-        at, late = scan(area, at, start, size, rules, faults)
+        at, late = scan(area, at, start, min(_SLICE, count - start), rules, faults)
         latest = max(latest, late)
     return at, latest
 
 
-def _check_ends(area: Buffer, count: int, rules: Rules, opened: int, pause: Rest) -> int:
-    head = opened // 2
-    tail = opened - head
-    at, _ = _check_all(area, 0, 0, head, rules, [], pause)
-    left = count - opened
-    while left > 0:
-        at = hop(area, at, min(left, 4 * _SLICE))
-        left -= 4 * _SLICE
+def _follow(area: Buffer, count: int, rules: Rules, pause: Rest) -> int:
+    """Open the first and the last record and follow all lengths between them."""
+    if count <= _FEW:
+        return scan(area, 0, 0, count, rules, [])[0]
+    at, _ = scan(area, 0, 0, 1, rules, [])
+    for start in range(1, count - 1, 4 * _SLICE):
+        at = hop(area, at, min(4 * _SLICE, count - 1 - start))
         pause()
-    return _check_all(area, at, count - tail, tail, rules, [], pause)[0]
+    return scan(area, at, count - 1, 1, rules, [])[0]
 
 
 def search(area: Buffer, count: int, bounds: Bounds, *, newest: bool) -> Place | None:
@@ -153,10 +164,9 @@ def search(area: Buffer, count: int, bounds: Bounds, *, newest: bool) -> Place |
 
     For a worker thread: by hand a few hundred thousand records are as many as are looked at.
     """
-    kernel = LOADER.kernel
+    kernel = LOOPS.kernel
     if kernel is not None:
         return (kernel.find_newest if newest else kernel.find_first)(area, count, bounds)
-    LOADER.count(count)
     if count > _SEARCHED_MAX:
         raise ProtocolError(f"a batch has {count} records, too many to search by hand")
     return (find_newest if newest else find_first)(area, count, bounds, rest)

@@ -1,4 +1,4 @@
-"""Which segments a log no longer has to keep.
+"""Decides which segments a log no longer has to keep.
 
 Always from the oldest on, never past the high watermark: what is not committed everywhere is not
 ours to forget. The active segment may go too; whoever acts on this rolls it first, so that a log

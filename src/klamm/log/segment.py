@@ -28,7 +28,7 @@ _RELATIVE_MAX: Final = (1 << 31) - 1  # of offsets and positions in the indexes
 
 
 class Cut(NamedTuple):
-    """Where a segment is to be cut."""
+    """The place at which a segment is cut."""
 
     position: int
     header: BatchHeader  # of the first batch that goes
@@ -205,7 +205,7 @@ class Segment:
         return offset - self.base_offset <= _RELATIVE_MAX
 
     def age_ms(self, timestamp: int, now_ms: int) -> int:
-        """How long after the first batch a batch with this timestamp comes."""
+        """The time from the first batch to a batch with this timestamp."""
         first = self._first_timestamp
         if first is None:
             first = self.first_timestamp
@@ -214,7 +214,7 @@ class Segment:
         return now_ms - self.created_ms if self.created_ms else 0
 
     def find_cut(self, offset: int) -> Cut | None:
-        """Where the first batch that reaches this offset begins, with all that a cut there needs.
+        """The first batch that reaches this offset, with all that a cut there needs.
 
         What may be lacking, descriptors above all, is lacking here, before anything is changed.
         """

@@ -1,4 +1,4 @@
-"""What a topic's settings mean to its log.
+"""Settings of a topic, as its log uses them.
 
 A log looks at a dozen settings on every append, so they are read once into plain attributes; a
 changed topic gets a new `LogSettings`.
@@ -57,7 +57,7 @@ class LogSettings:
     segment_ms: int = 604_800_000
     # Of the broker, for all topics.
     expanded_bytes_max: int = 32 << 20  # of a compressed batch
-    records_by_hand_max: int = 32  # that are opened of a batch without compiled loops
+    records_by_hand_max: int = 16  # whose lengths are followed without compiled loops
 
     @classmethod
     def of(cls, topic: TopicSettings) -> LogSettings:
@@ -118,7 +118,7 @@ class LogSettings:
 
     @property
     def compression_level(self) -> int | None:
-        """How hard to compress; None where the codec has no levels, or its own idea of one."""
+        """The compression level; None if the codec has none, or its own default."""
         match self.codec:
             case Codec.GZIP:
                 return None if self.compression_gzip_level < 0 else self.compression_gzip_level

@@ -13,7 +13,7 @@ from klamm.log.producers import ProducerStates
 
 
 class Snapshots:
-    """Which snapshots exist, and their content."""
+    """The snapshots on disk, and their content."""
 
     __slots__ = ("_directory", "_offsets")
 

@@ -29,7 +29,7 @@ _NOTHING: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one log directory holds."""
+    """The content of one log directory."""
 
     identity: DirectoryIdentity
     logs: tuple[FoundLog, ...]
@@ -37,7 +37,7 @@ class Survey:
 
 
 def survey(path: str) -> Survey | None:
-    """What this directory tells; None where it belongs to no broker."""
+    """Surveys a directory; None if it belongs to no broker."""
     identity = read_identity(os.path.join(path, names.META_PROPERTIES))
     if identity is None:
         return None

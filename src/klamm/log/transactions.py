@@ -28,7 +28,7 @@ class Aborted(NamedTuple):
 
 
 class TransactionIndex:
-    """What is known of the aborted transactions whose markers are in one segment."""
+    """The aborted transactions whose markers are in one segment."""
 
     __slots__ = ("_entries", "_pool", "_saved", "path")
 

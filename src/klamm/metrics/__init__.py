@@ -1,1 +1,1 @@
-"""What Prometheus is told: the numbers that brokers keep, as text, over HTTP."""
+"""Serves the numbers that brokers keep to Prometheus, as text over HTTP."""

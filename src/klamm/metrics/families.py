@@ -199,7 +199,7 @@ COUNTERS: Final = (
 
 
 class Collector:
-    """What prometheus_client asks for the metrics of these brokers."""
+    """The collector that prometheus_client asks for the metrics of these brokers."""
 
     def __init__(self, brokers: Mapping[int, Broker]) -> None:
         self._brokers = brokers

@@ -1,4 +1,4 @@
-"""Which brokers hold a partition, and the algebra of moving it (KIP-455)."""
+"""Assigns partitions to brokers, with the algebra of reassignment (KIP-455)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SECURITY_PROTOCOL_IDS: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one listener of a broker is reached."""
+    """The address of one listener of a broker."""
 
     host: str
     port: int
@@ -39,5 +39,5 @@ class Broker:
     can_prove: bool = False  # that it is one of the cluster; only klamm's brokers can
 
     def endpoint(self, listener: str = PLAINTEXT) -> Endpoint | None:
-        """Where clients of this listener reach the broker."""
+        """The address at which clients of this listener reach the broker."""
         return next((e for e in self.endpoints if e.listener == listener), None)

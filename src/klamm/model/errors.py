@@ -1,4 +1,4 @@
-"""What can go wrong: Kafka's error codes, and our own family of exceptions.
+"""Errors: Kafka's codes, and our own family of exceptions.
 
 Expected refusals are values: an `ErrorCode` a partition, a `Refused` from a rule. An exception
 means that a whole request, a connection or a role cannot go on.

@@ -1,4 +1,4 @@
-"""What the logs on disk tell of a cluster whose store was lost."""
+"""Facts from the logs on disk about a cluster whose store was lost."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class FoundLog:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """How far it goes; the replica that goes farthest has all that was ever acknowledged."""
+        """The end of the log; the replica with the highest one has all that was acknowledged."""
         return self.epoch, self.end

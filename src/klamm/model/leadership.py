@@ -1,4 +1,4 @@
-"""Who leads a partition, and who follows closely enough to take over."""
+"""The leader of a partition, and the replicas that are in sync with it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Leadership:
         controller_epoch: int,
         recovery: Recovery | None = None,
     ) -> Leadership:
-        """What a controller makes of it; None leaves the recovery as it is.
+        """The leadership after a controller's decision; None leaves the recovery as it is.
 
         The leader epoch rises even when the same broker leads on: it is how brokers refuse a
         request that was meant for the leadership before.

@@ -1,4 +1,4 @@
-"""What things are called: ids, partitions, topic names."""
+"""Names of things: ids, partitions, topics."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def is_internal(topic: str) -> bool:
 
 
 def name_fault(topic: str) -> str | None:
-    """Why this is not a topic name, or None when it is one."""
+    """The reason why this is not a topic name, or None if it is one."""
     if not topic:
         return "the topic name is empty"
     if topic in (".", ".."):
@@ -78,7 +78,7 @@ def name_fault(topic: str) -> str | None:
 
 
 def partition_fault(partition: TopicPartition) -> str | None:
-    """Why nothing can be the partition of this name and number, or None when something can.
+    """The reason why no partition can have this name and number, or None if one can.
 
     Asked of whatever comes from outside: a partition's text is the name of its directory.
     """

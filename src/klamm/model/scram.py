@@ -25,7 +25,7 @@ class ScramMechanism(StrEnum):
 
     @property
     def size(self) -> int:
-        """How many bytes the hash has."""
+        """The number of bytes of the hash."""
         return hashlib.new(self.digest).digest_size
 
 
@@ -43,27 +43,27 @@ def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, round
 
 
 def client_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
-    """What a client proves that it has."""
+    """The key that a client proves to have."""
     return hmac.digest(salted, b"Client Key", mechanism.digest)
 
 
 def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
-    """What a server proves that it has."""
+    """The key that a server proves to have."""
     return hmac.digest(salted, b"Server Key", mechanism.digest)
 
 
 def stored_key(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """What a server keeps of a client's key."""
+    """The part of a client's key that a server keeps."""
     return hashlib.new(mechanism.digest, key).digest()
 
 
 def signature(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:
-    """What was said, under a key."""
+    """The signature of a message under a key."""
     return hmac.digest(key, message, mechanism.digest)
 
 
 def proof(mechanism: ScramMechanism, salted: bytes, message: bytes) -> bytes:
-    """What a client shows."""
+    """The proof that a client shows."""
     key = client_key(mechanism, salted)
     return xor(key, signature(mechanism, stored_key(mechanism, key), message))
 

@@ -206,6 +206,6 @@ APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}
 
 
 def advertised(implemented: Iterable[int]) -> list[tuple[ApiKey, Versions]]:
-    """What ApiVersions lists, in key order, of those APIs that have a handler."""
+    """The list for ApiVersions, in key order, of those APIs that have a handler."""
     wanted = frozenset(implemented)
     return [(a.key, a.advertised) for a in _TABLE if a.key in wanted and a.advertised is not None]

@@ -296,7 +296,7 @@ def _sized(data: bytes | None) -> tuple[bytes, ...]:
 
 
 class ControlKind(StrEnum):
-    """How a transaction ended."""
+    """The end of a transaction: commit or abort."""
 
     ABORT = "abort"
     COMMIT = "commit"
@@ -331,7 +331,7 @@ def encode_control_batch(
 
 
 def control_kind(batch: Buffer) -> ControlKind:
-    """What a control batch says."""
+    """The kind of a control batch."""
     record = next(decode_records(batch, size_max=_CONTROL_SIZE_MAX), None)
     if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise ProtocolError("a control batch has no key")

@@ -50,7 +50,7 @@ _OFFSETS_FROM_END: Final = 33  # they, no errors, no message, tags; tags; thrott
 
 
 class Beginning:
-    """What stands in front of the records, understood, and the answer that goes with it."""
+    """The parsed part in front of the records, and the answer that goes with it."""
 
     __slots__ = (
         "_answer",

@@ -1,4 +1,4 @@
-"""How large a request may be, by its API, before anybody reads it.
+"""Limits the size of a request, by its API, before it is read.
 
 A request is refused as soon as its first bytes say which API it is for and how long it will be, not
 when all of it has arrived; and a body is read no further than to the last item that it may have.
@@ -35,7 +35,7 @@ _UNKNOWN: Final = -1
 
 
 class Kind(Enum):
-    """What an API is about, as far as the size of its requests goes."""
+    """The subject of an API, as far as the size of its requests goes."""
 
     RECORDS = "records"
     BROKERS = "brokers"
@@ -98,7 +98,7 @@ WAITS: Final = frozenset(
 
 
 def kind_of(key: int) -> Kind:
-    """What an API is about."""
+    """The kind of an API."""
     if key == ApiKey.PRODUCE:
         return Kind.RECORDS
     if key in _BROKERS:
@@ -111,7 +111,7 @@ def kind_of(key: int) -> Kind:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What requests may be at most."""
+    """The limits for requests."""
 
     frame_bytes: int = 104_857_600  # of all
     body_bytes: int = 16 * 1024 * 1024  # of those that may name everything there is
@@ -119,11 +119,11 @@ class Bounds:
     items: int = 250_000
 
     def bytes_of(self, key: int) -> int:
-        """How long a request for this API may be."""
+        """The most bytes a request for this API may have."""
         return self._by_key.get(key, self._by_key[_UNKNOWN])[0]
 
     def items_of(self, key: int) -> int:
-        """How many items a request for this API may have."""
+        """The most items a request for this API may have."""
         return self._by_key.get(key, self._by_key[_UNKNOWN])[1]
 
     # The two that come by the thousand are not looked up.
@@ -138,7 +138,7 @@ class Bounds:
 
     @cached_property
     def bytes_of_any(self) -> int:
-        """How long a request may be whatever it is for."""
+        """The most bytes a request may have, whatever it is for."""
         return min(size for size, _ in self._by_key.values())
 
     @cached_property

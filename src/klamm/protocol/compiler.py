@@ -118,7 +118,7 @@ def source_of_reader(cls: type, version: int, flexible: bool) -> str:
 
 
 def skip_tags(buf: bytes | bytearray | memoryview, at: int) -> int:
-    """Where a section of tagged fields ends of which none is known."""
+    """The end of a section of tagged fields of which none is known."""
     count, at = read_uvarint(buf, at)
     if count > _TAGS_MAX:
         _fail(f"a section of {count} tagged fields; at most {_TAGS_MAX} are read")

@@ -65,7 +65,7 @@ def decompress(codec: int, data: Buffer, *, size_max: int = PLAIN_SIZE_MAX) -> b
 
 
 def expand(codec: int, data: Buffer, *, size_max: int = PLAIN_SIZE_MAX) -> Buffer:
-    """What a client compressed, without a copy of it; `ExpandsTooFar` when it is larger."""
+    """Expands what a client compressed, without a copy; `ExpandsTooFar` if it is larger."""
     try:
         match codec:
             case Codec.NONE:

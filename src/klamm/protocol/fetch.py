@@ -71,7 +71,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """What is wanted of one topic: by name below version 13, by id from there on."""
+    """The wanted part of one topic: by name below version 13, by id from there on."""
 
     name: str
     topic_id: UUID
@@ -79,7 +79,7 @@ class FetchTopic(NamedTuple):
 
 
 class ForgottenTopic(NamedTuple):
-    """What a session shall no longer contain."""
+    """The partitions to remove from a session."""
 
     name: str
     topic_id: UUID
@@ -105,7 +105,7 @@ class FetchRequest:
 
 
 class EpochEnd(NamedTuple):
-    """Where a follower's log leaves the leader's (KIP-595)."""
+    """The end of an epoch, where a follower's log diverges from the leader's (KIP-595)."""
 
     epoch: int = -1
     end_offset: int = -1
@@ -119,7 +119,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class PartitionData(NamedTuple):
-    """What one partition has to give."""
+    """The answer for one partition."""
 
     partition: int
     error_code: int = 0
@@ -134,7 +134,7 @@ class PartitionData(NamedTuple):
 
 
 def size_of(data: PartitionData) -> int:
-    """How many bytes of records there are."""
+    """The number of bytes of records."""
     records = data.records
     return len(records) if isinstance(records, bytes | memoryview) else records.size
 
@@ -143,7 +143,7 @@ _NO_TAGS: Final = (None, None)
 
 
 class TopicData(NamedTuple):
-    """What one topic has to give."""
+    """The answer for one topic."""
 
     name: str
     topic_id: UUID

@@ -40,7 +40,7 @@ _TAGGED_ANSWERS: Final = frozenset(
 
 
 class RequestHeader(NamedTuple):
-    """What stands before a request's body."""
+    """The header in front of a request's body."""
 
     api_key: int
     api_version: int
@@ -99,7 +99,7 @@ def encode_response_frame(header: RequestHeader, body: bytes) -> bytes:
 
 
 def response_head(header: RequestHeader, body_size: int) -> bytes:
-    """What stands before a response's body on the wire: for bodies that are sent in pieces."""
+    """The bytes in front of a response's body: for bodies that are sent in pieces."""
     if header[:2] in _TAGGED_ANSWERS:
         return _SIZE_AND_ID.pack(5 + body_size, header[2]) + b"\0"
     return _SIZE_AND_ID.pack(4 + body_size, header[2])

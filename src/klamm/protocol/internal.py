@@ -244,7 +244,7 @@ def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionValue:
-    """What is written of a transactional id."""
+    """The recorded state of a transactional id."""
 
     producer_id: int
     epoch: int

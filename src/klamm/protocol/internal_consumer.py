@@ -23,7 +23,7 @@ _READ_FAULTS: Final = (IndexError, struct.error, UnicodeDecodeError, OverflowErr
 
 
 class Kind(IntEnum):
-    """What a record is about: the version of its key."""
+    """The kind of a record: the version of its key."""
 
     GROUP_METADATA = 3
     PARTITION_METADATA = 4

@@ -36,14 +36,14 @@ _new: Final = tuple.__new__  # what `_make` does, without asking how many values
 
 
 class PartitionRecords(NamedTuple):
-    """What a producer sends to one partition."""
+    """The records for one partition."""
 
     partition: int
     records: memoryview | None
 
 
 class TopicRecords(NamedTuple):
-    """What a producer sends to one topic."""
+    """The records for one topic."""
 
     name: str
     partitions: list[PartitionRecords]
@@ -60,14 +60,14 @@ class ProduceRequest:
 
 
 class RecordError(NamedTuple):
-    """Why one record of a batch was refused."""
+    """The reason why one record of a batch was refused."""
 
     batch_index: int
     message: str | None = None
 
 
 class PartitionResult(NamedTuple):
-    """What became of one partition's records."""
+    """The result for one partition's records."""
 
     partition: int
     error_code: int = 0
@@ -83,7 +83,7 @@ _NO_FAULT: Final = ((), None, None)
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic's records."""
+    """The result for one topic's records."""
 
     name: str
     partitions: list[PartitionResult]

@@ -28,7 +28,7 @@ _LATEST: Final = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What the codec knows about one field."""
+    """The codec's knowledge of one field."""
 
     kind: str  # int8 ... string, bytes, uuid, struct, array
     versions: range

@@ -24,7 +24,7 @@ _TAGS_MAX: Final = 64
 
 
 class NodeEndpoint(NamedTuple):
-    """Where to find a leader that an answer mentions (KIP-951)."""
+    """The address of a leader that an answer mentions (KIP-951)."""
 
     node_id: int
     host: str
@@ -33,7 +33,7 @@ class NodeEndpoint(NamedTuple):
 
 
 class CurrentLeader(NamedTuple):
-    """Who leads instead, for a client that asked the wrong broker (KIP-951)."""
+    """The actual leader, for a client that asked the wrong broker (KIP-951)."""
 
     leader_id: int = -1
     leader_epoch: int = -1

@@ -1,4 +1,4 @@
-"""What a follower does when its log and its leader's do not fit together.
+"""Decides what a follower does if its log and its leader's do not fit together.
 
 After a change of leader a follower may hold records the new leader never had. Leader epochs tell: a
 record's batch names the epoch it was written in, and every log knows where each epoch ends. The
@@ -40,7 +40,7 @@ class Truncate:
 def truncation(
     theirs: EpochEnd, ours: EpochEnd | None, *, log_end: int, high_watermark: int
 ) -> Truncate:
-    """Where to cut, given the leader's end of an epoch and our own end of that same epoch.
+    """The offset to cut at, given the leader's end of an epoch and our own end of it.
 
     `ours` is None when our log has no epochs at all.
     """
@@ -56,7 +56,7 @@ def truncation(
 
 
 def first_offset(*, log_end: int, high_watermark: int, has_epochs: bool) -> int:
-    """Where a new follower starts. Without epochs to compare, only what is committed is safe."""
+    """The offset at which a new follower starts. Without epochs, only what is committed is safe."""
     return log_end if has_epochs else min(high_watermark, log_end)
 
 
@@ -77,7 +77,7 @@ class FetchFrom:
 def out_of_range(
     *, leader_start: int, leader_end: int, log_end: int
 ) -> Truncate | RestartAt | FetchFrom:
-    """What to do when the leader has no such offset."""
+    """The reaction to a leader that does not have the offset."""
     if leader_end < log_end:
         return Truncate(leader_end, is_final=True)
     if leader_start > log_end:
@@ -87,7 +87,7 @@ def out_of_range(
 
 
 class Reaction(StrEnum):
-    """What a follower does about an error in one partition of a fetch."""
+    """The reaction of a follower to an error in one partition of a fetch."""
 
     WAIT_FOR_CONTROLLER = "wait for the controller"  # with a pause; a new state will come
     FIND_OFFSET = "find the offset"  # ask the leader what it has
@@ -109,5 +109,5 @@ _REACTIONS: Final[Mapping[int, Reaction]] = {
 
 
 def reaction(code: int) -> Reaction:
-    """What to do about this error."""
+    """The reaction to this error."""
     return _REACTIONS.get(code, Reaction.RETRY)

@@ -1,4 +1,4 @@
-"""What a leader concludes from its followers' fetches.
+"""Draws a leader's conclusions from its followers' fetches.
 
 A follower that asks for offset n holds everything below n: its fetch is its acknowledgement. From
 those offsets follows the high watermark, the offset below which a record survives the loss of any
@@ -28,7 +28,7 @@ UNKNOWN_OFFSET: Final = -1
 
 
 class FollowerState(NamedTuple):
-    """What one follower's fetches have told us. A new leader knows nothing of their ends.
+    """The facts from one follower's fetches. A new leader knows nothing of their ends.
 
     A tuple, as `View` is: several are made for every batch that is replicated.
     """
@@ -157,7 +157,7 @@ def _is_late(view: View, broker: BrokerId) -> bool:
 
 
 def is_acknowledged(view: View, offset_end: int) -> ErrorCode | None:
-    """What to answer a producer that asked for all replicas, or None while it has to wait."""
+    """The answer to a producer that asked for all replicas, or None while it has to wait."""
     if view.high_watermark < offset_end:
         return None
     if len(view.isr.committed) < view.in_sync_min:
@@ -166,7 +166,7 @@ def is_acknowledged(view: View, offset_end: int) -> ErrorCode | None:
 
 
 class Verdict(StrEnum):
-    """What follows from the controller's answer to a proposed in-sync set."""
+    """The consequence of the controller's answer to a proposed in-sync set."""
 
     COMMIT = "commit"
     ROLL_BACK = "roll back"
@@ -187,5 +187,5 @@ _VERDICTS: Final[Mapping[int, Verdict]] = {
 
 
 def verdict(code: int) -> Verdict:
-    """What to do with a proposal that was answered with this code."""
+    """The verdict on a proposal that was answered with this code."""
     return _VERDICTS.get(code, Verdict.PROPOSE_AGAIN)

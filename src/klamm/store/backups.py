@@ -23,7 +23,7 @@ _TIME: Final = "%Y%m%dT%H%M%S.%f"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How many back-ups are kept, and how often a changed store gets a new one."""
+    """The number of back-ups to keep, and how often a changed store gets a new one."""
 
     keep: int
     interval_s: float
@@ -40,7 +40,7 @@ class Backup:
 
 
 def directory_of(store: Path) -> Path:
-    """Where the back-ups of this store lie."""
+    """The directory of this store's back-ups."""
     return store.parent / DIRECTORY
 
 

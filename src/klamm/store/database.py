@@ -103,7 +103,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(draft: Draft, tree: Tree, *, with_owned: bool = False) -> Rows:
-    """What has to be written so that `tree` with this draft survives a restart."""
+    """The rows to write so that `tree` with this draft survives a restart."""
     opened = [(id, timeout) for id, timeout in draft.sessions.items() if timeout is not None]
     ended = [(id,) for id, timeout in draft.sessions.items() if timeout is None]
     rows = Rows([], [], tree.zxid, opened, ended)

@@ -479,7 +479,7 @@ class EmbeddedSession:
         await self._end(dropping=False)
 
     async def expire(self) -> None:
-        """What a store does to a session that it heard nothing from."""
+        """Ends a session that the store has heard nothing from."""
         if await self._end(dropping=True):
             self.tell(SessionState.EXPIRED)
 

@@ -18,7 +18,7 @@ ANY_VERSION: Final = -1
 
 
 class Stat(NamedTuple):
-    """What the store knows of a node besides its data."""
+    """The store's knowledge of a node besides its data."""
 
     version: int
     czxid: int  # the transaction that created the node
@@ -73,7 +73,7 @@ Op = Create | SetData | Delete | Check
 
 
 class Outcome(StrEnum):
-    """How one operation ended."""
+    """The outcome of one operation."""
 
     OK = "ok"
     NO_NODE = "no node"
@@ -90,7 +90,7 @@ class Outcome(StrEnum):
 
 
 class Result(NamedTuple):
-    """What one operation of a multi gave."""
+    """The result of one operation of a multi."""
 
     outcome: Outcome
     path: str = ""  # the full path of a created node, with its sequence
@@ -109,7 +109,7 @@ Unwatch = Callable[[], None]
 
 
 class SessionState(StrEnum):
-    """What became of a session. Its ephemeral nodes live until it has EXPIRED or was closed.
+    """The state of a session. Its ephemeral nodes live until it has EXPIRED or was closed.
 
     One that has LAPSED was out of touch for as long as a session lives: others may have seen it
     end, and whether they did is known when the store is back.
@@ -129,7 +129,7 @@ class Session(Protocol):
 
     @property
     def id(self) -> int:
-        """What `Stat.ephemeral_owner` says of the nodes this session owns."""
+        """The id that `Stat.ephemeral_owner` has for nodes of this session."""
         ...
 
     async def get(self, path: str) -> Node | None:
@@ -186,7 +186,7 @@ class Session(Protocol):
 
 
 class Store(Protocol):
-    """Where sessions come from."""
+    """The source of sessions."""
 
     async def connect(self) -> Session:
         """A new session."""

@@ -37,7 +37,7 @@ _KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 @dataclass(slots=True)
 class Report:
-    """What was done, and what nobody can know."""
+    """The repairs that were made, and the facts that are lost."""
 
     rebuilt: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -264,7 +264,7 @@ def leadership(
     logs: Sequence[FoundLog],
     controller_epoch: int,
 ) -> Leadership | None:
-    """Who leads, and who is in sync, by what the logs hold; None where there is no telling."""
+    """The leader and the in-sync set that the logs suggest; None if they suggest none."""
     if not logs:
         return known
     farthest = max(log.reach for log in logs)

@@ -86,7 +86,7 @@ class Touched:
 
 
 class Tree:
-    """What readers see."""
+    """The tree that readers see."""
 
     __slots__ = ("_names", "_owned", "containers", "entries", "sessions", "shown_zxid", "zxid")
 

@@ -1,4 +1,4 @@
-"""Who wants to hear of which path."""
+"""Keeps watches: which session waits for which path."""
 
 from __future__ import annotations
 

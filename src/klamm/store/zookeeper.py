@@ -127,7 +127,7 @@ def _address(server: str) -> tuple[str, int]:
 
 
 async def _refusal(address: tuple[str, int]) -> str:
-    """Why there is no session with a server."""
+    """The reason why there is no session with a server."""
     host, port = address
     try:
         async with asyncio.timeout(_PROBE_S):
@@ -238,7 +238,7 @@ class ZooKeeperSession:
         await self._ended.wait()
 
     async def leave(self) -> None:
-        """What happens to a session whose store is closed."""
+        """Ends a session whose store is closed."""
         if not self._closing:
             await self.close()
             self._tell(SessionState.EXPIRED)

@@ -55,7 +55,7 @@ class NodeMissing(KlammError):
 
 
 class Request(Protocol):
-    """What kazoo's connection can send."""
+    """The requests that kazoo's connection can send."""
 
     @property
     def type(self) -> int: ...
@@ -178,7 +178,7 @@ class Bridge:
 
 
 class _Answer:
-    """Where kazoo puts what came back, on its own thread."""
+    """The place where kazoo puts an answer, on its own thread."""
 
     __slots__ = ("_bridge", "_future")
 
@@ -201,7 +201,7 @@ class _Client(KazooClient):  # type: ignore[misc]
         super().__init__(**settings)
 
     def enqueue(self, request: Request, answer: _Answer) -> None:
-        """What kazoo's `_call` does for requests of its own, but never waiting.
+        """Does what kazoo's `_call` does for its own requests, but never waits.
 
         kazoo wakes its thread with one byte a request, through a pipe that is not emptied while
         there is no connection. When the pipe is full there are more bytes in it than requests may
@@ -235,7 +235,7 @@ class _Watchers:
 
 
 class _Events:
-    """What was touched since the loop last looked.
+    """The paths that changed since the loop last looked.
 
     A multi that creates a thousand nodes sends a thousand events for their parent. They gather
     here, on kazoo's thread, and the loop is woken once for as many as came before it looks.

@@ -151,7 +151,7 @@ class TicketOffice:
 
 
 class _ReadBack:
-    """What a multi gave that is known to have been done in a certain transaction."""
+    """The result of a multi that is known to have been done in a certain transaction."""
 
     def __init__(self, nodes: ServerNodes, zxid: int, session: int) -> None:
         self._nodes = nodes

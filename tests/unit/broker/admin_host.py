@@ -57,6 +57,9 @@ class Memory:
     def is_alive(self, topic: str) -> bool:
         return topic in self._metadata.snapshot.topics and topic not in self.queued
 
+    async def everybody_told(self, within_s: float) -> None:
+        """There is nobody else here."""
+
 
 class TestHost:
     """What every part of administration asks of its broker."""

@@ -36,13 +36,23 @@ def test_alike_moves_share_a_line() -> None:
         }
 
     lines = list(tell([moved("t-0", 1), moved("t-1", 2)]))
-    assert lines[0].endswith("a broker came or went")
+    assert lines[0].endswith("brokers came or went")
     assert lines[1].strip() == "t-0, t-1: Online -> Offline"
 
 
 def test_a_cause_by_its_former_name_has_the_same_words() -> None:
     line = {"time_ms": 0, "controller_epoch": 1, "subject": "t-0", "before": "a", "after": "b"}
     (heading, _) = tell([line | {"cause": "MovesAsked"}])
-    assert heading.endswith("somebody asked to move replicas")
+    assert heading.endswith("a client asked to reassign partitions")
     (heading, _) = tell([line | {"cause": "of tomorrow"}])
     assert heading.endswith("of tomorrow")
+
+
+def test_a_broker_that_went_or_came_is_named() -> None:
+    line = {"controller_epoch": 1, "cause": "BrokersChanged", "subject": "t-0 on broker 2"}
+    went = line | {"time_ms": 0, "before": "Online", "after": "Offline"}
+    late = went | {"time_ms": 3, "subject": "t-1 on broker 2"}
+    came = line | {"time_ms": 5_000, "before": "Offline", "after": "Online"}
+    first, _, second, _ = tell([went, late, came])
+    assert first.endswith("broker 2 went down")
+    assert second.endswith("broker 2 came back")

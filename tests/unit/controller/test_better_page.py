@@ -8,7 +8,7 @@ import pytest
 from klamm.model.settings.broker_klamm import KLAMM
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docs" / "better-than-kafka.md").read_text()
+TEXT = (ROOT / "docs" / "explanation" / "better-than-kafka.md").read_text()
 # Number, setting and tests of each row.
 ROWS = [
     (cells[1], cells[4].strip("`"), cells[5])

@@ -13,7 +13,7 @@ from klamm.metrics.families import Collector
 from klamm.metrics.server import MetricsServer
 from unit.broker.brokers import World, fetch, produce, world
 
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 async def ask(server: MetricsServer, line: str) -> tuple[str, str]:

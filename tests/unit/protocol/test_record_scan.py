@@ -12,11 +12,17 @@ from hypothesis import strategies as st
 
 from klamm.model.errors import ProtocolError
 from klamm.protocol import record_scan
-from klamm.protocol.batch import HEADER_SIZE, Record, decode_records, encode_batch
-from klamm.protocol.record_scan import Bounds, Fault, Rules, hop
+from klamm.protocol.batch import (
+    HEADER,
+    HEADER_SIZE,
+    BatchHeader,
+    Record,
+    decode_records,
+    encode_batch,
+)
+from klamm.protocol.native.records import LOOPS, Kernel
+from klamm.protocol.record_scan import Bounds, Fault, Rules, find_last, hop
 from klamm.protocol.varint import varint
-
-record_kernel = pytest.importorskip("klamm.protocol.record_kernel")
 
 T0 = 1_700_000_000_000
 FAR = 1 << 62
@@ -28,7 +34,20 @@ def by_hand(area: bytes, count: int, rules: Rules, faults: list[Fault]) -> tuple
     return record_scan.scan(area, 0, 0, count, rules, faults)
 
 
-SCANS = pytest.mark.parametrize("scan", [by_hand, record_kernel.scan], ids=["by hand", "compiled"])
+@pytest.fixture
+def kernel() -> Kernel:
+    if LOOPS.kernel is None:
+        pytest.skip(f"no compiled loops: {LOOPS.why_not}")
+    return LOOPS.kernel
+
+
+def compiled(area: bytes, count: int, rules: Rules, faults: list[Fault]) -> tuple[int, int]:
+    if LOOPS.kernel is None:
+        pytest.skip(f"no compiled loops: {LOOPS.why_not}")
+    return LOOPS.kernel.scan(area, count, rules, faults)
+
+
+SCANS = pytest.mark.parametrize("scan", [by_hand, compiled], ids=["by hand", "compiled"])
 
 
 def area_of(*records: Record) -> bytes:
@@ -95,19 +114,42 @@ def test_broken_records_are_refused(scan: Scan, area: bytes) -> None:
         scan(area, 1, ANY, [])
 
 
-@settings(max_examples=500, deadline=None)
-@given(count=st.integers(1, 6), where=st.integers(0, 200), what=st.binary(min_size=1, max_size=3))
-def test_both_ways_agree_on_damage(count: int, where: int, what: bytes) -> None:
+def outcome(scan: Scan, area: bytes, count: int, rules: Rules) -> object:
+    faults: list[Fault] = []
+    try:
+        return scan(area, count, rules, faults), faults
+    except ProtocolError:
+        return None
+
+
+VARINTS = st.one_of(
+    st.integers(-3, 200).map(varint),
+    st.integers(-(1 << 70), 1 << 70).map(varint),
+    st.sampled_from((b"\x80\0", b"\x82\x80\x80\x80\0", b"\x80" * 5 + b"\0", b"\xff" * 11)),
+)
+STRICT = Rules(T0, T0 - 5, T0 + 5, True)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(count=st.integers(1, 6), where=st.integers(0, 200), what=VARINTS, grows=st.booleans())
+def test_both_ways_agree_on_damage(count: int, where: int, what: bytes, grows: bool) -> None:
     area = bytearray(area_of(*sample(count)))
     where %= len(area)
-    area[where : where + len(what)] = what
-    outcomes = []
-    for scan in (by_hand, record_kernel.scan):
-        try:
-            outcomes.append(scan(bytes(area), count, ANY, []))
-        except ProtocolError:
-            outcomes.append(None)
-    assert outcomes[0] == outcomes[1]
+    area[where : where + (0 if grows else len(what))] = what
+    for rules in (ANY, STRICT):
+        expected = outcome(by_hand, bytes(area), count, rules)
+        assert outcome(compiled, bytes(area), count, rules) == expected
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(VARINTS, max_size=9), st.integers(-2, 30), st.binary(max_size=3))
+def test_both_ways_agree_on_a_record_of_any_numbers(
+    numbers: list[bytes], longer: int, rest: bytes
+) -> None:
+    body = b"\0" + b"".join(numbers) + rest
+    area = varint(max(len(body) + longer, -1)) + body
+    expected = outcome(by_hand, area, 1, STRICT)
+    assert outcome(compiled, area, 1, STRICT) == expected
 
 
 @settings(max_examples=1000, deadline=None)
@@ -124,19 +166,56 @@ def test_the_short_way_passes_the_same(count: int, size: int, where: int, what: 
     batch = bytearray(encode_batch(records))
     at = HEADER_SIZE + where % (len(batch) - HEADER_SIZE)
     batch[at : at + len(what)] = what
-    found = record_kernel.latest(bytes(batch), count, T0)
+    kernel = LOOPS.kernel
+    if kernel is None:
+        pytest.skip(f"no compiled loops: {LOOPS.why_not}")
     try:
         end, latest = record_scan.scan(batch, HEADER_SIZE, 0, count, ANY, [])
     except ProtocolError:
         end, latest = -1, 0
-    assert found == (latest if end == len(batch) else record_scan.FAILED)
+    said = BatchHeader._make(HEADER.unpack_from(batch)).max_timestamp
+    expected = end == len(batch) and latest == said
+    assert kernel.holds(bytes(batch)) == expected
+    assert kernel.holds(memoryview(batch)) == expected
 
 
-def test_the_short_way_knows_places_of_any_size() -> None:
-    batch = encode_batch([Record(i, T0 + i, None, b"") for i in range(20_000)])
-    assert record_kernel.latest(batch, 20_000, T0) == T0 + 19_999
-    assert record_kernel.latest(batch, 19_999, T0) == record_scan.FAILED
-    assert record_kernel.latest(batch, 20_001, T0) == record_scan.FAILED
+def test_the_short_way_knows_places_of_any_size(kernel: Kernel) -> None:
+    batch = bytearray(encode_batch([Record(i, T0 + i, None, b"") for i in range(20_000)]))
+    assert kernel.holds(batch)
+    for count in (19_999, 20_001, (1 << 32) - 1):
+        batch[57:61] = count.to_bytes(4, "big")
+        assert not kernel.holds(batch)
+
+
+@pytest.mark.parametrize(
+    ("at", "what"), [(27, T0 + 1), (35, T0 + 1), (27, -1), (27, 1 << 62), (35, -(1 << 63))]
+)
+def test_the_short_way_reads_the_times_of_the_header(kernel: Kernel, at: int, what: int) -> None:
+    batch = bytearray(encode_batch([Record(0, T0, None, b"")]))
+    assert kernel.holds(batch)
+    batch[at : at + 8] = what.to_bytes(8, "big", signed=True)
+    assert not kernel.holds(batch)
+
+
+def test_the_short_way_is_not_led_outside(kernel: Kernel) -> None:
+    batch = encode_batch(sample(5))
+    assert kernel.holds(batch)
+    assert not any(kernel.holds(memoryview(batch)[:size]) for size in range(len(batch)))
+    with pytest.raises(TypeError):
+        kernel.holds(5)
+    with pytest.raises(BufferError):
+        kernel.holds(memoryview(batch)[::2])
+
+
+def test_the_last_record_is_seen_from_the_end() -> None:
+    for size in (0, 3, 70, 5000):
+        records = [Record(i, T0 + 300 * i, b"k" * (i % 3), b"v" * size) for i in range(200)]
+        area, before = area_of(*records), area_of(*records[:-1])
+        assert find_last(area, 199) == len(before)
+        assert find_last(area, 198) is None
+        assert find_last(area[:-1], 199) is None
+    assert find_last(b"", 5) is None
+    assert find_last(varint(199) * 5000, 199) is None
 
 
 def test_what_passes_is_what_the_decoder_reads() -> None:
@@ -157,22 +236,33 @@ def test_what_passes_is_what_the_decoder_reads() -> None:
     assert passed
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_time_is_found(compiled: bool) -> None:
+def found_by_hand(area: bytes, count: int, bounds: Bounds, newest: bool) -> object:
+    find = record_scan.find_newest if newest else record_scan.find_first
+    return find(area, count, bounds, lambda: None)
+
+
+def found_compiled(area: bytes, count: int, bounds: Bounds, newest: bool) -> object:
+    if LOOPS.kernel is None:
+        pytest.skip(f"no compiled loops: {LOOPS.why_not}")
+    kernel = LOOPS.kernel
+    return (kernel.find_newest if newest else kernel.find_first)(area, count, bounds)
+
+
+FINDS = pytest.mark.parametrize("find", [found_by_hand, found_compiled])
+
+
+@FINDS
+def test_a_time_is_found(find: Callable[[bytes, int, Bounds, bool], object]) -> None:
     area = area_of(*(Record(i, T0 + t, None, None) for i, t in enumerate([5, 1, 9, 9, 2])))
 
-    def first(since: int, start: int = 0, upto: int = 9) -> tuple[int, int] | None:
-        bounds = Bounds(since, start, upto)
-        if compiled:
-            return record_kernel.find_first(area, 5, bounds)
-        return record_scan.find_first(area, 5, bounds, lambda: None)
+    def first(since: int, start: int = 0, upto: int = 9) -> object:
+        return find(area, 5, Bounds(since, start, upto), False)
 
-    def newest(start: int = 0, upto: int = 9) -> tuple[int, int] | None:
-        bounds = Bounds(0, start, upto)
-        if compiled:
-            return record_kernel.find_newest(area, 5, bounds)
-        return record_scan.find_newest(area, 5, bounds, lambda: None)
+    def newest(start: int = 0, upto: int = 9) -> object:
+        return find(area, 5, Bounds(0, start, upto), True)
 
+    assert first(-(1 << 80)) == (0, 5)
+    assert first(1 << 80) is None
     assert (first(6), first(3), first(10), first(0, start=4), first(6, upto=2)) == (
         (2, 9),
         (0, 5),
@@ -186,6 +276,22 @@ def test_a_time_is_found(compiled: bool) -> None:
         (3, 9),
         None,
     )
+
+
+@settings(max_examples=500, deadline=None)
+@given(where=st.integers(0, 200), what=VARINTS, first=st.integers(-5, 5), newest=st.booleans())
+def test_both_ways_find_the_same(where: int, what: bytes, first: int, newest: bool) -> None:
+    area = bytearray(area_of(*sample(5)))
+    where %= len(area)
+    area[where : where + len(what)] = what
+    bounds = Bounds(0, first, 1 << 62)
+    found: list[object] = []
+    for find in (found_by_hand, found_compiled):
+        try:
+            found.append(find(bytes(area), 5, bounds, newest))
+        except ProtocolError:
+            found.append("nonsense")
+    assert found[0] == found[1]
 
 
 def test_a_length_that_lies_does_not_lead_outside() -> None:

@@ -77,7 +77,7 @@ Forward = Callable[[Peers, Broker, str, create_topics.Request], Awaitable[create
 
 
 class AutoCreation:
-    """What one broker creates unasked."""
+    """Creates topics that clients ask for before they exist."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class AutoCreation:
         self._removed_at.update(dict.fromkeys(topics, now_ms))
 
     async def create(self, topics: Iterable[str], client: Client) -> dict[str, ErrorCode]:
-        """What to say of topics that are not in the metadata; NONE when they are there now."""
+        """The answer for topics that are not in the metadata; NONE if they are there now."""
         codes: dict[str, ErrorCode] = {}
         wanted: list[str] = []
         for topic in topics:

@@ -38,7 +38,7 @@ _WHOLE: Final = frozenset(
 
 
 class MatchType(IntEnum):
-    """How a filter looks at the name of one type, by the numbers of the wire."""
+    """The way a filter matches the name of one type, by the numbers of the wire."""
 
     EXACT = 0
     DEFAULT = 1
@@ -66,7 +66,7 @@ class Component:
 
 
 def filter_fault(components: Sequence[Component]) -> Refused | None:
-    """Why this cannot be asked."""
+    """The reason why this cannot be asked."""
     types = [component.entity_type for component in components]
     if len(set(types)) != len(types):
         return Refused("a filter has one condition a type")
@@ -100,7 +100,7 @@ def entity_of(stored: ConfigEntity) -> dict[str, str | None]:
 
 
 def stored_entity(parts: Sequence[tuple[str, str | None]]) -> ConfigEntity | Refused:
-    """Where the quotas of an entity are kept."""
+    """The entity under which quotas are stored."""
     types = [entity_type for entity_type, _ in parts]
     fault = _types_fault(types)
     if fault is not None:

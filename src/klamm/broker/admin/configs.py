@@ -40,7 +40,7 @@ from klamm.store.port import Session
 
 
 class ResourceType(IntEnum):
-    """What has settings, by the numbers of the wire."""
+    """The kinds of things that have settings, by the numbers of the wire."""
 
     TOPIC = 2
     BROKER = 4
@@ -61,7 +61,7 @@ class Host(admin.Host, Protocol):
 
 
 class Resource(Protocol):
-    """What has settings, as a request names it."""
+    """A thing with settings, as a request names it."""
 
     @property
     def resource_type(self) -> int: ...
@@ -225,7 +225,7 @@ async def alter(
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """How a topic looks at its settings."""
+    """The settings of a topic."""
 
     settings: BrokerSettings
     table: Mapping[str, Definition] = field(default_factory=lambda: TOPIC_SETTINGS)
@@ -240,7 +240,7 @@ class _Topic:
 
 @dataclass(frozen=True, slots=True)
 class _Brokers:
-    """How a broker, or all brokers together, look at theirs."""
+    """The settings of one broker, or of all brokers together."""
 
     settings: BrokerSettings
     for_all: bool

@@ -284,7 +284,7 @@ async def _read(session: Session, entities: list[ConfigEntity]) -> list[dict[str
 
 
 def _valid(texts: Mapping[str, str]) -> dict[str, str]:
-    """What makes sense of what is stored; the rest was written past the API."""
+    """The valid part of what is stored; the rest was written past the API."""
     good = {name: text for name, text in texts.items() if broker_fault({name: text}) is None}
     for name in texts.keys() - good.keys():
         log.warning("a stored setting of brokers is left out", extra={"setting": name})

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """What a policy on changed settings may look at: only the entries of the request."""
+    """The facts a policy on changed settings may look at: only the entries of the request."""
 
     resource_type: str  # "topic" or "broker"
     resource_name: str

@@ -47,6 +47,9 @@ from klamm.store import layout
 from klamm.store.port import Session
 
 _NEWEST_DELETION: Final = 6
+# How long an answer waits for the other brokers to have heard of a change as well. Kafka does not
+# wait: whoever creates a topic there and asks another broker about it may hear that there is none.
+_TOLD_S: Final = 0.25
 
 
 class Controller(Protocol):
@@ -58,6 +61,8 @@ class Controller(Protocol):
     def is_queued_for_deletion(self, topic: str) -> bool: ...
 
     def is_alive(self, topic: str) -> bool: ...
+
+    async def everybody_told(self, within_s: float) -> None: ...
 
 
 class Host(Protocol):
@@ -120,6 +125,8 @@ class Admin:
             if isinstance(outcome, Created)
         }
         late = await waiting.for_leaders(self._host.metadata, counts, timeout_ms)
+        if counts and timeout_ms > 0:
+            await self._controller.everybody_told(min(_TOLD_S, timeout_ms / 1000))
         return [
             late.get(outcome.creation.topic, outcome) if isinstance(outcome, Created) else outcome
             for outcome in outcomes
@@ -188,6 +195,8 @@ class Admin:
                 if refused is None and not validate_only:
                     counts[ask.topic] = ask.count
         late = await waiting.for_leaders(self._host.metadata, counts, timeout_ms)
+        if counts and timeout_ms > 0:
+            await self._controller.everybody_told(min(_TOLD_S, timeout_ms / 1000))
         return [outcome or late.get(ask.topic) for ask, outcome in zip(asks, outcomes, strict=True)]
 
     async def _grow(self, ask: Growth, quota: Mutations, validate_only: bool) -> Refused | None:
@@ -272,7 +281,7 @@ class Admin:
         ]
 
     def deletion_refusals(self, topics: Sequence[str]) -> dict[str, Refused]:
-        """Which of these topics may not be deleted, and why; nothing is written."""
+        """The topics that may not be deleted, with the reasons; nothing is written."""
         facts = self._deletion_facts(self._host.metadata.snapshot, _NEWEST_DELETION)
         asks = [Doomed(topic) for topic in topics]
         fault = deletion_request_fault(asks, facts)

@@ -1,4 +1,4 @@
-"""What administration writes to the store, each as one multi.
+"""Writes administrative changes to the store, each as one multi.
 
 An answer can get lost on its way back. A write is therefore never just repeated: what is stored
 then tells whether this one got through, a new topic by its id, everything else by its content.

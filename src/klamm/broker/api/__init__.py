@@ -35,7 +35,7 @@ Failure = Callable[[Any, ErrorCode, str | None], Any]
 
 
 class Handler(NamedTuple):
-    """What one file offers."""
+    """The content of one file: how to handle an API."""
 
     handle: Handle | None
     serve: Serve | None

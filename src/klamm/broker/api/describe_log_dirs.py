@@ -65,7 +65,7 @@ async def _directory(
 
 
 def _lag(local: PartitionLog, original: PartitionLog | None) -> int:
-    """How many offsets a log is behind: a copy behind its original, others behind consumers."""
+    """The offsets a log is behind: a copy behind its original, others behind consumers."""
     if original is not None:
         return max(original.log_end_offset - local.log_end_offset, 0)
     return max(local.high_watermark - local.log_end_offset, 0)

@@ -87,7 +87,7 @@ def _serve(parts: Parts, context: RequestContext, request: FetchRequest) -> Answ
 
 
 def _refuse_follower(parts: Parts, context: RequestContext, request: FetchRequest) -> Reply:
-    """What somebody hears that calls itself a follower and is no broker."""
+    """The refusal for a follower's fetch that does not come from a broker."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     response = FetchResponse(
         topics=[

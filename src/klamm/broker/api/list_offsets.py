@@ -139,7 +139,7 @@ async def _look_up(
 
 
 async def _carried_out(search: Search, limit: int) -> TimedOffset | None:
-    """What a search comes to, with others at work on the batches it has to open."""
+    """The result of a search; workers open the batches it needs."""
     found: Place | Unknown | None = None
     try:
         wanted = next(search)

@@ -75,7 +75,7 @@ async def _answer_large(parts: Parts, context: RequestContext, body: memoryview)
 
 
 class _Kept(NamedTuple):
-    """Where an answer is kept for those that ask the same."""
+    """The cache of an answer for those that ask the same."""
 
     snapshot: Snapshot
     question: tuple[int, str, bytes]

@@ -191,7 +191,7 @@ def _refused(plan: Plan) -> Refusals:
 
 
 async def _bytes(parts: Parts, plan: Plan) -> dict[str, Any]:
-    """What would be copied and removed, with the sizes the logs have now."""
+    """The bytes to be copied and removed, with the sizes that the logs have now."""
     endpoints = {id: found.endpoints[0] for id, found in parts.metadata.snapshot.brokers.items()}
     sources = [Replica(copy.partition, copy.source) for copy in plan.copies]
     sizes = await log_sizes(parts.peers, endpoints, [*sources, *plan.removals], f"plan-{parts.id}")

@@ -250,14 +250,14 @@ async def _look_through_and_append(
 
 
 def _internal_fault(context: RequestContext) -> ErrorCode | None:
-    """Why a client may not write to a topic of the brokers' own, if it may not."""
+    """The reason why a client may not write to an internal topic, if it may not."""
     if context.client_id != INTERNAL_WRITER:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return None if context.peer.is_broker else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
-    """Why the whole request fails, if it does."""
+    """The reason why the whole request fails, if it does."""
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
     if request.transactional_id is None:
@@ -414,5 +414,5 @@ class _Waiting:
         self._open.clear()
 
     def answer(self, acks: int) -> Reply:
-        """What became of the partitions, as far as it is known."""
+        """The results for the partitions, as far as they are known."""
         return reply_of(self._parts, self._context, acks, self._topics, self._size)

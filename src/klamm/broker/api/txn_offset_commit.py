@@ -52,7 +52,7 @@ async def handle(
 
 
 async def _unverified(parts: Parts, request: messages.Request) -> ErrorCode | None:
-    """Why these offsets may not be part of the transaction; None when they may."""
+    """The reason why these offsets may not be part of the transaction; None if they may."""
     shard = parts.groups.shard(request.group_id)
     if isinstance(shard, ErrorCode):
         return shard

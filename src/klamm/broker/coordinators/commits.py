@@ -1,4 +1,4 @@
-"""What both kinds of offset commits share: sort out the partitions, commit the good ones."""
+"""Shares the steps of both kinds of offset commits: sort partitions, commit the good ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def commit(
     *,
     producer: tuple[int, int] | None = None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """What became of each partition; `fault` refuses them all."""
+    """The result for each partition; `fault` refuses them all."""
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
     now_ms = ground.clock.now_ms()

@@ -1,4 +1,4 @@
-"""What has begun goes on to its end, even if the client that asked for it has gone meanwhile.
+"""Completes work that has begun, even if the client that asked for it has gone.
 
 A request that is dropped between an append and what follows from it in memory would leave memory
 behind the log. So such work is done by a task of the coordinator; the request only waits for it.

@@ -144,7 +144,7 @@ class GroupCoordinator:
         self.consumers.unloaded(shard)
 
     def shard(self, group: str) -> Shard | ErrorCode:
-        """Where a group is kept here, or why it is not."""
+        """The shard that keeps a group here, or the reason why none does."""
         return self._shards.of(group)
 
     @property
@@ -278,7 +278,7 @@ class GroupCoordinator:
         *,
         knows_epochs: bool,
     ) -> ErrorCode | None:
-        """Why an ordinary commit is refused as a whole.
+        """The reason why an ordinary commit is refused as a whole.
 
         From version 9 on (`knows_epochs`) a client may belong to the new protocol.
         """
@@ -303,7 +303,7 @@ class GroupCoordinator:
     def txn_commit_fault(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode | None:
-        """Why a commit inside a transaction is refused as a whole."""
+        """The reason why a commit inside a transaction is refused as a whole."""
         shard = self.shard(group_id)
         if isinstance(shard, ErrorCode):
             return shard

@@ -12,7 +12,7 @@ from klamm.model.names import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How an append ended.
+    """The result of an append.
 
     The offset is that of the first record. With an error it says that the records are in this
     broker's log all the same, and may or may not stay there.
@@ -23,7 +23,7 @@ class Written:
 
 
 class Journal(Protocol):
-    """What a coordinator needs of the replicas it leads."""
+    """The services a coordinator needs of the replicas it leads."""
 
     async def append(self, partition: TopicPartition, batch: bytes) -> Written:
         """Append one batch and wait until all in-sync replicas have it."""
@@ -64,7 +64,7 @@ def told_to_clients(error: ErrorCode, *, too_large: ErrorCode) -> ErrorCode:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """Which partition of an internal topic keeps this key: Java's hash of the string."""
+    """The partition of an internal topic that keeps this key: Java's hash of the string."""
     value = 0
     for unit in _utf16_units(key):
         value = (31 * value + unit) & 0xFFFFFFFF

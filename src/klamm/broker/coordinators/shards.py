@@ -1,4 +1,4 @@
-"""What a group coordinator keeps of one partition of the offsets topic, and how it is read back."""
+"""Keeps the groups of one partition of the offsets topic, and reads them back."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Shards:
         return iter([shard for shard in self.by_number.values() if not shard.is_loading])
 
     def of(self, group: str) -> Shard | ErrorCode:
-        """Where a group is kept here, or why it is not."""
+        """The shard that keeps a group here, or the reason why none does."""
         if not group:
             return ErrorCode.INVALID_GROUP_ID
         found = self.by_number.get(partition_for(group, self._partition_count()))

@@ -37,7 +37,7 @@ class Opening:
     verdict: ErrorCode = ErrorCode.NETWORK_EXCEPTION
 
     def outcome(self, partition: Partition) -> ErrorCode:
-        """What is to become of the batch, now that it is about to be appended."""
+        """The verdict on the batch, just before it is appended."""
         if self.verdict is not ErrorCode.NONE or partition.log is None:
             return self.verdict
         producers = partition.log.producers

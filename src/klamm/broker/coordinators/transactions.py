@@ -39,7 +39,7 @@ _PREPARED: Final = (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """What every partition of an ended transaction must be told."""
+    """The message to every partition of an ended transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -168,7 +168,7 @@ class TransactionCoordinator:
         self._shards.pop(partition.partition, None)
 
     def shard(self, transactional_id: str) -> Shard | ErrorCode:
-        """Where an id is kept here, or why it is not."""
+        """The shard that keeps an id here, or the reason why none does."""
         found = self._shards.get(partition_for(transactional_id, self._partition_count()))
         if found is None:
             return ErrorCode.NOT_COORDINATOR

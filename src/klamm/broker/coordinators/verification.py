@@ -53,7 +53,7 @@ class Question:
 
 @dataclass(slots=True)
 class _Line:
-    """Who waits for one coordinator. Whoever holds the lock asks for all."""
+    """The questions that wait for one coordinator. Whoever holds the lock asks for all."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: list[tuple[Question, asyncio.Future[Verdicts]]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Verifier:
         self._lines: defaultdict[BrokerId, _Line] = defaultdict(_Line)
 
     async def verify(self, question: Question) -> Verdicts:
-        """What the coordinator says of each partition."""
+        """The coordinator's verdict on each partition."""
         snapshot = self._metadata.snapshot
         count = len(snapshot.topics.get(TRANSACTION_STATE, ()))
         if count == 0:

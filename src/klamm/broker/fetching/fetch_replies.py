@@ -53,7 +53,7 @@ async def large_reply(
 def _limited(
     hosting: Hosting, context: RequestContext, response: FetchResponse, size: int
 ) -> tuple[FetchResponse, int]:
-    """What a consumer gets that has quotas, and how many bytes of records are in it.
+    """The response for a consumer with quotas, and the bytes of records in it.
 
     One over its limit gets nothing for now, and is told when to come back (KIP-219).
     """

@@ -64,7 +64,7 @@ def _topic(found: _Found) -> str:
 
 
 def _unnamed(topic_id: uuid.UUID | None, index: int) -> TopicPartition:
-    """Where a partition is kept while its id is unknown: under a name that no topic can have."""
+    """The key of a partition whose id is unknown: a name that no topic can have."""
     return TopicPartition(f"?{topic_id}", index)
 
 
@@ -74,7 +74,7 @@ _Found = tuple[TopicPartition, _Wanted, PartitionData | Partition]
 
 
 class FetchSession:
-    """What one follower wants of this broker."""
+    """The partitions that one follower wants of this broker."""
 
     def __init__(self, hosting: Hosting, session_id: int, follower: BrokerId) -> None:
         self.id = session_id

@@ -1,4 +1,4 @@
-"""What one partition gives to one fetch.
+"""Reads one partition for one fetch.
 
 A consumer sees what is below the high watermark, or below the last stable offset when it reads only
 committed records; a follower sees everything, and by asking for an offset says that it has all
@@ -38,7 +38,7 @@ _LEADER_TOLD: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FEN
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who reads, and how."""
+    """The reader of a partition, and its options."""
 
     version: int
     follower: BrokerId | None = None  # None for a consumer
@@ -177,12 +177,12 @@ def _read(
 
 
 def nothing_but_offsets(partition: Partition) -> PartitionData:
-    """What is told of a partition that has no records for its reader."""
+    """The data of a partition that has no records for its reader."""
     return PartitionData(*_offsets(partition))
 
 
 def _offsets(partition: Partition) -> tuple[int, int, int, int, int]:
-    """What the data of every partition begins with."""
+    """The offsets that the data of every partition begins with."""
     local = partition.log
     assert local is not None, partition
     return (

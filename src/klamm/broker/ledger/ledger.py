@@ -29,14 +29,14 @@ _text: Final = json.encoder.encode_basestring  # a string as JSON has it
 
 
 class Place(NamedTuple):
-    """Where one line ends and the next begins."""
+    """The place where one line ends and the next begins."""
 
     file: int = 0
     position: int = 0
 
 
 class Line(NamedTuple):
-    """What of an entry decides about its way, and the bytes that it is written as."""
+    """The parts of an entry that decide where it goes, and the bytes it is written as."""
 
     time_ms: int
     epoch: int
@@ -253,7 +253,7 @@ def is_entry(line: bytes) -> bool:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None for one that a crash cut short."""
+    """The entry of a line; None for one that a crash cut short."""
     try:
         return json.loads(line) if line.endswith(b"}") else None
     except ValueError:

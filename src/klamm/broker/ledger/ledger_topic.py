@@ -296,7 +296,7 @@ def _ended(subject: str, after: str) -> tuple[str, ...]:
 
 
 def _load(path: Path) -> Cursor:
-    """What was saved last; where it cannot be read, the topic itself tells what it holds."""
+    """The saved cursor; if it cannot be read, the topic itself tells what it holds."""
     try:
         saved = json.loads(path.read_bytes())
         place = Place(int(saved["file"]), int(saved["position"]))

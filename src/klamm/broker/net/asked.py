@@ -1,4 +1,4 @@
-"""What a private request says, checked: what comes as JSON may be anything."""
+"""Checks private requests: JSON may contain anything."""
 
 from __future__ import annotations
 

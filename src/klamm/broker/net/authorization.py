@@ -1,4 +1,4 @@
-"""What a caller may do, as bit fields: everything, for there is no authorizer.
+"""Tells callers what they may do, as bit fields: everything, for there is no authorizer.
 
 Bit n stands for the operation with code n: read 3, write 4, create 5, delete 6, alter 7,
 describe 8, cluster action 9, describe configs 10, alter configs 11, idempotent write 12.

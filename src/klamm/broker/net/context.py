@@ -1,4 +1,4 @@
-"""Who asks, and how."""
+"""The context of a request: the client, its connection and its API version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 @dataclass(slots=True)
 class RequestContext:
-    """What a handler may know of a request besides its body."""
+    """The facts a handler may know of a request besides its body."""
 
     header: RequestHeader
     peer: Peer

@@ -1,4 +1,4 @@
-"""How many connections the process can afford: all brokers in it share its open files.
+"""Limits the connections of the process: all brokers in it share its open files.
 
 A flood of connections must not leave a log without a file, nor a broker without a connection to
 another. So clients' connections end well below the process's limit. What is kept back:
@@ -64,7 +64,7 @@ class Descriptors:
 
     @property
     def clients_max(self) -> int:
-        """How many connections clients may have, to all brokers together."""
+        """The most connections clients may have, to all brokers together."""
         limit, brokers = self._limit(), max(self._brokers, 1)
         between_brokers = min(8 * brokers * brokers, limit // 4)
         # Of guests there are those who arrive, are heard and are being closed.
@@ -73,7 +73,7 @@ class Descriptors:
 
     @property
     def guests_max(self) -> int:
-        """How many connections beyond that one broker may look at."""
+        """The most connections beyond that which one broker may look at."""
         share = self._limit() // (32 * max(self._brokers, 1))
         return max(4, min(share, 64))
 

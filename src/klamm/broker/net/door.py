@@ -1,4 +1,4 @@
-"""Who may make the requests that are for brokers only.
+"""Decides who may make the requests that are for brokers only.
 
 Brokers of klamm prove what they are (`proof.py`). Brokers of another kind cannot; where such serve
 in the cluster, `klamm.internal.requests.from` names the listeners or addresses that are taken for
@@ -18,7 +18,7 @@ SETTING: Final = "klamm.internal.requests.from"
 
 
 class Door:
-    """What is taken for a broker's connection without a proof."""
+    """The connections that count as a broker's without a proof."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         items = [item for item in settings.list(SETTING) if item != PROOF]
@@ -43,7 +43,7 @@ class Door:
         return any(address in network for network in self._networks)
 
     def warning(self) -> str | None:
-        """What an operator should know of this door when a broker starts."""
+        """The warning for the operator about this door when a broker starts."""
         if self.is_proof_enough:
             return None
         whom = [f"everybody on listener {name}" for name in sorted(self._listeners)]
@@ -55,7 +55,7 @@ class Door:
 
 
 def exposure(host: str) -> str | None:
-    """What an operator should know of an address that others can reach."""
+    """The warning for the operator about an address that others can reach."""
     if is_loopback(host):
         return None
     where = host or "every address"

@@ -52,7 +52,7 @@ _read_key: Final = struct.Struct(">h").unpack_from
 
 
 class FrameMemory:
-    """What the buffers of all connections may take together, beyond the little that each has."""
+    """The memory that the buffers of all connections may use together."""
 
     def __init__(self, bytes_max: int, clock: Callable[[], float] = monotonic) -> None:
         self._bytes_max = bytes_max
@@ -66,12 +66,12 @@ class FrameMemory:
 
     @property
     def taken(self) -> int:
-        """How many bytes are in use."""
+        """The number of bytes in use."""
         return self._taken
 
     @property
     def waiting_count(self) -> int:
-        """How many connections wait for memory."""
+        """The number of connections that wait for memory."""
         return len(self._waiting)
 
     def take(self, buffer: FrameBuffer, size: int, *, is_needed: bool) -> bool:
@@ -151,7 +151,7 @@ class FrameMemory:
 
 
 def _strange_size(size: int) -> str:
-    """What to say of a size that cannot be: often it is another protocol's first word."""
+    """The message about an impossible size: often it is another protocol's first word."""
     if size >> 16 == _TLS_HELLO:
         return "it speaks TLS, and this port does not; the client needs security.protocol=PLAINTEXT"
     if size.to_bytes(4, "big") in _HTTP_WORDS:
@@ -197,7 +197,7 @@ class FrameBuffer:
         self._end = 0  # of what has arrived
 
     def space(self) -> memoryview:
-        """Where the next bytes go; there is some unless `is_full`."""
+        """The space for the next bytes; there is some unless `is_full`."""
         start, end = self._start, self._end
         if end - start >= SIZE_PREFIX:
             (size,) = _read_size(self._buffer, start)
@@ -246,12 +246,12 @@ class FrameBuffer:
 
     @property
     def waiting(self) -> int:
-        """How many bytes wait to be dealt with."""
+        """The number of bytes that wait to be processed."""
         return self._end - self._start
 
     @property
     def capacity(self) -> int:
-        """How much memory this takes."""
+        """The memory that this takes."""
         return len(self._buffer)
 
     def make_room(self) -> bool:

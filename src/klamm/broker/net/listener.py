@@ -97,7 +97,7 @@ class Listener:
 
     @property
     def connection_count(self) -> int:
-        """How many are served, or about to be turned away."""
+        """The number of connections that are served, or about to be turned away."""
         return len(self._connections) - len(self._waiting) - len(self._guests)
 
     def sweep(self) -> None:

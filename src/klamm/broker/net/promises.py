@@ -32,7 +32,7 @@ class Promise:
         self._on_over = call
 
     def then(self, take: Callable[[Reply | Exception], None]) -> None:
-        """Who is to hear of it."""
+        """Sets the listener for the result."""
         self._take = take
 
     def keep(self, outcome: Reply | Exception) -> None:

@@ -46,7 +46,7 @@ class NotProven(KlammError):
 
 
 class Side(Enum):
-    """Which end of a connection proves something."""
+    """The end of a connection that proves something."""
 
     OPENER = b"opener"
     ACCEPTOR = b"acceptor"
@@ -64,7 +64,7 @@ class Meeting:
 
 
 class Secret:
-    """What the brokers of a cluster know. It is never shown: not by `repr`, not in a log."""
+    """The secret of a cluster's brokers. It is never shown: not by `repr`, not in a log."""
 
     __slots__ = ("_key",)
 
@@ -110,7 +110,7 @@ class Challenge:
         self._was_refused = False
 
     def answer(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], BrokerId | None]:
-        """What to say, and which broker has proven itself, if one has."""
+        """The answer, and the broker that has proven itself, if one has."""
         if self._was_refused:
             raise ProtocolError("it has failed to prove that it is a broker")
         if self._meeting is None:

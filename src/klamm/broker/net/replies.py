@@ -49,7 +49,7 @@ Parts = Sequence[bytes | FileRange]
 
 @dataclass(slots=True)
 class Reply:
-    """What goes back for one request: nothing at all for a Produce with acks=0."""
+    """The reply to one request: nothing at all for a Produce with acks=0."""
 
     parts: Parts = ()
     mute_ms: int = 0  # how long to leave the connection alone afterwards (KIP-219)

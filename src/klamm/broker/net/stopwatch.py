@@ -1,4 +1,4 @@
-"""How long a request had the loop, leaving out what it waited for.
+"""Measures how long a request used the loop, without the time it waited.
 
 Kafka counts the time of the thread that serves a request. Here all requests share one loop, so
 what counts is the time between the loop's giving a request a turn and its giving the turn back.

@@ -194,7 +194,7 @@ async def in_turns(items: Iterable[_T]) -> AsyncIterator[_T]:
 
 
 async def finished(steps: Generator[None, None, _T]) -> _T:
-    """What work in steps comes to, with pauses between them as often as others need them."""
+    """The result of work in steps, with pauses between them as often as others need them."""
     turn = Turn()
     while True:
         try:

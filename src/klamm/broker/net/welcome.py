@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 
 class Welcome(NamedTuple):
-    """What becomes of a new connection: after a while it is served, or closed."""
+    """The treatment of a new connection: after a while it is served, or closed."""
 
     is_served: bool = True
     after_ms: int = 0
@@ -20,7 +20,7 @@ class Limits(Protocol):
 
     @property
     def room(self) -> int:
-        """How many more the broker takes; negative where it has too many since a change."""
+        """The number of connections the broker still takes; negative if a change left too many."""
         ...
 
     def joined(self, address: str) -> Welcome:

@@ -1,4 +1,4 @@
-"""How many connections a broker has, and how fast new ones come.
+"""Limits the connections of a broker, and the rate of new ones.
 
 Who finds the broker full waits until somebody leaves, as it would in front of a Kafka that accepts
 nobody then; who comes over its address's share is closed at once. Who comes too fast for the broker
@@ -27,7 +27,7 @@ class ConnectionLimits:
 
     @property
     def room(self) -> int:
-        """How many more the broker takes; negative where it has too many since a change."""
+        """The number of connections the broker still takes; negative if a change left too many."""
         return self._settings().int("max.connections") - self._by_address.total()
 
     def joined(self, address: str) -> Welcome:

@@ -50,7 +50,7 @@ _KEPT_MAX: Final = 1000  # what was measured of so many, before the idle ones ar
 
 
 class Client(NamedTuple):
-    """Who asks: the user's name without its type, and what the client calls itself."""
+    """The client: the user's name without its type, and the client's id."""
 
     user: str
     client_id: str
@@ -107,7 +107,7 @@ class TokenBucket:
         return self.tokens >= self.burst
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until nothing is overdrawn any more."""
+        """The time until nothing is overdrawn any more."""
         self.refill(now_ms)
         return max(0, round(-self.tokens / self.rate * 1000))
 
@@ -130,11 +130,11 @@ class Meter:
             self.samples.append([start, amount])
 
     def take_back(self, amount: float) -> None:
-        """What was recorded last was not done after all."""
+        """Takes back what was recorded last, because it was not done."""
         self.samples[-1][1] -= amount
 
     def total(self, now_ms: int) -> float:
-        """What was measured in the windows that count."""
+        """The amount measured in the windows that count."""
         oldest_ms = now_ms - now_ms % self.window_ms - self.windows * self.window_ms
         return sum(amount for start, amount in self.samples if start > oldest_ms)
 
@@ -144,7 +144,7 @@ class Meter:
         return not self.samples or self.samples[-1][0] <= oldest_ms
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
-        """How long to do nothing for the measured rate to fall back to the limit."""
+        """The pause after which the measured rate is back at the limit."""
         if not self.samples:
             return 0
         # Measured over no less than all windows but one, so that a first burst is no crime.
@@ -154,7 +154,7 @@ class Meter:
 
 
 class Offer(NamedTuple):
-    """What became of something that may be held back."""
+    """The result of an offer that may be held back."""
 
     is_taken: bool  # do it: it was counted
     wait_ms: int
@@ -179,7 +179,7 @@ class Quotas:
         return self._limits
 
     def set_limits(self, entity: ConfigEntity, limits: Mapping[str, float]) -> None:
-        """What one entity may do from now on; nothing lifts its limits."""
+        """Sets the limits of one entity; an empty mapping lifts them."""
         self._limits.pop(entity, None)
         if limits:
             self._limits[entity] = dict(limits)
@@ -275,7 +275,7 @@ class Quotas:
         return Offer(True, wait_ms)
 
     def most(self, key: str, client: Client, settings: BrokerSettings) -> float:
-        """How much a client that did nothing may do at once."""
+        """The most that a client which did nothing may do at once."""
         limit = self.limit(key, client)
         if limit is None:
             return math.inf
@@ -326,5 +326,5 @@ class Mutations:
 
     @property
     def throttle_ms(self) -> int:
-        """What the response tells the client to wait."""
+        """The time that the response tells the client to wait."""
         return 0 if self._bucket is None else self._bucket.wait_ms(self._elapsed_ms())

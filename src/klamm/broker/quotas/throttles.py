@@ -44,7 +44,7 @@ class Rate:
             self._meter = Meter(window_ms, windows)
 
     def at_once(self, size: int) -> int:
-        """How much may be copied in one go, where so much is the custom: a second's worth."""
+        """The bytes to copy in one go, at most a second's worth."""
         return max(1, min(size, self._rate))
 
     def count(self, size: int) -> None:
@@ -52,7 +52,7 @@ class Rate:
         self._meter.record(size, self._elapsed_ms())
 
     def wait_ms(self) -> int:
-        """How long copying has to wait now."""
+        """The time that copying has to wait now."""
         # Never longer than what is measured: by then the rate may be another one.
         longest_ms = self._meter.window_ms * self._meter.windows
         if self._rate == 0:

@@ -473,7 +473,7 @@ class Fetchers:
             following.log = partition.log
 
     def of(self, topic_partition: TopicPartition) -> Fetcher | None:
-        """Who fetches this partition."""
+        """The fetcher of this partition."""
         return self._where.get(topic_partition)
 
     async def stop(self) -> None:

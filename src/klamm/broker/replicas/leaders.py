@@ -1,4 +1,4 @@
-"""Who leads instead, for clients that asked the wrong broker (KIP-951)."""
+"""Names the actual leader to clients that asked the wrong broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def current_leader(hosting: Hosting, topic_partition: TopicPartition) -> Current
 def endpoints_of(
     hosting: Hosting, listener: str, leaders: Iterable[CurrentLeader]
 ) -> list[NodeEndpoint]:
-    """Where these leaders are reached."""
+    """The addresses of these leaders."""
     snapshot = hosting.metadata.snapshot
     found = []
     for leader in {leader.leader_id for leader in leaders}:

@@ -1,4 +1,4 @@
-"""What a controller orders of this broker, partition by partition, as its requests say it."""
+"""Parses a controller's orders to this broker, partition by partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SLICE: Final = 250
 
 
 class Order(NamedTuple):
-    """What a LeaderAndIsr request says of one partition."""
+    """The order of a LeaderAndIsr request for one partition."""
 
     topic_partition: TopicPartition
     topic_id: uuid.UUID
@@ -28,7 +28,7 @@ class Order(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """What a StopReplica request says of one partition."""
+    """The order of a StopReplica request for one partition."""
 
     topic_partition: TopicPartition
     leader_epoch: int
@@ -40,7 +40,7 @@ def in_slices(orders: Sequence[Order]) -> Iterable[Sequence[Order]]:
 
 
 def faults_in(partitions: Iterable[tuple[str, int]]) -> AbstractSet[tuple[str, int]]:
-    """What is no partition; the first of them is told, for it may be an attack."""
+    """The invalid partitions; the first is logged, for it may be an attack."""
     faults = partition_faults(partitions)
     if faults:
         log.error(

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Role(StrEnum):
-    """What this broker is to the partition."""
+    """The role of this broker for the partition."""
 
     NONE = "none"  # hosted, but told nothing yet, or told to stop
     LEADER = "leader"
@@ -268,7 +268,7 @@ class Partition:
     def _refusal(
         self, local: PartitionLog, acks: int, from_client: bool
     ) -> AppendRefused | ErrorCode | None:
-        """Why nothing is appended now, whatever it is."""
+        """The reason why nothing is appended now, whatever it is."""
         if acks == -1 and len(self.isr.committed) < self.in_sync_min_effective:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         if local.settings.frozen and from_client:
@@ -277,7 +277,7 @@ class Partition:
         return None
 
     def not_leading(self) -> ErrorCode:
-        """Why this broker does not serve the partition."""
+        """The reason why this broker does not serve the partition."""
         if self.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER

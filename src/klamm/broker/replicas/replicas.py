@@ -312,7 +312,7 @@ class ReplicaManager:
             return self._not_taken(partition, trouble)
 
     def _refused_at_once(self, order: Order, partition: Partition | None) -> ErrorCode | None:
-        """Why an order is not obeyed, as far as no log has to be looked at for that."""
+        """The reason to refuse an order, as far as no log has to be looked at for that."""
         _, topic_id, state = order
         if partition is not None and partition.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -518,7 +518,7 @@ class ReplicaManager:
     async def answer_roll_call(
         self, broker_epoch: int, controller_epoch: int
     ) -> Holdings | ErrorCode:
-        """What is held here, once everything that was ordered is done and on the disk."""
+        """The holdings of this broker, once all orders are done and on the disk."""
         async with self._lock:
             refusal = await self._refusal(broker_epoch, controller_epoch)
             if refusal is not ErrorCode.NONE:

@@ -14,7 +14,7 @@ _SERVING = (Role.LEADER, Role.FOLLOWER)
 
 
 def holdings(partitions: Iterable[Partition], snapshot: Snapshot) -> Holdings:
-    """What is served here, and what clients are shown.
+    """The replicas that are served here, and the metadata that clients get.
 
     A partition on a failed disk, one that was stopped and one whose log has no id yet are not
     served: an order for them could have an effect, or an answer that the controller must hear.

@@ -1,4 +1,4 @@
-"""What a broker does from time to time.
+"""Does the periodic work of a broker.
 
 Each chore has its interval, which may change while it pauses. Those that wait for a disk run on a
 worker thread, one at a time; the rest is quick and runs on the loop, because it touches what

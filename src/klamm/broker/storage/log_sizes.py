@@ -1,4 +1,4 @@
-"""How large logs are on other brokers, asked of them as any client would ask."""
+"""Asks other brokers for the sizes of their logs, as any client would."""
 
 from __future__ import annotations
 

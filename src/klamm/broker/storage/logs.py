@@ -125,7 +125,7 @@ class Logs:
         return chosen.create(partition, topic_id, settings)
 
     def homes_for(self, wanted: Iterable[NewLog]) -> list[tuple[LogDirectory, NewLog]]:
-        """Where new logs go: each where it was asked for, or where the fewest are."""
+        """The directories of new logs: where it was asked for, or where the fewest logs are."""
         online = self.online
         if not online:
             raise self._failure()
@@ -150,7 +150,7 @@ class Logs:
     # Logs that are not what they were
 
     def missed_end(self, partition: TopicPartition) -> int | None:
-        """Where a log ended that is gone, or is shorter now; None: nothing is known to be gone."""
+        """The former end of a log that is gone or shorter now; None if nothing is missing."""
         return max(
             (d.missing[partition] for d in self.directories if partition in d.missing), default=None
         )
@@ -166,7 +166,7 @@ class Logs:
         return any(directory.is_new for directory in self.directories)
 
     def _find_elsewhere(self) -> None:
-        """What one directory misses may have moved to another."""
+        """Looks for logs that moved from one directory to another."""
         for directory in self.directories:
             for partition, end in list(directory.missing.items()):
                 found = self.get(partition)

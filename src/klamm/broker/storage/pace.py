@@ -1,4 +1,4 @@
-"""How fast a worker thread may go through the disk.
+"""Limits how fast a worker thread goes through the disk.
 
 The limit is looked at again and again while somebody waits, so a change of it counts at once; and
 nobody waits any longer when the broker stops.

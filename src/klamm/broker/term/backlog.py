@@ -1,4 +1,4 @@
-"""What one broker has not been told yet, merged as far as may be.
+"""Merges the requests that one broker has not been sent yet.
 
 A newer word on a partition replaces an older one that was not sent yet. StopReplica is a border
 that nothing is moved across, and two of them stay two, because what stands before and after one
@@ -71,7 +71,7 @@ class _Metadata:
 
 @dataclass(slots=True)
 class _Segment:
-    """What may be merged: everything between two StopReplicas.
+    """The requests that may be merged: everything between two StopReplicas.
 
     Metadata that came before an order stays before it, for a broker has to know the others before
     it is told to follow one of them.
@@ -117,7 +117,7 @@ class Backlog:
 
     @property
     def stops(self) -> int:
-        """How many StopReplicas wait."""
+        """The number of StopReplicas that wait."""
         return len(self._segments) - (not self._segments or self._segments[-1].stop is None)
 
     def add(self, request: Request) -> None:

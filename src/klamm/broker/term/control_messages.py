@@ -25,7 +25,7 @@ STOP_REPLICA_VERSION: Final = 4
 
 
 class Sender(NamedTuple):
-    """Who speaks, and in which term."""
+    """The sender: its broker and its term."""
 
     controller: BrokerId
     epoch: int
@@ -56,7 +56,7 @@ def message_of(request: effects.Request, sender: Sender) -> Message:
 
 
 def event_of(request: effects.Request, response: Any) -> events.Event | None:
-    """What a broker's answer means to the controller; None where it means nothing."""
+    """The event that a broker's answer means to the controller; None if it means nothing."""
     code = error_code(response.error_code)
     match request:
         case effects.LeaderAndIsr():

@@ -12,7 +12,7 @@ from klamm.broker.term.controller_states import ControllerState
 
 
 class ControllerMetrics:
-    """What this broker did while it was the controller, in all of its terms."""
+    """The work of this broker while it was the controller, in all of its terms."""
 
     def __init__(self) -> None:
         self.state = ControllerState.IDLE

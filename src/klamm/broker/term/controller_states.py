@@ -1,4 +1,4 @@
-"""What a controller is doing, in Kafka's numbers and names: each kind of event has its state."""
+"""Maps each kind of event to the state of the controller, in Kafka's numbers and names."""
 
 from __future__ import annotations
 

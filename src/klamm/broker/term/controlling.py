@@ -14,6 +14,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
@@ -110,11 +111,11 @@ class ControllerShell:
         return self._term.core.context.names if self._term else {}
 
     def gauges(self) -> gauges.Gauges:
-        """How the cluster stands; all zero where this is not the controller, as in Kafka."""
+        """The gauges of the cluster; all zero if this is not the controller, as in Kafka."""
         return gauges.read(self._term.core.context) if self._term else gauges.Gauges()
 
     def queue_sizes(self) -> Mapping[str, int]:
-        """How many events of each kind wait."""
+        """The number of waiting events of each kind."""
         return self._term.inbox.sizes() if self._term else {}
 
     def is_queued_for_deletion(self, topic: str) -> bool:
@@ -126,9 +127,16 @@ class ControllerShell:
         context = self._term.core.context if self._term else None
         return context is not None and topic in context.topics and not context.is_queued(topic)
 
+    async def everybody_told(self, within_s: float) -> None:
+        """Until every broker has answered what it was told so far, but not for longer than this."""
+        if self._term is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._term.delivered()
+
     @property
     def standby_partitions(self) -> int:
-        """How many partitions' states are at hand for a term to begin with."""
+        """The number of partitions whose states are at hand when a term begins."""
         return self._standby.partitions_count if self._standby else 0
 
     async def start(self) -> None:
@@ -181,7 +189,7 @@ class ControllerShell:
                 self._term.inbox.put(events.UncleanSwitched(None, allowed))
 
     def story(self, topic: str | None = None) -> Iterable[dict[str, object]]:
-        """What this broker decided while it was the controller."""
+        """The decisions this broker made while it was the controller."""
         return self.ledger.read(topic)
 
     def _session_changed(self, state: SessionState) -> None:

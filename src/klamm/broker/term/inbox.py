@@ -78,11 +78,11 @@ class Inbox:
         self._arrived.set()
 
     def sizes(self) -> Counter[str]:
-        """How many of each kind wait; counted when asked, for few wait and fewer ask."""
+        """The number of waiting events of each kind; counted when asked, for few wait."""
         return Counter(type(letter.content).__name__ for _, _, letter in self._heap)
 
     async def get(self) -> Letter:
-        """What comes next; waits until there is something."""
+        """The next letter; waits until there is one."""
         while not self._heap:
             self._arrived.clear()
             await self._arrived.wait()
@@ -95,7 +95,7 @@ class Inbox:
         return letter
 
     def take_urgent(self) -> Letter | None:
-        """What must not wait for the rest of a long piece of work, if there is such a thing."""
+        """The letter that must not wait for the rest of a long piece of work, if there is one."""
         if not self._heap or self._heap[0][0] > Rank.SHUTDOWN:
             return None
         return self._pop()

@@ -87,14 +87,14 @@ States = dict[TopicPartition, Leadership]
 
 
 class AtHand(Protocol):
-    """Who may know topics and states already (`standby.py`)."""
+    """The source of topics and states that are known already (`standby.py`)."""
 
     async def catch_up(self) -> tuple[Topics, States] | None:
         """All of them as they are now; nothing is awaited between that and the return."""
         ...
 
     async def close(self) -> None:
-        """What was known was taken over, or is not wanted."""
+        """Drops what was known: it was taken over, or is not wanted."""
         ...
 
 
@@ -116,7 +116,7 @@ class Observer:
         self._watch = watch
 
     async def observe(self, hint: Hint, context: Context) -> list[events.Event]:
-        """What a hint is about, as it is now; nothing where nothing is new."""
+        """The events behind a hint, as things are now; nothing if nothing is new."""
         match hint:
             case BrokersHint():
                 return [events.BrokersChanged(await self.brokers())]
@@ -179,7 +179,7 @@ class Observer:
         return states
 
     async def brokers(self) -> dict[BrokerId, Broker]:
-        """Who is registered."""
+        """The registered brokers."""
         ids = sorted(BrokerId(int(n)) for n in await self._names(layout.BROKER_IDS))
         for id in ids:
             self._watch(layout.broker_path(id), BrokersHint())

@@ -90,7 +90,7 @@ class _Channel:
             self._give_up()
 
     def seal(self) -> None:
-        """What waits now is what the broker's holdings are held against, and nothing later.
+        """Seals the backlog: only what waits now is compared with the broker's holdings.
 
         An order that is repeated later in the term is repeated on purpose: to hear which replicas
         are on a disk that has failed since.
@@ -135,7 +135,7 @@ class _Channel:
             await self._close()
 
     async def _call_roll(self) -> Holdings:
-        """What the broker holds; nothing, unless it says so."""
+        """The holdings of the broker; empty unless it reports them."""
         sender, patience_s = self._outbox.sender, self._fence_s or _ROLL_CALL_S
         body = {
             "controller": sender.controller,
@@ -174,7 +174,7 @@ class _Channel:
 
     @property
     def _fence_s(self) -> float:
-        """How long this broker may be silent; 0 for ever, as for the controller's own."""
+        """The time this broker may be silent; 0 for ever, as for the controller's own."""
         return 0.0 if self._is_own else self._outbox.fence_s()
 
     async def _deliver(self, message: tuple[Any, int, Any]) -> Any:

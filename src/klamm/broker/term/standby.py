@@ -68,7 +68,7 @@ class Standby:
 
     @property
     def partitions_count(self) -> int:
-        """How many partitions' states are at hand."""
+        """The number of partitions whose states are at hand."""
         return len(self._facts.states) if self._is_whole else 0
 
     @property
@@ -88,7 +88,7 @@ class Standby:
         self._stale.clear()
 
     async def catch_up(self) -> Facts | None:
-        """What the store has at this moment, for one who was just elected; None: not known.
+        """The content of the store at this moment, for a newly elected controller; None: not known.
 
         Nothing is awaited between the moment and the return.
         """

@@ -118,7 +118,11 @@ class Term:
     async def _until_told(self) -> None:
         with suppress(TimeoutError):  # a broker that is silent must not keep others waiting
             async with asyncio.timeout(_TAKEOVER_S):
-                await self._outbox.delivered()
+                await self.delivered()
+
+    async def delivered(self) -> None:
+        """Until every broker has answered all that it was sent."""
+        await self._outbox.delivered()
 
     async def _make_features(self) -> None:
         """Brokers of Kafka look for this node; klamm has no features to finalize."""

@@ -27,7 +27,7 @@ from klamm.client.errors import code_of
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 
-app = new_app("Who is there, what they hold, and how to empty one.")
+app = new_app("List, describe and drain brokers.")
 
 Row = dict[str, object]
 
@@ -36,7 +36,7 @@ Row = dict[str, object]
 def list_(
     output: OutputOption = Output.TEXT, bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP
 ) -> None:
-    """List the brokers that are up."""
+    """List the live brokers."""
     rows = run(bootstrap_server, _list)
     if output is Output.JSON:
         print_json(rows)
@@ -51,7 +51,7 @@ def describe(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Say what one broker holds and how it is set up."""
+    """Describe one broker: its replicas and its settings."""
     found = run(bootstrap_server, lambda admin: _describe(admin, broker))
     if output is Output.JSON:
         print_json(found)
@@ -86,16 +86,16 @@ def drain(
     if dry_run:
         say_text(moves.to_json(plan))
     else:
-        say(f"started {len(plan)} moves; klamm reassign status says how they fare")
+        say(f"started {len(plan)} moves; run `klamm reassign status` to see their progress")
 
 
 @app.command()
 def dirs(
-    broker: Annotated[int | None, typer.Argument(help="this one only")] = None,
+    broker: Annotated[int | None, typer.Argument(help="only this broker")] = None,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """List the log directories of brokers, and the logs that are on their way into them."""
+    """List the log directories of brokers, and logs that are moving into them."""
     rows = run(bootstrap_server, lambda admin: _dirs(admin, broker))
     if output is Output.JSON:
         print_json(rows)
@@ -113,7 +113,7 @@ def move_logs(
     ],
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Move logs to another directory of their broker; `dirs` says how they fare."""
+    """Move logs to another directory of their broker; `dirs` shows the progress."""
     wanted = {TopicPartition(*parse_partition(text)): directory for text in partitions}
     run(bootstrap_server, lambda admin: request_directories(admin, {broker: wanted}))
     say(f"{len(wanted)} logs of broker {broker} will be in {directory}")
@@ -182,7 +182,9 @@ async def _describe(admin: Admin, broker: int) -> Row:
 
 
 def _no_broker(broker: int, live: Iterable[object]) -> UsageError:
-    return UsageError(f"there is no broker {broker}; there are {', '.join(map(str, live))}")
+    return UsageError(
+        f"broker {broker} does not exist or is down; live brokers: {', '.join(map(str, live))}"
+    )
 
 
 def _cell(value: object) -> object:

@@ -30,29 +30,32 @@ from klamm.model.errors import UsageError
 
 app = new_app("Read and change the settings of topics and brokers.")
 
-TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="of this topic")]
-BrokerOption = Annotated[int | None, typer.Option("--broker", help="of this broker")]
-BrokersOption = Annotated[bool, typer.Option("--brokers", help="the default of all brokers")]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", "-t", help="the settings of this topic")
+]
+BrokerOption = Annotated[int | None, typer.Option("--broker", help="the settings of this broker")]
+BrokersOption = Annotated[bool, typer.Option("--brokers", help="the defaults of all brokers")]
 OfflineOption = Annotated[
-    bool, typer.Option("--offline", help="in the store of a cluster that does not run")
+    bool, typer.Option("--offline", help="work on the store of a stopped cluster")
 ]
 DataOption = Annotated[
-    Path | None, typer.Option(help="with --offline: its directory [$XDG_STATE_HOME/klamm]")
+    Path | None, typer.Option(help="with --offline: the data directory [$XDG_STATE_HOME/klamm]")
 ]
 ZooKeeperOption = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT,...", help="with --offline: its ZooKeeper")
+    str | None,
+    typer.Option(metavar="HOST:PORT,...", help="with --offline: the cluster's ZooKeeper"),
 ]
 
 
 @app.command()
 def get(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="default: what was set")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="default: all that were set")
     ] = None,
     topic: TopicOption = None,
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
-    everything: Annotated[bool, typer.Option("--all", help="built-in defaults too")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="print built-in defaults too")] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     offline: OfflineOption = False,
@@ -64,7 +67,7 @@ def get(
     place = _place(offline, data, zookeeper)
     if place is not None:
         if everything:
-            raise UsageError("--offline knows what was set, and no defaults: leave --all out")
+            raise UsageError("--offline knows only what was set, not the defaults: leave out --all")
         _show_stored(stores.stored(place, subject), names or (), output)
         return
     found = run(bootstrap_server, lambda admin: settings_of(admin, subject))
@@ -95,7 +98,7 @@ def set_(
     data: DataOption = None,
     zookeeper: ZooKeeperOption = None,
 ) -> None:
-    """Change settings, while the cluster runs or with --offline while it does not."""
+    """Change settings of a running cluster, or of a stopped one with --offline."""
     subject = _subject(topic, broker, brokers)
     wanted = parse_pairs(pairs, option="configs set")
     place = _place(offline, data, zookeeper)
@@ -118,7 +121,7 @@ def unset(
     data: DataOption = None,
     zookeeper: ZooKeeperOption = None,
 ) -> None:
-    """Let settings fall back to their defaults."""
+    """Reset settings to their defaults."""
     subject = _subject(topic, broker, brokers)
     place = _place(offline, data, zookeeper)
     if place is not None:
@@ -131,20 +134,20 @@ def unset(
 def _subject(topic: str | None, broker: int | None, brokers: bool) -> Resource:
     """Whose settings."""
     if (topic is not None) + (broker is not None) + brokers != 1:
-        raise UsageError("say whose settings: one of --topic NAME, --broker ID, --brokers")
+        raise UsageError("give exactly one of --topic NAME, --broker ID, --brokers")
     if topic is not None:
         return Resource(ResourceType.TOPIC, topic)
     return Resource(ResourceType.BROKER, "" if broker is None else str(broker))
 
 
 def _place(offline: bool, data: Path | None, zookeeper: str | None) -> stores.Place | None:
-    """Where to look instead of asking brokers, if so."""
+    """The store to read instead of asking brokers, if that was asked for."""
     if data is not None and zookeeper is not None:
-        raise UsageError("--data and --zookeeper exclude each other")
+        raise UsageError("--data and --zookeeper cannot be used together")
     if offline:
         return stores.Place(data, zookeeper)
     if data is not None or zookeeper is not None:
-        raise UsageError("--data and --zookeeper go with --offline; a running cluster is asked")
+        raise UsageError("--data and --zookeeper need --offline; use -b to reach a running cluster")
     return None
 
 

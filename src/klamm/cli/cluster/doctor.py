@@ -1,7 +1,7 @@
-"""`klamm doctor`: is this machine fit for a cluster, and if not, what to do.
+"""`klamm doctor` checks whether this machine can run a cluster, and says what to fix.
 
 Each check looks at one thing and returns a `Finding`; only a PROBLEM makes the exit code 1, for a
-NOTE concerns what a plain cluster can do without (Spark, a ZooKeeper, more than 1,000 open files).
+NOTE concerns what a plain cluster can do without (Spark, a ZooKeeper, compiled loops, many files).
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json, say
 from klamm.datadir import default_data
 from klamm.pipelines.session.java import NoJava, find_java
+from klamm.protocol.native.library import UNWANTED
+from klamm.protocol.native.records import LOOPS, Loops
 
-app = new_app("Say whether this machine is fit for a cluster, and what to do.")
+app = new_app("Check whether this machine can run a cluster, and say what to fix.")
 
 _DISK_WANTED = 1 << 30
 _FILES_WANTED = 4096
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -41,7 +43,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check saw, and what to do about it."""
+    """A result of one check, with advice."""
 
     level: Level
     subject: str
@@ -52,13 +54,13 @@ class Finding:
 @app.command()
 def doctor(
     data: Annotated[
-        Path | None, typer.Option(help="the data directory to look at", show_default=False)
+        Path | None, typer.Option(help="the data directory to check", show_default=False)
     ] = None,
-    port: Annotated[int, typer.Option(help="the first port of the cluster to be")] = 9092,
-    brokers: Annotated[int, typer.Option(help="how many ports behind it", min=1)] = 3,
+    port: Annotated[int, typer.Option(help="the first port to check")] = 9092,
+    brokers: Annotated[int, typer.Option(help="how many ports to check", min=1)] = 3,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Say whether this machine is fit for a cluster, and what to do."""
+    """Check whether this machine can run a cluster, and say what to fix."""
     findings = list(examine(data or default_data(), port, brokers))
     if output is Output.JSON:
         print_json([asdict(finding) for finding in findings])
@@ -75,6 +77,7 @@ def examine(data: Path, port: int, brokers: int) -> Iterator[Finding]:
     """Every check, in the order in which a start would fail."""
     yield _python()
     yield from _packages()
+    yield _records(LOOPS)
     yield _java()
     yield _files()
     yield _disk(data)
@@ -120,6 +123,17 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _records(loops: Loops) -> Finding:
+    """Which way a broker checks the records of a batch."""
+    if loops.kernel is not None:
+        return Finding(Level.OK, "records", "each record is checked, by compiled loops")
+    fact = f"records are checked by hand, and not each of them: {loops.why_not}"
+    advice = "install a C compiler, then: pip install --force-reinstall --no-deps klamm"
+    if loops.why_not.startswith(UNWANTED):
+        advice = f"unset {UNWANTED} to use the compiled loops"
+    return Finding(Level.NOTE, "records", fact, advice)
 
 
 def _java() -> Finding:

@@ -32,7 +32,7 @@ Results = list[dict[str, object]]
 
 
 class Kind(StrEnum):
-    """Which election."""
+    """The kind of an election."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
@@ -41,7 +41,10 @@ class Kind(StrEnum):
 @app.command()
 def elect(
     kind: Annotated[
-        Kind, typer.Argument(help="back to the first replica, or to any live one with loss")
+        Kind,
+        typer.Argument(
+            help="preferred: the first replica; unclean: any live replica, records may be lost"
+        ),
     ],
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
@@ -51,9 +54,9 @@ def elect(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Elect leaders of the partitions named, or of all."""
+    """Elect leaders for some partitions, or for all."""
     if everything == bool(partitions):
-        raise UsageError("name partitions such as orders-0, or say --all")
+        raise UsageError("name partitions such as orders-0, or use --all")
     if dry_run:
         _plan(kind, partitions or (), output, bootstrap_server)
         return

@@ -1,4 +1,4 @@
-"""Where replicas should go: plans for `klamm reassign` and `klamm brokers drain`.
+"""Plans moves of replicas for `klamm reassign` and `klamm brokers drain`.
 
 A plan is a mapping from partitions to replicas, and is written in the JSON of Kafka's own
 reassignment tool, so that plans travel between the two. Planning is plain: it looks at where

@@ -33,14 +33,14 @@ _HIDDEN = "[hidden]"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stopped cluster keeps its metadata."""
+    """The place where a stopped cluster keeps its metadata."""
 
     data: Path | None = None
     zookeeper: str | None = None
 
 
 def stored(place: Place, subject: Resource) -> dict[str, str]:
-    """What was set for a topic, a broker or all brokers; secrets are not shown."""
+    """The stored settings of a topic, a broker or all brokers; secrets are not shown."""
 
     async def read() -> dict[str, str]:
         async with _opened(place) as session:
@@ -136,7 +136,7 @@ async def _check(
     else:
         fixed = [n for n in wanted if n in BROKER_SETTINGS and _is_fixed(n)]
         if fixed:
-            raise UsageError(f"given at the start, not stored: {', '.join(fixed)} (klamm up -X)")
+            raise UsageError(f"set at start-up, not stored: {', '.join(fixed)} (klamm up -X)")
         below = {} if entity.name is None else _sound(cluster)
         fault = broker_fault(dict(wanted)) or relation_fault(
             defaults.with_overrides(below, _sound(after))

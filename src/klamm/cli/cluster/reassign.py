@@ -30,14 +30,16 @@ from klamm.client.errors import code_of
 from klamm.model.errors import ErrorCode, KlammError, UsageError
 from klamm.model.names import TopicPartition
 
-app = new_app("Plan, apply, watch and cancel moves of replicas.")
+app = new_app("Move replicas: plan, apply, watch, cancel.")
 
 Targets = Mapping[TopicPartition, Sequence[int] | None]
 
 
 @app.command()
 def plan(
-    brokers: Annotated[str, typer.Option(metavar="ID,ID,...", help="where the replicas shall be")],
+    brokers: Annotated[
+        str, typer.Option(metavar="ID,ID,...", help="the brokers that shall hold the replicas")
+    ],
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...")] = None,
     copies: Annotated[
         int | None, typer.Option("--replication-factor", "-r", help="a new replication factor")
@@ -55,12 +57,14 @@ def plan(
 
 @app.command()
 def apply(
-    file: Annotated[str, typer.Argument(help="a plan; - is standard input")],
+    file: Annotated[
+        str, typer.Argument(help="a plan from `klamm reassign plan`; - reads standard input")
+    ],
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Start the moves of a plan; `status` says how they fare."""
+    """Start the moves of a plan; `status` shows their progress."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
     except OSError as fault:
@@ -88,7 +92,7 @@ def status(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """List the moves under way."""
+    """List running moves."""
     under_way = run(bootstrap_server, _under_way)
     if output is Output.JSON:
         print_json(under_way)
@@ -102,12 +106,12 @@ def cancel(
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="every move under way")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="every running move")] = False,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Take moves back: the partitions return to the replicas they had."""
+    """Cancel moves: the partitions return to the replicas they had."""
     if everything == bool(partitions):
-        raise UsageError("name partitions such as orders-0, or say --all")
+        raise UsageError("name partitions such as orders-0, or use --all")
 
     async def work(admin: Admin) -> int:
         if everything:

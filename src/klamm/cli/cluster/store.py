@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from klamm.salvage import Repair
     from klamm.store.tree import Tree
 
-app = new_app("Back-ups of the embedded store, and its repair.")
+app = new_app("List back-ups of the embedded store, restore or repair it.")
 
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="where the cluster lives [$XDG_STATE_HOME/klamm]")
+    Path | None, typer.Option("--data", help="the data directory [$XDG_STATE_HOME/klamm]")
 ]
-ExecuteOption = Annotated[bool, typer.Option("--execute", help="do it; without, only say what")]
+ExecuteOption = Annotated[
+    bool,
+    typer.Option("--execute", help="change the store; without it, only print what would change"),
+]
 
 
 @app.command("backups")
@@ -48,13 +51,14 @@ def backups_(data: DataOption = None, output: OutputOption = Output.TEXT) -> Non
 @app.command()
 def restore(
     backup: Annotated[
-        Path | None, typer.Argument(metavar="[BACKUP]", help="a file; the newest that is whole")
+        Path | None,
+        typer.Argument(metavar="[BACKUP]", help="a back-up file [the newest complete one]"),
     ] = None,
     data: DataOption = None,
     execute: ExecuteOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Put a back-up in the place of the store, as it is.
+    """Replace the store by a back-up.
 
     What changed since it was taken is not in it: `klamm store repair` also asks the logs.
     """
@@ -85,12 +89,16 @@ def repair(
     data: DataOption = None,
     log_dir: Annotated[
         list[Path] | None,
-        typer.Option("--log-dir", metavar="DIR", help="a log directory elsewhere; repeatable"),
+        typer.Option(
+            "--log-dir",
+            metavar="DIR",
+            help="a log directory outside the data directory; repeatable",
+        ),
     ] = None,
     execute: ExecuteOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Rebuild a lost store from its newest whole copy and from the logs of the brokers."""
+    """Rebuild a lost store from its newest complete copy and the brokers' logs."""
     from klamm import salvage
 
     for place in log_dir or ():

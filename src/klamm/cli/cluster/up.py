@@ -43,37 +43,38 @@ def up(
     port: Annotated[int, typer.Option(help="broker i listens on port + i; 0 = free ports")] = 9092,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
     data: Annotated[
-        Path | None, typer.Option(help="where the cluster lives [$XDG_STATE_HOME/klamm]")
+        Path | None, typer.Option(help="the data directory [$XDG_STATE_HOME/klamm]")
     ] = None,
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="live in a temporary directory, leave nothing")
+        bool, typer.Option("--ephemeral", help="use a temporary directory and leave nothing behind")
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option("-X", metavar="NAME=VALUE", help="a broker or topic default setting of Kafka"),
+        typer.Option("-X", metavar="NAME=VALUE", help="a broker setting of Kafka; repeatable"),
     ] = None,
     rack: Annotated[
         str, typer.Option(metavar="R,R,...", help="the rack of each broker, in order")
     ] = "",
     zookeeper: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,...", help="keep the metadata in a ZooKeeper")
+        str | None, typer.Option(metavar="HOST:PORT,...", help="keep metadata in this ZooKeeper")
     ] = None,
     zookeeper_port: Annotated[
         int | None,
         typer.Option(help="serve the embedded store as a ZooKeeper; 0 = a free port [off]"),
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="tell Prometheus on this port; 0 = a free one [off]")
+        int | None,
+        typer.Option(help="serve Prometheus metrics on this port; 0 = a free port [off]"),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log what happens")] = False,
-    log_format: Annotated[LogFormat, typer.Option(help="of what is logged")] = LogFormat.TEXT,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log more")] = False,
+    log_format: Annotated[LogFormat, typer.Option(help="the format of log lines")] = LogFormat.TEXT,
 ) -> None:
     """Run a cluster until Ctrl-C."""
     from klamm.app import Plan
     from klamm.datadir import default_data
 
     if ephemeral and data is not None:
-        raise UsageError("--ephemeral and --data exclude each other")
+        raise UsageError("--ephemeral and --data cannot be used together")
     settings = parse_pairs(setting or (), option="-X")
     if metrics_port is not None:
         settings["klamm.metrics.port"] = str(metrics_port)
@@ -95,7 +96,6 @@ def up(
 
 async def _serve(plan: Plan) -> int:
     from klamm.app import ClusterApp
-    from klamm.log.kernel import LOADER
 
     progress = _Progress()
     cluster = ClusterApp(plan, progress.show)
@@ -109,7 +109,6 @@ async def _serve(plan: Plan) -> int:
         metrics = f" metrics={cluster.metrics_url}" if cluster.metrics_url else ""
         store = f" zookeeper={cluster.zookeeper_address}" if cluster.zookeeper_address else ""
         print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}{store}", flush=True)
-        LOADER.load_soon()
         if not await signals.unless_heard(_until_failed(cluster)):
             return 0 if await signals.unless_heard(cluster.stop()) else 130
         await cluster.stop()

@@ -26,7 +26,7 @@ from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.list_groups import ListedGroup
 
-app = new_app("Consumer groups, where they stand, and how to set them elsewhere.")
+app = new_app("List, describe, reset and delete consumer groups.")
 
 
 @app.command("list")
@@ -50,7 +50,7 @@ def describe(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Protocol, members, committed offsets and how far each is behind."""
+    """Describe a group: protocol, members, committed offsets and lag."""
 
     async def work(admin: Admin) -> tuple[GroupView, list[group_offsets.Standing]]:
         view = await look_at(Groups(admin.client), group)
@@ -83,9 +83,9 @@ def reset(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Set where a group without members goes on."""
+    """Reset an inactive group's offsets."""
     if earliest + latest + (offset is not None) + (moment is not None) != 1:
-        raise UsageError("say where to: one of --to-earliest, --to-latest, --to-offset, --to-time")
+        raise UsageError("give exactly one of --to-earliest, --to-latest, --to-offset, --to-time")
     timestamp = EARLIEST if earliest else LATEST
     if moment is not None:
         timestamp = int(moment.timestamp() * 1000)
@@ -93,7 +93,7 @@ def reset(
     async def work(admin: Admin) -> Mapping[TopicPartition, int]:
         found = await look_at(Groups(admin.client), group)
         if found.members:
-            raise UsageError(f"group {group!r} has members: stop them first")
+            raise UsageError(f"group {group!r} has active members: stop them first")
         wanted = await group_offsets.targets(admin, topic, timestamp, offset)
         if not dry_run:
             await group_offsets.commit(admin, group, wanted)
@@ -112,7 +112,7 @@ def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...")],
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Delete groups without members, and their offsets."""
+    """Delete inactive groups and their offsets."""
 
     async def work(admin: Admin) -> None:
         for group in groups:

@@ -13,7 +13,7 @@ from klamm.model.names import TopicPartition
 
 
 class Standing(NamedTuple):
-    """How far a group is in one partition."""
+    """The position of a group in one partition."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ async def standings(admin: Admin, group: str) -> list[Standing]:
 async def targets(
     admin: Admin, topics: Iterable[str], timestamp: int, offset: int | None
 ) -> dict[TopicPartition, int]:
-    """Where each partition of these topics shall be read from."""
+    """The offset from which each partition of these topics should be read."""
     names = list(topics)
     found = await admin.topics(names)
     for name in names:

@@ -133,7 +133,7 @@ def _check_actions(options: Options) -> None:
 
 
 def _entities(options: Options) -> list[Entity]:
-    """What the command is about, from the long form or the shortcuts."""
+    """The entities that the command is about, from the long form or the shortcuts."""
     short = options.given((*_SHORT, *_SHORT_DEFAULTS))
     long = options.given(("entity-type", "entity-name", "entity-default"))
     if short and long:
@@ -190,7 +190,7 @@ def _is_address(text: str) -> bool:
 
 
 def parse_additions(options: Options) -> dict[str, str]:
-    """What --add-config or --add-config-file asks to set."""
+    """The settings that --add-config or --add-config-file sets."""
     file = options.one("add-config-file")
     if file is not None:
         try:
@@ -202,7 +202,7 @@ def parse_additions(options: Options) -> dict[str, str]:
 
 
 def parse_removals(options: Options) -> list[str]:
-    """What --delete-config asks to remove."""
+    """The settings that --delete-config removes."""
     names = [name.strip() for text in options.all("delete-config") for name in text.split(",")]
     for name in names:
         _check_key(options, name)

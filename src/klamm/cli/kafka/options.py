@@ -70,7 +70,7 @@ class Options:
         return name in self._given
 
     def given(self, names: Iterable[str]) -> list[str]:
-        """Which of these were given, in the order asked."""
+        """The given ones of these options, in the order asked."""
         return [name for name in names if name in self._given]
 
     def all(self, name: str) -> list[str]:

@@ -10,7 +10,7 @@ from klamm.model.names import ZERO_ID, id_text
 
 
 def lines(topic: TopicFacts, live: frozenset[int], flags: frozenset[str]) -> Iterator[str]:
-    """What describing one topic prints, given the flags of the command."""
+    """The lines that describe one topic, for these flags of the command."""
     reports = [name for name in _REPORTS if name in flags]
     minimum = _min_insync(topic)
     if not reports and ("topics-with-overrides" not in flags or topic.settings):

@@ -31,30 +31,28 @@ def consume(
     start: Annotated[
         str, typer.Option("--from", metavar="earliest|latest|OFFSET", help="where to begin")
     ] = "earliest",
-    count: Annotated[
-        int | None, typer.Option("-n", min=1, help="stop after so many records")
-    ] = None,
+    count: Annotated[int | None, typer.Option("-n", min=1, help="stop after N records")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="wait for more at the end")
+        bool, typer.Option("--follow", "-f", help="wait for new records at the end")
     ] = False,
     committed: Annotated[
-        bool, typer.Option("--committed", help="leave out what open transactions wrote")
+        bool, typer.Option("--committed", help="only records of committed transactions")
     ] = False,
     keys: Annotated[
         str | None, typer.Option("--key-separator", metavar="TEXT", help="print keys too")
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="the bytes as they are, whatever they do to a terminal")
+        bool, typer.Option("--raw", help="print raw bytes, which may garble a terminal")
     ] = False,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="json: one object a line")
+        Output, typer.Option("--output", "-o", help="json: one object per line")
     ] = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print the records of a topic: up to its end, or with --follow until Ctrl-C."""
     place = _place(start)
     if raw and output is Output.JSON:
-        raise UsageError("--raw and --output json exclude each other")
+        raise UsageError("--raw and --output json cannot be used together")
     show = records.to_line if output is Output.JSON else records.to_raw if raw else records.to_text
 
     async def work(admin: Admin) -> None:

@@ -19,7 +19,7 @@ Header = tuple[str, bytes | None]
 
 
 class NewRecord(NamedTuple):
-    """What a line asks to be written."""
+    """A record to write, parsed from one line."""
 
     key: bytes | None
     value: bytes | None

@@ -18,11 +18,11 @@ from klamm.client.admin import Admin
 from klamm.client.producer import Producer
 from klamm.model.errors import UsageError
 
-app = new_app("Write lines of standard input to a topic.")
+app = new_app("Write lines from standard input to a topic.")
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as written."""
+    """The replicas that must have a record before it counts as written."""
 
     ALL = "all"
     ONE = "1"
@@ -30,7 +30,7 @@ class Acks(StrEnum):
 
 
 class Format(StrEnum):
-    """What a line is."""
+    """The format of a line."""
 
     TEXT = "text"
     JSON = "json"
@@ -40,20 +40,25 @@ class Format(StrEnum):
 def produce(
     topic: str,
     key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="what stands between key and value")
+        str | None, typer.Option(metavar="TEXT", help="the text between key and value")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="K=V", help="for every record")
+        list[str] | None,
+        typer.Option(
+            "--header", "-H", metavar="K=V", help="add this header to every record; repeatable"
+        ),
     ] = None,
-    partition: Annotated[int | None, typer.Option(help="by default the key decides")] = None,
-    acks: Annotated[Acks, typer.Option(help="who must have a record")] = Acks.ALL,
+    partition: Annotated[
+        int | None, typer.Option(help="write to this partition; default: chosen by key")
+    ] = None,
+    acks: Annotated[Acks, typer.Option(help="which replicas must confirm a record")] = Acks.ALL,
     compression: Annotated[Compression, typer.Option()] = Compression.NONE,
     form: Annotated[
-        Format, typer.Option("--format", "-f", help="json: lines as consume -o json prints them")
+        Format, typer.Option("--format", "-f", help="json: lines in the format of consume -o json")
     ] = Format.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Write lines of standard input to a topic."""
+    """Write lines from standard input to a topic."""
     if form is Format.JSON and key_separator is not None:
         raise UsageError("--key-separator is for text: a JSON line names its key")
     extra = parse_pairs(header or (), option="--header")

@@ -35,24 +35,26 @@ from klamm.cli.spark.jobs import (
 )
 from klamm.model.errors import KlammError
 
-_keep = new_app("Keep a topic as Parquet files, with proof.")
-_care = new_app("Look after archives.")
-DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="where archives lie")]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="which topic's archive")]
+_keep = new_app("Archive a topic as Parquet files, and verify them.")
+_care = new_app("List, show, verify and clean up archives.")
+DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="the directory of archives")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="the topic whose archive to use")]
 
 
 @_keep.command()
 def archive(
     topic: str,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="where archives lie")],
-    verify: Annotated[bool, typer.Option("--verify", help="read everything back")] = False,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="the directory of archives")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="read everything back and compare")
+    ] = False,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Archive a topic: `klamm archive TOPIC --to DIR`; or look after archives: list, show, verify,
-    vacuum DIR. A run that was broken off is taken up where it stopped."""
+    vacuum DIR. An interrupted run continues where it stopped."""
     need_spark(master)
     reach = connection(bootstrap_server, patience_s=patience)
     look_first(reach, topic)
@@ -87,7 +89,7 @@ def archive(
         + (f"; {done.reused} files were there already" if done.reused else "")
     )
     if verify:
-        say("verified: every file and every window of records is as it was read")
+        say("verified: every file and every record matches what was read")
     say(done.manifest_path)
 
 
@@ -125,7 +127,7 @@ def list_(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> N
 def show(
     directory: DirectoryArgument, topic: TopicOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """Say all about one archive."""
+    """Describe one archive."""
     from klamm.pipelines.archive.shelf import find_archive
 
     found = find_archive(directory, topic)
@@ -149,7 +151,7 @@ def verify(
     master: MasterOption = DEFAULT_MASTER,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Read an archive back and compare it with what the topic was."""
+    """Read an archive back and compare it with its manifest."""
     from klamm.pipelines.archive.shelf import find_archive
 
     found = find_archive(directory, topic)
@@ -167,12 +169,12 @@ def verify(
         print_json({"path": str(found.path), "faults": faults})
     refuse(faults)
     if output is Output.TEXT:
-        say(f"all {found.records:,} records of {found.topic} are as they were")
+        say(f"all {found.records:,} records of {found.topic} are intact")
 
 
 @_care.command()
 def vacuum(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> None:
-    """Remove what runs that were broken off have left."""
+    """Remove files that interrupted runs left behind."""
     from klamm.pipelines.archive.shelf import vacuum as clean
 
     count, size = clean(directory)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from klamm.client.settings import ConnectionOptions
     from klamm.pipelines.audit.judging import Evidence
 
-app = new_app("Judge every decision of the controllers, and write a report.")
+app = new_app("Check every decision of the controllers, and write a report.")
 
 _PAGE = 10_000
 
@@ -55,26 +55,31 @@ _PAGE = 10_000
 @app.command()
 def audit(
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="where report and tables go")
+        Path, typer.Option("--to", metavar="DIR", help="the directory for report and tables")
     ] = Path("klamm-audit"),
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="leave out what is older than 2026-11-15T08:30"),
+        typer.Option(
+            metavar="TIME", help="only decisions since this time, such as 2026-11-15T08:30"
+        ),
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="read these ledger files instead of asking the brokers"),
+        typer.Option(metavar="DIR", help="read ledger files instead of asking the brokers"),
     ] = None,
     stuck_after: Annotated[
-        int, typer.Option(min=0, help="seconds after which a deletion is stuck")
+        int, typer.Option(min=0, help="seconds after which a deletion counts as stuck")
     ] = 60,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Judge every decision of the controllers: illegal moves, broken chains, lost events, stuck
-    deletions, latencies; as a summary, as Parquet tables, and as one page of HTML."""
+    """Check every decision of the controllers, and write a report.
+
+    It looks for illegal transitions, broken chains, lost events and stuck deletions, and measures
+    latencies. The result is a summary, Parquet tables, and one page of HTML.
+    """
     since_ms = parse_time(since) if since is not None else 0
     need_spark(master)
     if ledger is not None:
@@ -121,7 +126,7 @@ def audit(
 def check_ledger(path: Path) -> None:
     """Files without an event in them would be judged flawless: a wrong path must not look so."""
     if not path.exists():
-        raise UsageError(f"there is no ledger {path}")
+        raise UsageError(f"the ledger {path} does not exist")
     try:
         files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         for file in files:
@@ -130,7 +135,7 @@ def check_ledger(path: Path) -> None:
                     return
     except OSError as fault:
         raise UsageError(f"cannot read {fault.filename}: {fault.strerror}") from None
-    raise UsageError(f"there is no event of a ledger in {path}")
+    raise UsageError(f"{path} contains no ledger events")
 
 
 def _summary(found: Any, source: str) -> Iterator[str]:
@@ -138,18 +143,18 @@ def _summary(found: Any, source: str) -> Iterator[str]:
     yield f"{found.events:,} events, {span}, {found.counts['epochs']} controller epochs"
     yield f"read from {source}"
     for name, label in (
-        ("illegal", "illegal moves"),
+        ("illegal", "illegal transitions"),
         ("broken_chains", "broken chains"),
         ("lost", "gaps with lost events"),
         ("stuck", "stuck deletions"),
     ):
         yield f"{found.counts[name]:>8,}  {label}"
     late = sum(row["late"] for row in found.rows["epochs"])
-    yield f"{late:>8,}  events of controllers after their time"
+    yield f"{late:>8,}  events written after a controller's term"
     quiet = [(row["quiet_ms"], row["controller_epoch"]) for row in found.rows["epochs"]]
     if longest := max((each for each in quiet if each[0] is not None), default=None):
         seconds, epoch = longest[0] / 1000, longest[1]
-        yield f"{seconds:>8,.1f}  seconds at most without a word, before epoch {epoch}"
+        yield f"{seconds:>8,.1f}  seconds of silence at most, before epoch {epoch}"
     for row in found.rows["stuck"][:5]:
         yield f"          {row['subject']}: {row['state']}, {row['waits_for']}"
 
@@ -178,12 +183,12 @@ def gather(
 
 
 async def not_in_the_topic(admin: Admin) -> list[dict[str, Any]]:
-    """What brokers that are up have not brought to the ledger's topic yet."""
+    """The entries that live brokers have not copied to the ledger's topic yet."""
     return await _pages(admin, {"waiting": True})
 
 
 async def everything(admin: Admin) -> list[dict[str, Any]]:
-    """What all brokers that are up wrote down."""
+    """The entries of all live brokers."""
     return await _pages(admin, {})
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from klamm.cluster import Cluster
 
-app = new_app("A guided tour of about two minutes.")
+app = new_app("Take a guided tour of about two minutes.")
 
 _MASTER = "local[2]"
 _CUSTOMERS = 50
@@ -52,14 +52,14 @@ _COUNTED = ("customer", "count(1)", "sum(size)")
 @app.command()
 def demo(
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="where archive and report go")
+        Path, typer.Option("--to", metavar="DIR", help="the directory for archive and report")
     ] = Path("klamm-demo"),
     records: Annotated[
-        int, typer.Option(help="how many records to begin with", min=1000)
+        int, typer.Option(help="how many records to start with", min=1000)
     ] = 200_000,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """A guided tour: a cluster, a stream through a broker's stop, an archive, an audit."""
+    """Take a guided tour: a cluster, a stream, a stopped broker, an archive, an audit."""
     from klamm.cluster import Cluster
 
     need_spark(_MASTER)

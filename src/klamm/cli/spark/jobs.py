@@ -1,4 +1,4 @@
-"""What the commands that run on Spark share: the session, the bar, and plain words for failures."""
+"""Shares the session, the progress bar and the error messages of commands that run on Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PatienceOption = Annotated[
         metavar="SECONDS",
         min=0,
         envvar="KLAMM_PATIENCE",
-        help="how long to wait in the middle of the work for a broker that does not answer",
+        help="how long a running job waits for a broker that does not answer",
     ),
 ]
 GroupBytesOption = Annotated[
@@ -50,7 +50,7 @@ GroupBytesOption = Annotated[
         "--group-bytes",
         metavar="BYTES",
         min=1 << 20,
-        help="the memory that one row group of a data file may take [1 GiB]",
+        help="the most memory one row group of a data file may need [1 GiB]",
     ),
 ]
 DEFAULT_PATIENCE: Final = 120.0
@@ -103,7 +103,7 @@ class Bar:
 
 
 class BarRoom(NamedTuple):
-    """What fits into a line: widths of the name and the bar, and whether the total is shown."""
+    """The layout of one line: widths of the name and the bar, and whether the total is shown."""
 
     name: int
     bar: int
@@ -227,7 +227,7 @@ def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
 
 
 def connection(reach: Reach | str, *, patience_s: float = DEFAULT_PATIENCE) -> ConnectionOptions:
-    """How a job reaches the cluster: with TLS and a password where properties say so."""
+    """The connection of a job to the cluster, with TLS and a password where properties say so."""
     return reach_of(reach).connection(patience_s=patience_s)
 
 
@@ -240,7 +240,9 @@ def parse_time(text: str) -> int:
             return int(text)
         found = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{text!r} is no time: write 2026-11-15T08:30 or milliseconds") from None
+        raise UsageError(
+            f"{text!r} is not a time: write 2026-11-15T08:30 or milliseconds"
+        ) from None
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

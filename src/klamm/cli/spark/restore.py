@@ -32,14 +32,18 @@ from klamm.cli.spark.jobs import (
 )
 from klamm.model.errors import UsageError
 
-app = new_app("Fill a topic with archived records, with proof.")
+app = new_app("Restore a topic from its archive, and verify it.")
 
 
 @app.command()
 def restore(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="where the archive lies")],
-    topic: Annotated[str | None, typer.Option("--topic", help="which topic's archive")] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="another name")] = None,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="the directory of archives")],
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="the topic whose archive to use")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="NAME", help="restore under this name")
+    ] = None,
     as_of: Annotated[
         str | None,
         typer.Option(
@@ -48,7 +52,7 @@ def restore(
             '\'{"0": 120, "1": 98}\'',
         ),
     ] = None,
-    check: Annotated[bool, typer.Option(help="read the archive through first")] = True,
+    check: Annotated[bool, typer.Option(help="verify the archive before restoring")] = True,
     group_bytes: GroupBytesOption = None,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
@@ -94,9 +98,9 @@ def restore(
         "every window of records is as it was archived"
     )
     if done.resumed:
-        say(f"{done.resumed:,} of them were there from a run that was broken off")
+        say(f"{done.resumed:,} of them were already there from an interrupted run")
     for group, count in done.groups.items():
-        say(f"group {group} goes on where it stopped ({count} partitions)")
+        say(f"group {group} continues where it stopped ({count} partitions)")
     for note in done.notes:
         say(note)
     say(f"offset map: {done.offset_map}")
@@ -113,5 +117,5 @@ def parse_limit(text: str | None) -> tuple[int | None, dict[int, int] | None]:
     except ValueError:
         found = {-1: None}
     if not all(type(offset) is int for offset in found.values()):
-        raise UsageError(f'{text!r} are no offsets: write {{"0": 120, "1": 98}}')
+        raise UsageError(f'{text!r} are not offsets: write {{"0": 120, "1": 98}}')
     return None, found

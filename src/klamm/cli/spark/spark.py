@@ -48,7 +48,7 @@ def shell(
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """A Python prompt with Spark and the source ready.
+    """Open a Python prompt with Spark and the data source ready.
 
     `topic('orders')` is a topic of the cluster at the address as a DataFrame.
     """
@@ -68,7 +68,7 @@ def shell(
 
 @app.command()
 def doctor(output: OutputOption = Output.TEXT) -> None:
-    """Say what Spark lacks here."""
+    """Check what Spark needs, and say what is missing."""
     findings = dict(_findings())
     if output is Output.JSON:
         print_json(findings)
@@ -116,9 +116,11 @@ def _kernels() -> str:
 
 @app.command("offsets-from-checkpoint")
 def offsets_from_checkpoint(
-    checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="a query's checkpoint")],
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="DIR", help="the checkpoint directory of a query")
+    ],
 ) -> None:
-    """Print where a query stands, for startingOffsets.
+    """Print the last committed offsets of a query, for startingOffsets.
 
     Also for a checkpoint of Spark's own Kafka connector.
     """
@@ -131,7 +133,7 @@ def last_committed(checkpoint: Path) -> dict[str, object]:
         raise UsageError(f"there is no directory {checkpoint}")
     commits = [int(p.name) for p in (checkpoint / "commits").glob("*") if p.name.isdigit()]
     if not commits:
-        raise UsageError(f"{checkpoint} is no checkpoint with a finished micro-batch")
+        raise UsageError(f"{checkpoint} is not a checkpoint with a finished micro-batch")
     path = checkpoint / "offsets" / str(max(commits))
     try:
         lines = path.read_text().splitlines()
@@ -144,5 +146,5 @@ def last_committed(checkpoint: Path) -> dict[str, object]:
     for source in sources:
         merged.update(source["topics"] if set(source) == {"ids", "topics", "v"} else source)
     if not merged:
-        raise UsageError(f"{path} has no offsets of topics: the query reads something else")
+        raise UsageError(f"{path} holds no topic offsets: the query does not read from Kafka")
     return merged

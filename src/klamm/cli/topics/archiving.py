@@ -110,7 +110,9 @@ def _written_down(manifest: Manifest, bootstrap: Reach) -> dict[str, object]:
 
     path = manifest.path / MANIFEST
     if read_manifest(manifest.path) != manifest:
-        raise KlammError(f"somebody else has archived {manifest.topic} to {path} meanwhile")
+        raise KlammError(
+            f"another process archived {manifest.topic} to {path} meanwhile; run this again"
+        )
     told: dict[str, object] = {
         "topic": manifest.topic,
         "topic_id": manifest.topic_id,

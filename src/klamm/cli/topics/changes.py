@@ -1,4 +1,4 @@
-"""What `klamm topics` and the drop-in tools change, and what an answer means."""
+"""Changes topics for `klamm topics` and the drop-in tools, and interprets the answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What to alter about a topic."""
+    """The changes to make to a topic."""
 
     partitions: int | None
     assignment: Sequence[tuple[int, ...]] | None

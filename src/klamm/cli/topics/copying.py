@@ -38,7 +38,7 @@ _POLL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How a copy ended."""
+    """The result of a copy."""
 
     partitions: int
     replication_factor: int

@@ -56,7 +56,7 @@ async def _until(admin: Admin, names: Sequence[str], reasons: Reasons) -> None:
         if not left:
             return
         if time.monotonic() > deadline:
-            raise KlammError(f"given up after {_PATIENCE_S:g} s: {'; '.join(left[:3])}")
+            raise KlammError(f"gave up after {_PATIENCE_S:g} s: {'; '.join(left[:3])}")
         await asyncio.sleep(_PAUSE_S)
 
 

@@ -1,4 +1,4 @@
-"""`klamm story`: what became of a topic, and why, in the order in which it was decided.
+"""`klamm story` prints every decision about a topic, in order, each with its cause.
 
 Every controller writes down each of its decisions. The brokers that were controllers are asked for
 what they wrote, and the pieces are put together by controller epoch and sequence, which no clock
@@ -7,6 +7,7 @@ can confuse.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -20,7 +21,7 @@ from klamm.cli.output import print_json, say
 from klamm.client.admin import Admin
 from klamm.protocol.private import PrivateKey
 
-app = new_app("What became of a topic, and why.")
+app = new_app("Print every decision about a topic, and why it was made.")
 
 Record = dict[str, Any]
 
@@ -28,29 +29,31 @@ Record = dict[str, Any]
 # newer controller, is shown by its name.
 CAUSES: Final[Mapping[str, str]] = {
     "TermBegan": "a controller took over",
-    "BrokersChanged": "a broker came or went",
-    "TopicsChanged": "a topic appeared in the store or vanished from it",
+    "BrokersChanged": "brokers came or went",
+    "TopicsChanged": "the topic was created in the store, or removed from it by hand",
     "TopicModified": "the topic's assignment was rewritten",
-    "MarkersChanged": "somebody asked to delete topics",
-    "LeaderAndIsrAnswered": "a broker answered what became of its replicas",
-    "StopReplicaAnswered": "a broker answered that it stopped replicas",
+    "MarkersChanged": "a client asked to delete the topic",
+    "LeaderAndIsrAnswered": "a broker reported on its replicas",
+    "StopReplicaAnswered": "a broker confirmed that it stopped replicas",
     "LogDirFailed": "a broker lost a log directory",
-    "ReassignmentsRequested": "a move was asked for through the store",
-    "ElectionsRequested": "an election was asked for through the store",
+    "ReassignmentsRequested": "a reassignment was requested through the store",
+    "ElectionsRequested": "an election was requested through the store",
     "UncleanSwitched": "unclean elections were allowed",
-    "FreezeSwitched": "writing to the topic was forbidden or allowed",
-    "RebalanceDue": "it was time to bring leaders back to their preferred brokers",
-    "RetryDue": "it was time to try again",
-    "ShutdownAsked": "a broker asked to be relieved before it stops",
-    "IsrChangesAsked": "a leader asked to change who is in sync",
-    "ElectionsAsked": "somebody asked for an election",
-    "ReassignmentsAsked": "somebody asked to move replicas",
-    "BrokerUnreachable": "a broker did not take the controller's requests for too long",
-    "BrokerReached": "a broker that could not be reached answered",
-    "DeletionCancelled": "an operator called a deletion off",
+    "FreezeSwitched": "the topic was frozen or unfrozen",
+    "RebalanceDue": "the periodic leader rebalance ran",
+    "RetryDue": "the retry timer fired",
+    "ShutdownAsked": "a broker began a controlled shutdown",
+    "IsrChangesAsked": "a leader asked to change the in-sync set",
+    "ElectionsAsked": "a client asked for an election",
+    "ReassignmentsAsked": "a client asked to reassign partitions",
+    "BrokerUnreachable": "a broker was out of the controller's reach for too long",
+    "BrokerReached": "a broker can be reached again",
+    "DeletionCancelled": "an operator cancelled the deletion",
     "ReplicaGivenUp": "an operator gave up a broker's copies",
-    "TopicArchived": "the topic was archived to be deleted",
+    "TopicArchived": "the topic was archived, ready to be deleted",
 }
+_ONE_EVENT_MS: Final = 100
+_ON_BROKER: Final = re.compile(r" on broker (\d+)\Z")
 # What ledgers of earlier controllers call three of them.
 _FORMER: Final[Mapping[str, str]] = {
     "MovesRequested": "ReassignmentsRequested",
@@ -62,22 +65,22 @@ _FORMER: Final[Mapping[str, str]] = {
 @app.command()
 def story(
     topic: str,
-    last: Annotated[int, typer.Option("-n", help="only the last of them; 0 = all", min=0)] = 0,
+    last: Annotated[int, typer.Option("-n", help="only the last N decisions; 0 = all", min=0)] = 0,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """What became of a topic, and why, in the order in which it was decided."""
+    """Print every decision the controllers made about a topic, and why, oldest first."""
     records = run(bootstrap_server, lambda admin: _gather(admin, topic))[-last:]
     if output is Output.JSON:
         print_json(records)
     elif records:
         say(*tell(records))
     else:
-        say(f"nothing is written down about topic {topic!r}")
+        say(f"the controllers never decided anything about topic {topic!r}")
 
 
 async def _gather(admin: Admin, topic: str) -> list[Record]:
-    """What all brokers that are up wrote down about the topic, in order."""
+    """The decisions that all running brokers recorded about the topic, in order."""
     found: dict[tuple[int, int], Record] = {}
     answers = await admin.ask_brokers(PrivateKey.STORY, {"topic": topic})
     for broker, answer in answers.items():
@@ -88,20 +91,57 @@ async def _gather(admin: Admin, topic: str) -> list[Record]:
 
 
 def tell(records: Iterable[Record]) -> Iterator[str]:
-    """A heading for each cause, below it what it led to, alike moves in one line."""
-    for (_epoch, cause, time_ms), group in groupby(records, key=_cause):
-        yield f"{_clock(time_ms)}  {CAUSES.get(_FORMER.get(cause, cause), cause)}"
-        for (before, after, why), alike in groupby(group, key=_move):
+    """A heading for each cause, then the transitions it led to, equal ones on one line."""
+    for group in _by_cause(records):
+        yield f"{_clock(int(group[0]['time_ms']))}  {_heading(group)}"
+        for (before, after, why), alike in groupby(group, key=_transition):
             subjects = [str(record["subject"]) for record in alike]
             because = f" ({why})" if why else ""
             yield f"              {_list(subjects)}: {before} -> {after}{because}"
 
 
-def _cause(record: Record) -> tuple[int, str, int]:
-    return record["controller_epoch"], str(record["cause"]), int(record["time_ms"])
+def _by_cause(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Neighbours with one cause. A decision that took some milliseconds stays in one piece."""
+    group: list[Record] = []
+    for record in records:
+        if group and not _belongs(record, group[-1]):
+            yield group
+            group = []
+        group.append(record)
+    if group:
+        yield group
 
 
-def _move(record: Record) -> tuple[str, str, str]:
+def _belongs(record: Record, before: Record) -> bool:
+    is_same = all(record[name] == before[name] for name in ("controller_epoch", "cause"))
+    return is_same and abs(int(record["time_ms"]) - int(before["time_ms"])) < _ONE_EVENT_MS
+
+
+def _heading(group: list[Record]) -> str:
+    """The cause in words, with the brokers where the transitions name them."""
+    cause = str(group[0]["cause"])
+    if cause == "BrokersChanged":
+        went = _brokers(group, ("Offline",))
+        came = _brokers(group, ("Online",))
+        if went or came:
+            said = (_did(went, "went down"), _did(came, "came back"))
+            return ", ".join(filter(None, said))
+    return CAUSES.get(_FORMER.get(cause, cause), cause)
+
+
+def _brokers(group: list[Record], states: tuple[str, ...]) -> list[str]:
+    """The brokers whose replicas went into one of these states."""
+    named = (_ON_BROKER.search(str(r["subject"])) for r in group if r["after"] in states)
+    return sorted({match[1] for match in named if match}, key=int)
+
+
+def _did(brokers: list[str], what: str) -> str:
+    if not brokers:
+        return ""
+    return f"broker{'s' * (len(brokers) > 1)} {', '.join(brokers)} {what}"
+
+
+def _transition(record: Record) -> tuple[str, str, str]:
     return str(record["before"]), str(record["after"]), str(record.get("why") or "")
 
 

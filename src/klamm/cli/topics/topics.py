@@ -49,10 +49,10 @@ AssignmentOption = Annotated[
 def create(
     name: str,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: the cluster's default")
+        int, typer.Option("--partitions", "-p", help="-1: use the cluster's default")
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the cluster's default")
+        int, typer.Option("--replication-factor", "-r", help="-1: use the cluster's default")
     ] = -1,
     config: ConfigOption = None,
     assignment: AssignmentOption = None,
@@ -85,7 +85,7 @@ def create(
 
 @app.command("list")
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="internal topics too")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="list internal topics too")] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -102,12 +102,13 @@ def list_(
 @app.command()
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="default: all but internal")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="default: all topics except internal ones"),
     ] = None,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Say all about topics: leaders, replicas, settings, moves."""
+    """Describe topics: leaders, replicas, settings, running moves."""
     found = run(bootstrap_server, lambda admin: topic_changes.describe(admin, names))
     if output is Output.JSON:
         print_json([_details(topic) for topic in found])
@@ -138,7 +139,7 @@ def alter(
         tuple(unset or ()),
     )
     if changes.nothing:
-        raise UsageError("say what to alter: --partitions, --config or --unset")
+        raise UsageError("nothing to alter: give --partitions, --config or --unset")
     if assignment is not None and partitions is None:
         raise UsageError("--assignment is for new partitions: say with -p how many there will be")
     run(bootstrap_server, lambda admin: topic_changes.alter(admin, name, changes, dry_run))
@@ -155,21 +156,21 @@ def alter(
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME...")],
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="a topic that is not there is no failure")
+        bool, typer.Option("--if-exists", help="do not fail if a topic does not exist")
     ] = False,
     archive: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="archive and verify first; needs Spark"),
+        typer.Option(metavar="DIR", help="archive and verify before deleting; needs Spark"),
     ] = None,
     master: MasterOption = DEFAULT_MASTER,
     forget_broker: Annotated[
         list[int] | None,
-        typer.Option(metavar="ID", help="go on without this broker, which is away; repeatable"),
+        typer.Option(metavar="ID", help="do not wait for this broker, which is down; repeatable"),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="until every replica and every node is gone")
+        bool, typer.Option("--wait", help="wait until every replica has confirmed")
     ] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="how long to --wait")] = 30.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="how long --wait waits")] = 30.0,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -242,10 +243,10 @@ def copy(
     source: str,
     target: str,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: as many as the source has")
+        int, typer.Option("--partitions", "-p", help="-1: the same as the source")
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: that of the source")
+        int, typer.Option("--replication-factor", "-r", help="-1: the same as the source")
     ] = -1,
     compression: Annotated[Compression, typer.Option()] = Compression.NONE,
     output: OutputOption = Output.TEXT,
@@ -280,9 +281,9 @@ def cancel_delete(
     name: str,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Call a deletion off before any log was removed (klamm.delete.topic.cancel.enable)."""
+    """Cancel a deletion that has not removed any log (klamm.delete.topic.cancel.enable)."""
     run(bootstrap_server, lambda admin: waiting.cancel_deletion(admin, name))
-    say(f"topic {name} stays")
+    say(f"deletion cancelled: topic {name} stays")
 
 
 @app.command()
@@ -291,7 +292,7 @@ def explain(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Say what a topic waits for: why, since when, and what would end the wait."""
+    """Explain what a topic is waiting for: why, since when, until when."""
     found = run(bootstrap_server, lambda admin: waiting.explain(admin, name))
     if output is Output.JSON:
         print_json(found)
@@ -305,7 +306,7 @@ def freeze(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Refuse all writes to topics, until they are unfrozen. Readers notice nothing."""
+    """Refuse all writes to topics until they are unfrozen. Reading goes on."""
     run(bootstrap_server, lambda admin: freezing.freeze(admin, names))
     _tell_frozen(names, True, output)
 

@@ -1,4 +1,4 @@
-"""What topics wait for, in words; and deletions that are waited for, helped along or called off."""
+"""Explains what topics wait for; waits for deletions, completes or cancels them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Explanation = dict[str, Any]
 
 
 async def explain(admin: Admin, topic: str) -> Explanation:
-    """What a topic waits for, as the controller sees it."""
+    """The controller's explanation of what a topic waits for."""
     answer = await admin.ask_controller(PrivateKey.EXPLAIN, {"topic": topic})
     return {name: value for name, value in answer.items() if name != "error_code"}
 
@@ -55,7 +55,7 @@ async def mark(
 
 
 class Standing(Enum):
-    """What a topic is that no metadata shows."""
+    """The standing of a topic that no metadata shows."""
 
     ABSENT = auto()
     UNBORN = auto()  # it never had a leader
@@ -91,7 +91,9 @@ async def until_gone(admin: Admin, names: Sequence[str], timeout_s: float) -> No
     if left:
         now_ms = time.time_ns() // 1_000_000
         told = ["\n".join(tell(await explain(admin, name), now_ms)) for name in left]
-        raise KlammError("\n".join([f"not gone after {timeout_s:g} s: {', '.join(left)}", *told]))
+        raise KlammError(
+            "\n".join([f"not deleted after {timeout_s:g} s: {', '.join(left)}", *told])
+        )
 
 
 def tell(explanation: Explanation, now_ms: int) -> Iterator[str]:
@@ -100,9 +102,9 @@ def tell(explanation: Explanation, now_ms: int) -> Iterator[str]:
     if deleting is not None:
         yield f"{topic} is being deleted, since {_ago(deleting, now_ms)}"
     elif not explanation["waiting"]:
-        yield f"{topic} waits for nothing"
+        yield f"{topic} is healthy"
     else:
-        yield f"{topic} is not as it should be"
+        yield f"{topic} is degraded"
     for reasons in _alike(explanation["waiting"]):
         one, since_ms = reasons[0], min(r["since_ms"] for r in reasons)
         earlier = " or earlier" if any(r["since_at_least"] for r in reasons) else ""

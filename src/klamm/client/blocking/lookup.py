@@ -60,13 +60,13 @@ class Lookup(Asker):
         return self._again(lambda: self._offsets(times, committed))
 
     def earliest(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each log begins."""
+        """The first offset of each log."""
         return self.offsets(dict.fromkeys(tps, EARLIEST))
 
     def latest(
         self, tps: Iterable[TopicPartition], *, committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Where each log ends for readers."""
+        """The end of each log, as readers see it."""
         return self.offsets(dict.fromkeys(tps, LATEST), committed=committed)
 
     def sizes(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
@@ -87,19 +87,19 @@ class Lookup(Asker):
         return self._again(self._groups)
 
     def group_members(self, group: str) -> int:
-        """How many members a group has now."""
+        """The number of members a group has now."""
         return self._again(lambda: self._group_members(group))
 
     def configs(self, topic: str) -> dict[str, str]:
-        """What was set on a topic itself."""
+        """The settings of a topic itself."""
         return self._again(lambda: self._configs(topic))
 
     def setting(self, topic: str, name: str) -> str:
-        """What is in force for a topic, wherever it was set."""
+        """The value in force for a topic, wherever it was set."""
         return self._again(lambda: self._described(topic))[name].value or ""
 
     def inherited(self, topic: str, name: str) -> tuple[str, str]:
-        """What would be in force if it were not set on the topic: its name there, and its value.
+        """The value that would be in force if the topic had none: its name there, and its value.
 
         Nothing where a broker does not tell: of several names those that are not used have none.
         """

@@ -71,7 +71,7 @@ class Wire:
 
     @property
     def in_flight(self) -> int:
-        """How many answers are still to come."""
+        """The number of answers still to come."""
         return self._talk.in_flight + len(self._early)
 
     def version(self, key: int, at_most: int | None = None) -> int:

@@ -25,7 +25,7 @@ _SHOW: Final = "set ssl.keystore.location (PEM) to a certificate and its key"
 
 
 def context_of(security: Security) -> ssl.SSLContext:
-    """What TLS trusts and shows; files are read again when they have changed."""
+    """The TLS context: whom we trust, what we show. Changed files are read again."""
     named = (security.trusted, security.certificate, security.key)
     return _context(security, tuple(map(_stamp, named)))
 
@@ -68,7 +68,7 @@ def _context(security: Security, _stamps: tuple[tuple[int, int] | None, ...]) ->
 
 
 def failure(address: Address, fault: OSError, *, opening: bool) -> ClientError:
-    """What ended a connection, in words that say what to do; `opening`: in the handshake of TLS."""
+    """The error for a broken connection, with advice; `opening`: during the TLS handshake."""
     place = text(address)
     if isinstance(fault, ssl.SSLCertVerificationError):
         advice = (

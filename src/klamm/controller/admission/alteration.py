@@ -1,4 +1,4 @@
-"""What a request to alter settings makes of those that are stored.
+"""Applies a request to alter settings to those that are stored.
 
 AlterConfigs replaces all of them; IncrementalAlterConfigs changes some, one operation each. Whether
 the result is allowed is asked afterwards, of all settings together.
@@ -16,7 +16,7 @@ from klamm.model.settings import Definition, Kind
 
 
 class Operation(IntEnum):
-    """What is done to one setting; the numbers are the wire's."""
+    """The operation on one setting; the numbers are the wire's."""
 
     SET = 0
     DELETE = 1

@@ -35,7 +35,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What a policy may look at: the counts, or the assignment, as the request gave them."""
+    """The facts a policy may look at: the counts or the assignment, as the request gave them."""
 
     topic: str
     partitions: int | None
@@ -93,7 +93,7 @@ def name_faults(names: Sequence[str]) -> dict[str, Refused]:
 
 
 def admit_creation(ask: NewTopic, facts: CreationFacts) -> Creation | Refused:
-    """What creating the topic would write, or the first reason not to."""
+    """The writes that create the topic, or the first reason not to."""
     refused = _first_refusal(_BEFORE_PLACEMENT, ask, facts)
     if refused is not None:
         return refused

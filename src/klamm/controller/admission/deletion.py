@@ -32,7 +32,7 @@ class DeletionFacts:
 
 
 def deletion_request_fault(asks: Iterable[Doomed], facts: DeletionFacts) -> Refused | None:
-    """Why the whole request cannot be."""
+    """The reason why the whole request is refused."""
     if not facts.settings.bool("delete.topic.enable"):
         # Older clients do not know the code of its own.
         code = (

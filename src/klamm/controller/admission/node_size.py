@@ -1,4 +1,4 @@
-"""How large a topic can be: its node has to fit into the store.
+"""Limits the size of a topic: its node has to fit into the store.
 
 The assignment of all partitions is one node, and a ZooKeeper server takes no request above 1 MiB. A
 topic beyond that is refused before anybody counts to it: what automatic placement would take is a
@@ -30,7 +30,7 @@ def partitions_fault(
     factor: int,
     present: Mapping[int, Assignment] | None = None,
 ) -> Refused | None:
-    """Why a topic cannot have `count` partitions in all, whoever of these brokers gets them."""
+    """The reason why a topic cannot have `count` partitions, whoever of these brokers gets them."""
     known = present or {}
     widths = [len(str(broker)) for broker in brokers]
     added = count - len(known)
@@ -60,7 +60,7 @@ def _fault(topic: str, count: int, size: int) -> Refused | None:
 
 
 def node_bytes(partitions: Mapping[int, Assignment]) -> int:
-    """What a topic's node with these partitions takes, within a few bytes."""
+    """The size of a topic's node with these partitions, within a few bytes."""
     return _FRAME_BYTES + sum(
         _entry_bytes(number, assignment) for number, assignment in partitions.items()
     )
@@ -77,7 +77,7 @@ def _entry_bytes(number: int, assignment: Assignment) -> int:
 
 
 def digits_below(count: int) -> int:
-    """How many digits the numbers 0 to count - 1 have together."""
+    """The number of digits that the numbers 0 to count - 1 have together."""
     total, low, width = 0, 0, 1
     while low < count:
         high = min(count, 10**width)

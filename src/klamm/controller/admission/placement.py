@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go.
+"""Places the replicas of new partitions on brokers.
 
 Leaders go round the brokers in turn. The followers of a partition stand behind its leader, at a
 distance that grows by one with every full round, so that the partitions led by one broker do not
@@ -24,7 +24,7 @@ Placement = dict[int, tuple[BrokerId, ...]]
 
 
 class MixedRacks(StrEnum):
-    """What to do when some brokers have a rack and some do not."""
+    """The policy for clusters in which only some brokers have a rack."""
 
     FAIL = "fail"  # as Kafka: the client learns nothing from the code
     REFUSE = "refuse"
@@ -33,7 +33,7 @@ class MixedRacks(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Which broker leads partition 0, and how far behind it its first follower stands."""
+    """The broker that leads partition 0, and the distance to its first follower."""
 
     index: int
     shift: int
@@ -153,7 +153,7 @@ def _count_up() -> Iterator[int]:
 
 
 def expansion_start(brokers: Iterable[BrokerId], first_replica: BrokerId) -> Start:
-    """Where Kafka goes on when a topic grows: at the broker that leads partition 0."""
+    """The start of placement when a topic grows, as in Kafka: the broker that leads partition 0."""
     ids = sorted(brokers)
     return Start.fixed(next((at for at, broker in enumerate(ids) if broker >= first_replica), 0))
 

@@ -39,7 +39,7 @@ _GONE = ReplicaState.NON_EXISTENT
 
 
 class Halt(StrEnum):
-    """Why a deletion waits."""
+    """The reasons why a deletion waits."""
 
     MOVING = topic_machine.IS_MOVING
     OFFLINE = topic_machine.IS_OFFLINE
@@ -47,7 +47,7 @@ class Halt(StrEnum):
 
 
 class Release(StrEnum):
-    """Why one that waited goes on."""
+    """The reasons why a waiting deletion continues."""
 
     BROKER_BACK = "a broker with a replica is back"
     DISK_GOOD = "a replica's directory is good again"

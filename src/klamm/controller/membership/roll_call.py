@@ -1,4 +1,4 @@
-"""What a broker holds already, and what is left to say to it.
+"""Compares what a broker holds already with what it has to be told.
 
 A new controller has its brokers told everything: it cannot know what its predecessor got through to
 them. Most of that they know. So it asks each one first, and leaves out what would change nothing:
@@ -42,7 +42,7 @@ _MARSHAL_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a broker says it has. Nothing, until it says so."""
+    """The replicas and metadata that a broker reports to have; empty until it reports."""
 
     # The leader epoch under which it leads or follows, by topic id and partition index.
     replicas: Mapping[uuid.UUID, Mapping[int, int]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def digest(topic_id: uuid.UUID, partitions: Iterable[Shown]) -> str:
 
 
 def left_to_say(request: Request, held: Holdings) -> tuple[Request | None, Holdings]:
-    """What a broker that holds this has to be told of a request (None: nothing).
+    """The part of a request that is news to a broker which holds this (None: nothing is).
 
     And what still counts as held behind it: what was said since is not compared with what was
     claimed before.

@@ -1,4 +1,4 @@
-"""What a topic is waiting for and since when, in values that a front end can put into words.
+"""Explains what a topic is waiting for and since when, as values for a front end.
 
 A controller knows when things happened in its own term. What it found when it took over may be
 older than that, so such a wait has the beginning of the term as its time.
@@ -49,7 +49,7 @@ def _deletion(context: Context, partition: Partition) -> Iterator[Waiting]:
             why, since_ms, until = absence
             since_ms = max(since_ms, deletion.queued_ms)
             if why in (Obstacle.BROKER_DOWN, Obstacle.BROKER_FENCED):
-                until += ", or its copy is forgotten"
+                until += f", or its copy is given up (--forget-broker {broker})"
         elif state is ReplicaState.DELETION_STARTED:
             why, until = Obstacle.DELETE_PENDING, f"broker {broker} answers"
             since_ms = deletion.entered_ms[Replica(id, broker)]
@@ -95,7 +95,7 @@ def _life(context: Context, partition: Partition) -> Iterator[Waiting]:
 
 
 def _return(context: Context, partition: Partition, brokers: tuple[BrokerId, ...]) -> str:
-    """What would bring one of these replicas back."""
+    """The event that would bring one of these replicas back."""
     absences = [_absence(context, partition, broker) for broker in brokers]
     if all(absence is None or absence[0] is Obstacle.BROKER_DOWN for absence in absences):
         return f"{_listed(brokers)} is back"
@@ -122,7 +122,7 @@ def _lag(context: Context, partition: Partition, broker: BrokerId) -> Waiting:
 def _absence(
     context: Context, partition: Partition, broker: BrokerId
 ) -> tuple[Obstacle, int, str] | None:
-    """Why a broker cannot serve its replica, since when, and until when; None where it can."""
+    """The reason why a broker cannot serve its replica, since when, until when; or None."""
     id, back = partition.id, f"broker {broker} is back"
     if broker in context.fenced:
         return Obstacle.BROKER_FENCED, context.away[broker], f"broker {broker} answers again"

@@ -1,4 +1,4 @@
-"""How the cluster stands, in numbers: the gauges of Kafka's controller.
+"""Counts the gauges of Kafka's controller.
 
 They are read off the context when somebody looks, which is every few seconds, and not kept in step
 with every event. What would take a look at every partition has an index in the context; the rest

@@ -1,4 +1,4 @@
-"""What the controller would do, without doing it.
+"""Plans: says what the controller would do, without doing it.
 
 The core is a function, so a plan is the core itself run on a copy: the copy holds the topics in
 question and every broker, the store is assumed to say yes, and nobody is told. What comes at once
@@ -123,7 +123,7 @@ def _out_of_place(context: Context) -> Iterator[str]:
 
 
 def _follow_ups(context: Context, requests: Sequence[Request]) -> Iterator[on.Event]:
-    """What brokers would say to these requests if everything went well."""
+    """The answers that brokers would give to these requests if everything went well."""
     for request in requests:
         if isinstance(request, StopReplica) and any(order.delete for order in request.orders):
             yield on.StopReplicaAnswered(request, ErrorCode.NONE, {})

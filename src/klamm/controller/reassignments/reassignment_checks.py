@@ -11,7 +11,7 @@ from klamm.model.names import BrokerId, TopicPartition
 
 
 def where_it_was(context: Context, id: TopicPartition) -> tuple[BrokerId, ...]:
-    """What a cancelled move goes back to, in the order it had if that is known."""
+    """The replicas that a cancelled move returns to, in their old order if that is known."""
     partition = context.partition(id)
     assert partition is not None, f"{id} is not known"
     origin = partition.assignment.origin
@@ -23,7 +23,7 @@ def where_it_was(context: Context, id: TopicPartition) -> tuple[BrokerId, ...]:
 def fault_of(
     context: Context, id: TopicPartition, replicas: Sequence[BrokerId] | None
 ) -> PartitionFault | None:
-    """Why this move is refused; the first reason in Kafka's order."""
+    """The reason why this move is refused; the first in Kafka's order."""
     bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = context.partition(id)
     if replicas is not None:

@@ -1,4 +1,4 @@
-"""What must hold between any two events, whatever happened.
+"""Checks what must hold between any two events, whatever happened.
 
 `check` raises `InvariantBroken` with everything that does not hold. Tests and simulations call it
 after each event; it looks at every partition, so a live controller does not.

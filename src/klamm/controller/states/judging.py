@@ -77,7 +77,7 @@ class Judge:
         ]
 
     def differences(self, context: Context) -> Iterator[str]:
-        """Where a controller's memory is not what its ledger says."""
+        """The differences between a controller's memory and its ledger."""
         for thing, machine, state in _states(context):
             epoch, told = self._last.get(thing, (None, ""))
             if epoch != context.epoch:

@@ -15,7 +15,7 @@ EDITION: Final = 2
 
 
 class TopicState(StrEnum):
-    """Where a topic is in its life."""
+    """The states in a topic's life."""
 
     ABSENT = "absent"
     CREATED = "created"
@@ -27,7 +27,7 @@ class TopicState(StrEnum):
 
 
 class PartitionState(StrEnum):
-    """Where a partition is in its life."""
+    """The states in a partition's life."""
 
     NON_EXISTENT = "NonExistent"
     NEW = "New"
@@ -36,7 +36,7 @@ class PartitionState(StrEnum):
 
 
 class ReplicaState(StrEnum):
-    """Where one copy of a partition is in its life."""
+    """The states in the life of one copy of a partition."""
 
     NON_EXISTENT = "NonExistent"
     NEW = "New"

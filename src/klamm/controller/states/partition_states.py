@@ -32,7 +32,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one legal transition needs. A step without a write is done at once."""
+    """The effects of one legal transition. A step without a write is done at once."""
 
     write: CreateState | UpdateState | None = None
     tell: tuple[BrokerId, ...] = ()
@@ -91,6 +91,6 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
 
 
 def plan(p: PartitionView, target: S) -> Step | Refused:
-    """What moving this partition to this state takes."""
+    """The step that moves this partition to this state, or the reason why not."""
     rule = TRANSITIONS.get((p.state, target))
     return rule(p) if rule else Refused(f"{p.state} -> {target} is not a legal transition")

@@ -31,7 +31,7 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one legal transition needs."""
+    """The effects of one legal transition."""
 
     leadership: Leadership | None = None  # to be stored first, where it is not None
     order: bool = False  # tell this replica what to be
@@ -123,6 +123,6 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
 
 
 def plan(r: ReplicaView, target: S) -> Step | Refused:
-    """What moving this replica to this state takes."""
+    """The step that moves this replica to this state, or the reason why not."""
     rule = TRANSITIONS.get((r.state, target))
     return rule(r) if rule else Refused(f"{r.state} -> {target} is not a legal transition")

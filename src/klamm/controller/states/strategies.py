@@ -1,4 +1,4 @@
-"""Who leads next: four strategies, each a function from the candidates to a winner.
+"""Elects leaders: four strategies, each a function from the candidates to a winner.
 
 A strategy sees a frozen value and nothing else, so it cannot depend on anything else. It counts
 nothing and writes nothing: `Winner.clean` says what happened.
@@ -15,7 +15,7 @@ from klamm.model.names import BrokerId
 
 
 class Strategy(StrEnum):
-    """Why there is an election."""
+    """The occasion of an election."""
 
     OFFLINE = "offline"
     REASSIGN = "reassign"
@@ -41,7 +41,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """What an election gives: the leader, the ISR it starts with, and who has to be told."""
+    """The result of an election: the leader, the ISR it starts with, and who has to be told."""
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]

@@ -52,12 +52,12 @@ def find_topic(turn: Turn, topic: Topic, *, is_marked: bool) -> None:
 
 
 def alive_state(topic: Topic) -> TopicState:
-    """Where a topic is that nobody deletes."""
+    """The state of a topic that nobody is deleting."""
     return TopicState.FROZEN if topic.frozen else TopicState.CREATED
 
 
 def obstacle(turn: Turn, topic: Topic) -> str | None:
-    """Why a deletion must not start yet. Once logs are removed, nothing holds it back."""
+    """The reason why a deletion must not start yet. Once logs are removed, nothing stops it."""
     context = turn.context
     if context.deletions[topic.name].started:
         return None
@@ -87,7 +87,7 @@ def _view(turn: Turn, topic: Topic, why: str) -> TopicView:
 
 
 def loss(context: Context, topic: Topic) -> str | None:
-    """What a deletion has cost, as far as anybody can know; None where all can be as before."""
+    """The damage that a deletion has done, as far as is known; None if it can be undone."""
     deletion = context.deletions[topic.name]
     if deletion.started:
         return "has lost logs already"

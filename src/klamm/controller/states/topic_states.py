@@ -35,7 +35,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one legal transition needs: nothing but its entry in the ledger."""
+    """The effects of one legal transition: only its entry in the ledger."""
 
     why: str = ""
 
@@ -120,7 +120,7 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
 
 
 def plan(t: TopicView, target: S) -> Step | Refused:
-    """What moving this topic to this state takes."""
+    """The step that moves this topic to this state, or the reason why not."""
     rule = TRANSITIONS.get((t.state, target))
     return rule(t) if rule else Refused(f"{t.state} -> {target} is not a legal transition")
 

@@ -130,7 +130,7 @@ class Group(Rebalance):
     def commit_fault(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode | None:
-        """Why offsets may not be committed now; None when they may."""
+        """The reason why offsets may not be committed now; None if they may."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and not self.members:

@@ -1,4 +1,4 @@
-"""How a member gets into a classic group, or in again.
+"""Lets members join a classic group, for the first time or again.
 
 A dynamic member first gets an id to come back with (KIP-394). A static one takes the place that its
 instance has, and where nothing changed by that the group goes on as if nothing had happened.

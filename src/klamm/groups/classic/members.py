@@ -44,7 +44,7 @@ class Member:
         return tuple(name for name, _ in self.protocols)
 
     def metadata(self, protocol: str) -> bytes:
-        """What this member said under the protocol that the group chose."""
+        """The metadata this member sent for the protocol that the group chose."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def heard(self, now_ms: int) -> None:
@@ -59,7 +59,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedMember:
-    """What the leader is told of each member, so that it can assign partitions."""
+    """A member as the leader sees it when it assigns partitions."""
 
     id: str
     instance_id: str | None
@@ -107,7 +107,7 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the shell is to do now."""
+    """The actions the shell has to take now."""
 
     replies: tuple[Reply, ...] = ()
     persist: Persist | None = None

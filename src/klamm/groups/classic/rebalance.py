@@ -1,4 +1,4 @@
-"""How a classic group goes round.
+"""Rebalances a classic group.
 
 A group goes round a circle: a member comes, goes or changes its wishes, so everybody must join
 again (PreparingRebalance); when all have joined, or the slowest was given up, a new generation
@@ -176,7 +176,7 @@ class Rebalance:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the group next wants to hear of the time."""
+        """The time at which the group wants to be woken next."""
         waits = [t for t in (self._join_deadline_ms, self._sync_deadline_ms) if t is not None]
         waits += self.members.pending.values()
         waits += (m.deadline_ms for m in self.members if not m.is_waiting or m.is_new)

@@ -1,4 +1,4 @@
-"""What a classic group is asked, its limits, and the names of its states."""
+"""Requests to a classic group, its limits, and the names of its states."""
 
 from __future__ import annotations
 

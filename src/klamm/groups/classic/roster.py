@@ -1,4 +1,4 @@
-"""Who is in a group: members by id and by instance, who leads, what they all understand."""
+"""Keeps the members of a group by id and by instance, its leader, and their common protocols."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Roster:
             self.leader = new_id
 
     def fault(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        """Why this is no member that may speak; None when it is one."""
+        """The reason why this is not a valid member; None if it is one."""
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:

@@ -1,4 +1,4 @@
-"""Who should read what: the assignors that members may ask for by name.
+"""Assigns partitions to members: the assignors that members may choose by name.
 
 An assignor sees the wishes, the topics and the assignment before, and says what each member is to
 have in the end. It does not ask who holds what at the moment; getting there is another's work.
@@ -110,7 +110,7 @@ class _Shares:
             self._sizes[topic.id] = len(readers)
 
     def rarity(self, partition: TopicIdPartition) -> tuple[int, int, int]:
-        """What the partitions are dealt out by."""
+        """The order in which partitions are assigned: the rarest first."""
         return self._sizes[partition.topic_id], partition.topic_id.int, partition.partition
 
     def least(self, partition: TopicIdPartition) -> str:

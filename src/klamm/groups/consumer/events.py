@@ -1,4 +1,4 @@
-"""What a consumer group answers and decides: a member reports, goes, or is heard of no more.
+"""Answers the events of a consumer group: a member reports, leaves, or falls silent.
 
 An event takes the group as it is and returns a decision: the answer, the changes to be written, and
 the group as it is once they are durable. The group that was passed in stays as it is, so that
@@ -74,7 +74,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a member is told; no assignment says: as before."""
+    """The answer to a member; without an assignment, the old one stays."""
 
     member_id: str
     epoch: int
@@ -109,7 +109,7 @@ class _Turn:
 
 
 def request_fault(beat: Heartbeat, limits: ConsumerLimits) -> Refused | None:
-    """What is wrong with a heartbeat, whatever the group."""
+    """The fault in a heartbeat that any group would refuse."""
     if not beat.member_id:
         return Refused("the member id must not be empty")
     if beat.instance_id == "" or beat.rack_id == "":
@@ -352,7 +352,7 @@ def _after_departure(turn: _Turn) -> None:
 
 
 def commit_fault(group: ConsumerGroup, member_id: str, epoch: int) -> ErrorCode | None:
-    """Why offsets may not be committed (or, with an id, fetched) under this name and epoch."""
+    """The reason why offsets may not be committed (or, with an id, fetched) in this epoch."""
     if epoch < 0 and not group.members:
         return None  # nobody reads: whoever administers the group may set its offsets
     if member_id not in group.members:

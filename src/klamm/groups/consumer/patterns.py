@@ -356,7 +356,7 @@ def parse(text: str) -> TopicPattern | Refused:
 
 
 def too_costly(text: str, names: Iterable[str]) -> Refused | None:
-    """Why a pattern that is known cannot be asked about these names, if it cannot."""
+    """The reason why matching these names against a pattern would cost too much, if so."""
     pattern = parse(text)
     if isinstance(pattern, Refused):
         return pattern

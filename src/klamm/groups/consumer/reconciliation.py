@@ -1,4 +1,4 @@
-"""How a member walks from what it has to what it should have.
+"""Reconciles a member: takes it step by step from what it has to what it should have.
 
 The rule that keeps a partition from being read by two members at once: what a member is to lose is
 taken from it first, and nobody else is given it until that member has said that it let go. So a

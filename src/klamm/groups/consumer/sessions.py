@@ -1,4 +1,4 @@
-"""How long a consumer group waits for its members.
+"""Times out members of a consumer group that are silent or slow.
 
 A member that is not heard of within the session timeout is gone. One that was asked to give
 partitions up has its own rebalance timeout to say that it did. Neither is written down: a new
@@ -54,6 +54,6 @@ class Sessions:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When somebody's time is up next."""
+        """The time at which the next member times out."""
         waits = [*self.heard_until_ms.values(), *(u for _, u in self.revoking_until_ms.values())]
         return min(waits, default=None)

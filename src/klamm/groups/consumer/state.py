@@ -52,7 +52,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class Progress(IntEnum):
-    """Where a member stands on its way to the target; the numbers are those of the records."""
+    """The progress of a member towards its target; the numbers are those of the records."""
 
     STABLE = 0
     UNREVOKED = 1  # it was asked to give partitions up and has not said that it did
@@ -61,7 +61,7 @@ class Progress(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """Who a member is and what it wants."""
+    """The identity and the wishes of a member."""
 
     id: str
     instance_id: str | None = None
@@ -76,7 +76,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How far a member has come, and what it may hold meanwhile."""
+    """The epoch a member has reached, and the partitions it may hold meanwhile."""
 
     epoch: int = 0
     previous_epoch: int = 0  # still accepted: the answer with the newer one may have been lost
@@ -125,7 +125,7 @@ class TargetEpochSet:
 
 @dataclass(frozen=True, slots=True)
 class TargetSet:
-    """What a member is to have in the end."""
+    """The partitions a member is to have in the end, set by a record."""
 
     id: str
     partitions: Partitions | None
@@ -133,7 +133,7 @@ class TargetSet:
 
 @dataclass(frozen=True, slots=True)
 class StandingSet:
-    """What a member has now."""
+    """The partitions a member has now, set by a record."""
 
     id: str
     standing: Standing | None
@@ -209,7 +209,7 @@ class ConsumerGroup:
         return next((m for m in self.members.values() if m.instance_id == instance_id), None)
 
     def held_by_others(self, member_id: str) -> Partitions:
-        """What other members have, or were asked to give up and have not given up yet."""
+        """The partitions that other members have, or were asked to give up and still hold."""
         return NOTHING.union(
             *(s.assigned | s.revoking for who, s in self.standings.items() if who != member_id)
         )

@@ -1,4 +1,4 @@
-"""Which topics the members of a group read: those they name, and those their patterns stand for."""
+"""Resolves subscriptions: the topics that members name, and those their patterns match."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.metrics.port",
         Kind.INT,
         "-1",
-        "The port on which the cluster tells Prometheus how it is; 0 takes a free one, -1 none. "
+        "The port that serves Prometheus metrics; 0 takes a free one, -1 serves none. "
         "Needs `klamm[metrics]`.",
         Between(-1, 65535),
     ),
@@ -300,11 +300,12 @@ KLAMM: Final[tuple[Definition, ...]] = (
     setting(
         "klamm.batch.records.by.hand.max",
         Kind.INT,
-        "32",
-        "How many records of a batch are opened before it is appended where numba is not "
-        "installed: the first and the last of them; of those between only the lengths are "
-        "followed. With numba, and in topics that ask for keys or times, each is opened.",
-        AtLeast(2),
+        "16",
+        "Where the compiled loops over records were not built (`klamm doctor` says so), the first "
+        "and the last record of a batch are opened before it is appended, and of so many between "
+        "them the lengths are followed; of up to three records, and in topics that ask for keys or "
+        "times, each is opened. With the compiled loops each record always is.",
+        AtLeast(0),
     ),
     setting(
         "klamm.leader.rebalance.batch",

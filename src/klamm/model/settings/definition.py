@@ -1,4 +1,4 @@
-"""What one setting is: its name, how its text is read, which values it takes, who may change it.
+"""Defines a setting: its name, how its text is parsed, its valid values, who may change it.
 
 Settings travel as text: on the command line, in requests and in the store. A `Definition` turns the
 text into a value, or says in a sentence why it cannot. Validators describe themselves, so that the
@@ -24,7 +24,7 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class Kind(IntEnum):
-    """How a setting's text is read; the numbers are those of DescribeConfigs."""
+    """The type of a setting; the numbers are those of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -38,7 +38,7 @@ class Kind(IntEnum):
 
 
 class Source(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigs."""
+    """The source of a value; the numbers are those of DescribeConfigs."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -57,10 +57,10 @@ class Dynamic(StrEnum):
 
 
 class Rule(Protocol):
-    """Which values are allowed. `str()` of a rule is its line in the documentation."""
+    """A rule for valid values. `str()` of a rule is its line in the documentation."""
 
     def fault(self, value: Value) -> str | None:
-        """Why the value is not allowed, or None when it is."""
+        """The reason why the value is not allowed, or None if it is."""
         ...
 
 

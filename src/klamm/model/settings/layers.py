@@ -168,7 +168,7 @@ class BrokerSettings(_Values):
 
     @property
     def static(self) -> Mapping[str, str]:
-        """What the broker was started with."""
+        """The settings that the broker was started with."""
         return self._layers[2][1]
 
     @property
@@ -184,7 +184,7 @@ class BrokerSettings(_Values):
         return TopicSettings(self, overrides)
 
     def without_effect(self) -> list[str]:
-        """Which of the settings given at the start klamm does not act on."""
+        """The start-up settings that klamm does not act on."""
         return [name for name in self.static if (d := _find(name)) is not None and d.no_effect]
 
     def origins(self, *names: str) -> list[Origin]:
@@ -250,7 +250,7 @@ def unknown_name(name: str, known: Iterable[str], what: str) -> str:
 
 
 def broker_fault(texts: Mapping[str, str]) -> str | None:
-    """What is wrong with the first wrong one of these broker settings."""
+    """The fault in the first wrong one of these broker settings."""
     for name, text in texts.items():
         definition = _find(name)
         if definition is None:
@@ -262,7 +262,7 @@ def broker_fault(texts: Mapping[str, str]) -> str | None:
 
 
 def relation_fault(settings: BrokerSettings) -> str | None:
-    """Which two settings of a broker contradict each other."""
+    """The fault of two settings that contradict each other."""
     topic = settings.for_topic({})
     if topic.int("retention.ms") == 0:
         return "log.retention.ms, .minutes and .hours must not be 0; -1 means for ever"
@@ -287,7 +287,7 @@ ORDERED: Final = (
 
 
 def topic_faults(overrides: Mapping[str, str], broker: BrokerSettings) -> str | None:
-    """What is wrong with a topic's overrides when they lie on this broker's settings."""
+    """The faults in a topic's overrides on top of this broker's settings."""
     for name, text in overrides.items():
         definition = TOPIC_SETTINGS.get(name)
         if definition is None:

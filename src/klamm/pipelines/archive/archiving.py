@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What a run has done."""
+    """The result of a run."""
 
     manifest: Manifest
     manifest_path: Path
@@ -120,7 +120,7 @@ def archive(
 def _window_sizes(
     lookup: Lookup, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """How many offsets a file of each partition holds: tasks and files should not be huge."""
+    """The number of offsets in a file of each partition: tasks and files should not be huge."""
     try:
         rates = bytes_per_offset(lookup, starts, ends)
     except (Answered, Unreachable):
@@ -131,7 +131,7 @@ def _window_sizes(
 def _bounds(
     lookup: Lookup, view: View, topic: str
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where each partition begins and ends. Open transactions end it early: they may vanish."""
+    """The beginning and end of each partition. Open transactions end it early: they may vanish."""
     tps = view.topics[topic].partitions
     return lookup.earliest(tps), lookup.latest(tps, committed=True)
 

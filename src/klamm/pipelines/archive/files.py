@@ -223,7 +223,7 @@ def _grouped(frames: Iterable[Any]) -> Generator[list[Any], None, None]:
 
 
 class _Story:
-    """What is in a window and what is missing from it."""
+    """The records of a window and the gaps in it."""
 
     def __init__(self, first: int) -> None:
         self._next = first
@@ -260,7 +260,7 @@ class Unreadable(KlammError):
 
 
 def file_faults(directory: Path, file: File, group_bytes: int = GROUP_BYTES_MAX) -> list[str]:
-    """What is wrong with one file."""
+    """The faults of one file."""
     path = directory / file.path
     if path.exists() and not path.is_file():
         return [f"{file.path} is no file"]
@@ -358,7 +358,7 @@ def read_groups(path: Path) -> list[dict[str, Any]]:
 
 
 def _text_bytes(column: Any) -> int:
-    """How long the texts of a column are when each is written out."""
+    """The size of a column's texts when each is written out."""
     total = 0
     for chunk in column.chunks:
         lengths = pc.binary_length(chunk.dictionary)

@@ -1,4 +1,4 @@
-"""What an archive is on disk, and which parts of it count.
+"""Describes an archive on disk, and which of its parts count.
 
     <root>/<cluster id>/<topic>/<topic id>/
         data/partition=0/<first>-<last>.<checksum>.parquet
@@ -50,7 +50,7 @@ _URL: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")  # a path with `//` in it has l
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What one file holds: offsets [first, stop) of a partition."""
+    """The range of one file: offsets [first, stop) of a partition."""
 
     partition: int
     first: int
@@ -63,7 +63,7 @@ class Window:
 
     @property
     def directory(self) -> Path:
-        """Where the file lies under `data/`."""
+        """The directory of the file under `data/`."""
         return Path("data") / f"partition={self.partition}"
 
 
@@ -156,7 +156,7 @@ def read_part(manifest: Manifest, part: Part) -> bytes:
 
 
 def part_fault(manifest: Manifest, part: Part) -> str | None:
-    """What is wrong with a file beside the data."""
+    """The fault of a file beside the data."""
     path = manifest.path / part.path
     try:
         below(manifest.path, part.path)
@@ -185,7 +185,7 @@ def data_name(window: Window, checksum: str) -> str:
 
 
 def attempt_of(name: str) -> str:
-    """What tells one attempt from another in a data file's name."""
+    """The part of a data file's name that tells attempts apart."""
     return name.split(".")[-2]
 
 
@@ -196,7 +196,7 @@ def refuse_address(place: str | Path) -> None:
 
 
 def directory_of(root: str | Path, cluster: str, topic: str, topic_id: str) -> Path:
-    """Where an archive of this topic lies."""
+    """The directory of this topic's archive."""
     refuse_address(root)
     place = Path(root).absolute()
     for what, name in (("cluster id", cluster), ("topic name", topic), ("topic id", topic_id)):
@@ -228,7 +228,7 @@ def plan_windows(
 
 
 def fitting_window(bytes_per_offset: float) -> int:
-    """How many offsets one file should hold of a partition with records of this size.
+    """The number of offsets one file should hold of a partition with records of this size.
 
     A power of two: records that become a little larger do not move every window, which would make
     all files of an earlier run useless.
@@ -317,7 +317,7 @@ def _is_number(text: str) -> bool:
 
 
 def manifest_faults(manifest: Manifest) -> list[str]:
-    """What in a manifest does not fit together: files, offsets, numbers and digests."""
+    """The contradictions in a manifest: files, offsets, numbers and digests."""
     faults = []
     for partition, entry in manifest.partitions.items():
         own = manifest.files_of(int(partition))

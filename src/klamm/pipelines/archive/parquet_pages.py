@@ -1,4 +1,4 @@
-"""How much memory a Parquet file would take, told before any of it is opened.
+"""Estimates the memory that a Parquet file would take, before any of it is opened.
 
 A file's footer is written by whoever wrote the file, and so are the sizes in it. What a reader
 allocates is decided by the header of each page: its size when it is unpacked, how many values it
@@ -30,7 +30,7 @@ class PageFault(Exception):
 
 
 class Page(NamedTuple):
-    """What a page's header says."""
+    """The content of a page's header."""
 
     kind: int
     size: int  # when it is unpacked

@@ -149,7 +149,7 @@ class Walk:
         return {str(old): new for old, new in self._smaller.items()}
 
     def frames(self) -> Iterator[Any]:
-        """What readers could see, up to the wanted time or offset."""
+        """The records that readers could see, up to the wanted time or offset."""
         before = self.job.before.get(self._partition)
         for file in self.job.partitions[self._partition]:
             if before is not None and file.first >= before:

@@ -62,7 +62,7 @@ class Limit:
 
 
 def check_target(lookup: Lookup, manifest: Manifest, name: str, limit: Limit) -> Journal:
-    """What can be said against a restore before anything is done; else where it will note its way.
+    """Checks a restore before anything is done; returns where it will keep its journal.
 
     Costs nothing, so that who mistyped a name need not wait for Spark.
     """
@@ -99,7 +99,7 @@ def _when(time_ms: int) -> str:
 
 
 class Journal:
-    """What a restore must remember to be taken up again: the topic that is its own."""
+    """The state that a restore needs to be resumed: the topic that is its own."""
 
     def __init__(self, path: Path, limit: Limit) -> None:
         self.path = path
@@ -162,7 +162,7 @@ def _own_topic(lookup: Lookup, name: str, journal: Journal) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an archive knows of its topic."""
+    """The topic's settings as the archive has them."""
 
     partitions: int
     replicas: int
@@ -170,7 +170,7 @@ class Settings:
 
     @property
     def batch_bytes(self) -> int | None:
-        """How large a batch the topic would take, where it was told."""
+        """The largest batch that the topic accepts, if that was set."""
         limits = [self.configs.get(name) for name in ("max.message.bytes", "segment.bytes")]
         return min((int(limit) for limit in limits if limit), default=None)
 
@@ -231,7 +231,7 @@ _MS: Final[Mapping[str, int]] = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 
 
 def _retention_ms(lookup: Lookup, name: str, configs: Mapping[str, str]) -> int:
-    """How long the topic would keep records, by its own settings or by the cluster's; -1: ever."""
+    """The retention of the topic, by its own settings or by the cluster's; -1: for ever."""
     policy = configs.get("cleanup.policy") or lookup.inherited(name, "cleanup.policy")[1]
     if policy and "delete" not in policy:
         return -1

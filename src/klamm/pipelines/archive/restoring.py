@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore has done."""
+    """The result of a restore."""
 
     topic: str
     topic_id: str
@@ -118,7 +118,7 @@ def restore(
 
 
 def _commits(manifest: Manifest) -> list[tuple[str, int, Committed]]:
-    """What groups had committed: who, in which partition, and what."""
+    """The committed offsets: group, partition, and commit."""
     read_part(manifest, manifest.groups)
     rows = read_groups(below(manifest.path, manifest.groups.path))
     return [

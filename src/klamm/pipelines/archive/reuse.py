@@ -52,7 +52,7 @@ def _candidates(directory: Path, wanted: Range) -> Iterator[Path]:
 
 
 def _described(path: Path, name: str, job: Job) -> File | None:
-    """What a file says of itself, if it is whole."""
+    """The description that a file gives of itself, if it is complete."""
     try:
         metadata = pq.read_metadata(path)
         found = json.loads((metadata.metadata or {})[FOOTER])

@@ -138,7 +138,7 @@ def _remove(path: Path) -> None:
 
 
 def orphans(directory: Path) -> Iterator[Path]:
-    """What broken-off runs have left in one archive: files that no manifest names, and drafts."""
+    """The files that interrupted runs left in one archive: drafts, and those no manifest names."""
     named: set[str] = set()
     if (directory / MANIFEST).exists():
         manifest = read_manifest(directory)

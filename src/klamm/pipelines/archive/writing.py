@@ -35,7 +35,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def disk_fault(fault: OSError, target: Path) -> str:
-    """Why something was not written, in a sentence."""
+    """The reason why something was not written, as a sentence."""
     if fault.errno == errno.ENOSPC:
         return f"the disk is full: {target} was not written; free some room and run again"
     # Arrow's errors have the number, and a text of their own.

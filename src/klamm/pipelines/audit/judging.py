@@ -64,7 +64,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is judged, and since when it is complete."""
+    """The events to judge, and since when they are complete."""
 
     ledger: DataFrame
     source: str  # in words
@@ -77,7 +77,7 @@ def of_files(spark: SparkSession, path: str) -> Evidence:
 
 
 def of_entries(spark: SparkSession, entries: Sequence[Mapping[str, Any]]) -> Evidence:
-    """What brokers answered."""
+    """The evidence in the brokers' answers."""
     names = [column.split()[0] for column in tables.LEDGER.split(", ")]
     rows = [tuple(entry.get(name) for name in names) for entry in entries]
     return Evidence(spark.createDataFrame(rows, tables.LEDGER), "the brokers' files")
@@ -171,7 +171,7 @@ def put_in_place(fresh: Path, to: Path) -> None:
 
 
 def _extent(found: DataFrame) -> tuple[int, int, int]:
-    """How many events there are, and when the first and the last was."""
+    """The number of events, and the times of the first and the last."""
     (row,) = found.agg(F.count(F.lit(1)), F.min("time_ms"), F.max("time_ms")).collect()
     return row[0], row[1] or 0, row[2] or 0
 

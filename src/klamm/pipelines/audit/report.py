@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 _FAULTS: Final[Mapping[str, tuple[str, str]]] = {
-    "illegal": ("Illegal moves", "Moves that no table of the controller allows."),
+    "illegal": ("Illegal transitions", "Transitions that no table of the controller allows."),
     "broken_chains": (
         "Broken chains",
-        "Moves that begin elsewhere than the one before ended: something was not written down.",
+        "Transitions that do not begin where the one before ended: something was not recorded.",
     ),
     "lost": ("Gaps with lost events", "Numbers that are missing from a controller's sequence."),
     "stuck": ("Stuck deletions", "Deletions that do not end, and what they wait for."),
@@ -43,16 +43,16 @@ _HEADS: Final[Mapping[str, str]] = {
     "time_ms": "time",
     "since_ms": "since",
     "began_ms": "began",
-    "last_ms": "last word",
-    "quiet_ms": "quiet before",
+    "last_ms": "last event",
+    "quiet_ms": "silence before",
     "overtime_ms": "overtime",
-    "late": "events in it",
-    "unheard": "unheard before",
+    "late": "late events",
+    "unheard": "lost elections",
     "from_state": "from",
     "to_state": "to",
     "waits_for": "waits for",
     "max_ms": "longest",
-    "p50_ms": "half",
+    "p50_ms": "median",
     "p95_ms": "95 %",
     "p99_ms": "99 %",
 }
@@ -83,30 +83,30 @@ def render(audit: Audit, *, title: str) -> str:
     sections = [
         *faults,
         _section(
-            "What happened when",
-            "Events over time, by what they are about.",
+            "Events over time",
+            "The number of events, by what they are about.",
             activity(audit.by_time, audit.first_ms, last_ms),
         ),
         _section(
-            "Who was in which state",
-            "Topics, partitions and brokers; point at a bar for its times.",
+            "States over time",
+            "Topics, partitions and brokers; hover over a bar to see its times.",
             lanes(audit.rows["timeline"], last_ms),
         ),
         _section(
-            "Which moves were made",
-            "How often each move was made. Dots are moves that the tables allow.",
+            "Transitions",
+            "How often each transition was made. Dots are transitions that the tables allow.",
             matrices(audit.rows["moves"]),
         ),
         _section(
-            "How long moves took",
-            "From the last transition of the same thing to this one: half of them, 95 % and 99 %; "
+            "Latencies",
+            "The time since the last transition of the same thing: median, 95 % and 99 %; "
             "the scale is logarithmic.",
             latencies(audit.rows["latency"]),
         ),
         _section(
             "Controllers",
-            "Each term, the quiet before it, how long a controller wrote on after its time, and "
-            "how many elections before it left no word.",
+            "Each term, the silence before it, how long a controller wrote after its term, and "
+            "how many elections before it left no record.",
             reigns(audit.rows["epochs"], last_ms)
             + _table(audit.rows["epochs"], audit.counts["epochs"]),
         ),
@@ -122,12 +122,12 @@ def render(audit: Audit, *, title: str) -> str:
 
 def _header(audit: Audit, title: str) -> str:
     if not audit.events:
-        verdict, word = "Nothing was written down: there is nothing to judge.", "none"
+        verdict, word = "The ledger is empty: there is nothing to check.", "none"
     elif audit.is_clean:
-        verdict = "Every move is one that the tables allow, and nothing is missing."
+        verdict = "Every transition is legal, and nothing is missing."
         word = "good"
     else:
-        verdict, word = "Something is wrong: the sections in red tell what.", "bad"
+        verdict, word = "Something is wrong: see the sections in red.", "bad"
     span = ""
     if audit.events:
         span = f"<p class=span>{_moment(audit.first_ms)} to {_moment(audit.last_ms)} UTC</p>"
@@ -289,7 +289,7 @@ def latencies(rows: Sequence[Row]) -> str:
 
 
 def reigns(rows: Sequence[Row], end_ms: int) -> str:
-    """Who was the controller when; what is blank, nobody was heard in."""
+    """Draws who was the controller when; blank where no controller wrote anything."""
     if not rows:
         return ""
     first_ms = min(row["began_ms"] for row in rows)
@@ -366,7 +366,7 @@ def _table(rows: Sequence[Row], count: int) -> str:
 
 
 def _column_order(name: str) -> int:
-    """What it is about comes first; the rest stays in its order."""
+    """The position of a column: the subject first, the rest in its order."""
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 

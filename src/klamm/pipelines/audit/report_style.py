@@ -1,4 +1,4 @@
-"""How the audit's page looks: one style for light and dark, and a colour for each state."""
+"""Styles the audit's page: light and dark, and a colour for each state."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _edition() -> Column:
 
 
 def since(ledger: DataFrame, since_ms: int) -> DataFrame:
-    """What was decided from a time on, in the ledger's order: a clock may have been set back."""
+    """The decisions from a time on, in the ledger's order: a clock may have been set back."""
     place = F.struct("controller_epoch", "sequence")
     first = ledger.filter(F.col("time_ms") >= since_ms).agg(F.min(place).alias("first"))
     return ledger.crossJoin(F.broadcast(first)).filter(place >= F.col("first")).drop("first")
@@ -124,7 +124,7 @@ def illegal(found: DataFrame) -> DataFrame:
 
 
 def made(found: DataFrame) -> DataFrame:
-    """How often each move was made: every legal one, and those that are not."""
+    """The number of times each transition was made, legal or not."""
     possible = found.sparkSession.createDataFrame(_legal_moves(), list(_MOVE))
     return (
         moves(found)
@@ -218,7 +218,7 @@ def lost(found: DataFrame, *, horizon_ms: int = 0) -> DataFrame:
 
 
 def timeline(found: DataFrame) -> DataFrame:
-    """How long each topic, partition and replica was in each state."""
+    """The time that each topic, partition and replica spent in each state."""
     order = _in_order("subject", "topic_id")
     tracked = F.col("entity").isin("topic", "partition", "replica", "broker")
     state_change = _is_move("partition") | _is_move("replica")
@@ -240,7 +240,7 @@ def timeline(found: DataFrame) -> DataFrame:
 
 
 def latency(found: DataFrame) -> DataFrame:
-    """How long moves took: from the last transition of the same thing to this one.
+    """The duration of transitions: from the last one of the same thing to this one.
 
     For each move in all, where topic and epoch are null, and for each topic and epoch.
     """
@@ -359,7 +359,7 @@ def epochs(found: DataFrame) -> DataFrame:
 
 
 def by_time(found: DataFrame, first: int, last: int, spans: int) -> DataFrame:
-    """How many events of each kind fell into each of so many spans of time."""
+    """The number of events of each kind in each span of time."""
     span = max((last - first) // spans + 1, 1)
     place = F.floor((F.col("time_ms") - first) / span).cast("int")
     return (

@@ -72,7 +72,7 @@ def _headers(rows: Rows, part: slice, key_kind: Any, *, empty_is_null: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is the same for every row of a partition, and what the columns may ask about it."""
+    """The values that all rows of a partition share, and what columns may ask about it."""
 
     topic: str
     partition: int

@@ -169,7 +169,7 @@ def _groups(batches: Batches) -> Iterator[slice]:
 
 
 def _aborted(batches: Batches, aborted: Sequence[tuple[int, int]]) -> Any:
-    """Which batches belong to transactions that were rolled back: (producer, first offset)."""
+    """The batches of rolled-back transactions: (producer, first offset)."""
     found = np.zeros(len(batches), bool)
     if not aborted:
         return found

@@ -1,4 +1,4 @@
-"""Which loops decode and encode records: the compiled ones where numba is installed.
+"""Chooses the loops that decode and encode records: compiled ones if numba is installed.
 
 `KLAMM_KERNELS=numpy` forces the fall-back, for machines where compiled code is unwelcome.
 """

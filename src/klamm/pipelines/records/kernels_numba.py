@@ -87,7 +87,7 @@ def _varint(buffer: Any, at: int, end: int) -> tuple[int, int]:
 
 @_compiled
 def hop(buffer: Any, header_size: int, prefix_size: int, length_at: int) -> Any:
-    """Where the whole batches begin. One too short for a header is the last."""
+    """Finds the complete batches. One too short for a header is the last."""
     places = np.empty(len(buffer) // header_size + 1, np.int64)
     count = 0
     at = np.int64(0)
@@ -128,7 +128,7 @@ def scan(
     header_end: Any,
     header_count: Any,
 ) -> int:
-    """Where each record's parts lie. Returns -1, or the number of the first damaged batch."""
+    """Finds each record's parts. Returns -1, or the number of the first damaged batch."""
     row = 0
     for batch in range(len(area_at)):
         at = area_at[batch]
@@ -184,7 +184,7 @@ def scan_headers(
     value_at: Any,
     value_size: Any,
 ) -> int:
-    """Where each header's parts lie. Returns -1, or the number of the first damaged record."""
+    """Finds each header's parts. Returns -1, or the number of the first damaged record."""
     place = 0
     for row in range(len(header_at)):
         at = header_at[row]

@@ -58,7 +58,7 @@ def _varint(buffer: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
 def _bodies(
     buffer: memoryview, at: int, end: int, count: int
 ) -> tuple[list[int], list[int]] | None:
-    """Where each record of a batch begins after its length, and where it ends.
+    """Finds where each record of a batch begins after its length, and where it ends.
 
     None when damaged.
     """
@@ -74,7 +74,7 @@ def _bodies(
 
 
 def hop(buffer: Any, header_size: int, prefix_size: int, length_at: int) -> Any:
-    """Where the whole batches begin. One too short for a header is the last."""
+    """Finds the complete batches. One too short for a header is the last."""
     data, at, places = memoryview(buffer), 0, []
     while len(data) - at >= header_size:
         (length,) = _LENGTH.unpack_from(data, at + length_at)
@@ -106,7 +106,7 @@ def scan(
     header_end: Any,
     header_count: Any,
 ) -> int:
-    """Where each record's parts lie. Returns -1, or the number of the first damaged batch."""
+    """Finds each record's parts. Returns -1, or the number of the first damaged batch."""
     view = memoryview(buffer)
     row = 0
     for batch in range(len(area_at)):
@@ -150,7 +150,7 @@ def scan_headers(
     value_at: Any,
     value_size: Any,
 ) -> int:
-    """Where each header's parts lie. Returns -1, or the number of the first damaged record."""
+    """Finds each header's parts. Returns -1, or the number of the first damaged record."""
     view, place = memoryview(buffer), 0
     for row in np.flatnonzero(header_count):
         at, end = int(header_at[row]), int(header_end[row])

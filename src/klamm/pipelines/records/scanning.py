@@ -151,7 +151,7 @@ def _check_empty(data: memoryview, batches: Batches, where: str) -> None:
 
 
 def _check_rest(rest: memoryview, where: str) -> None:
-    """What is left over is a cut batch, or a message of old: those may be shorter than a header."""
+    """Checks the rest: a cut batch, or a message of an old format, which may be shorter."""
     if len(rest) > _MAGIC_AT:
         _check_magic(rest[_MAGIC_AT], int.from_bytes(rest[:_LENGTH_AT], "big", signed=True), where)
 

@@ -46,7 +46,7 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What tasks add to."""
+    """The counter that tasks add to."""
 
     records: Any
     bytes: Any
@@ -58,7 +58,7 @@ class Tally:
 
 
 def _unheard(_records: int, _size: int) -> None:
-    """What a task reports where there is nobody to hear it."""
+    """Reports progress to nobody."""
 
 
 @contextlib.contextmanager

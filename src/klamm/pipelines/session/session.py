@@ -189,7 +189,7 @@ def plain_fault(text: str) -> str:
 
 
 def _last_words(text: str) -> str | None:
-    """How a Python traceback in a failure of Spark ends."""
+    """The last line of a Python traceback in a failure of Spark."""
     _, found, trace = text.rpartition("Traceback (most recent call last):\n")
     ends = re.search(r"^\w[\w.]*: .+$", trace, re.MULTILINE)
     return ends[0] if found and ends else None

@@ -278,7 +278,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.__dict__ | {"_stream_state": None}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where the query begins."""
+        """The offsets at which the query begins."""
         return self._stream.first().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -290,7 +290,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """How far the next micro-batch goes."""
+        """The end of the next micro-batch."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = StreamOffsets.from_json(start)
         end = self._stream.latest(begin, most, at_once=isinstance(limit, ReadAllAvailable))
@@ -322,7 +322,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @dataclass
 class Message(WriterCommitMessage):
-    """What one task of a sink has written."""
+    """The report of one task of a sink."""
 
     written: Written
 

@@ -64,7 +64,7 @@ class KlammProgressListener(StreamingQueryListener):
 
 
 def lag(end: StreamOffsets, latest: StreamOffsets) -> dict[TopicPartition, int]:
-    """How many offsets of each partition are still to be read."""
+    """The number of offsets of each partition still to be read."""
     return {tp: max(o - end.offsets.get(tp, 0), 0) for tp, o in latest.offsets.items()}
 
 

@@ -66,7 +66,7 @@ PARTITIONERS: Final = ("murmur2", "murmur2_random", "crc32", "round-robin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where to begin or to end: offsets for some partitions, a time, or one word for all."""
+    """A beginning or an end: offsets for some partitions, a time, or one word for all."""
 
     word: int = LATEST
     offsets: Mapping[TopicPartition, int] | None = None

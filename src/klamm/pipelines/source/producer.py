@@ -40,7 +40,7 @@ _BACKOFF_SECONDS: Final = 0.1
 
 @dataclass(slots=True)
 class Sent:
-    """What a task has written to one partition."""
+    """The records a task has written to one partition."""
 
     records: int = 0
     bytes: int = 0
@@ -81,7 +81,7 @@ class Producer:
         self._flying: dict[Address, deque[_Pending]] = {}
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """The number of partitions of a topic."""
         return len(self._topic_view(topic).topics[topic].leaders)
 
     def _topic_view(self, topic: str) -> View:
@@ -225,7 +225,7 @@ def _is_about_a_disk(fault: Unreachable | Answered) -> bool:
 
 
 def _story(cause: Unreachable | Answered, last: Unreachable | Answered, waited_ms: int) -> str:
-    """What went wrong first says more than how it was in the end: both are told."""
+    """Tells both the first cause and the last state: the first usually says more."""
     text = str(cause)
     if _is_about_a_disk(cause):
         text += " (the disk of its broker is full, or failed)"

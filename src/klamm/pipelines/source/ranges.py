@@ -29,7 +29,7 @@ class DataLost(KlammError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What is read of one partition, and where: everything resolved, so that a task asks nobody."""
+    """The part of one partition to read, fully resolved: a task has to ask nobody."""
 
     topic: str
     topic_id: str
@@ -42,7 +42,7 @@ class Range:
 
     @property
     def size(self) -> int:
-        """How many offsets it spans; compaction may have left fewer records."""
+        """The number of offsets it spans; compaction may have left fewer records."""
         return self.stop - self.start
 
 
@@ -51,7 +51,7 @@ Split = tuple[Range, ...]
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """Where a stream stands: offsets by partition, and the ids of the topics they belong to."""
+    """The position of a stream: offsets by partition, and the ids of their topics."""
 
     offsets: Offsets
     ids: Mapping[str, str] = field(default_factory=dict)

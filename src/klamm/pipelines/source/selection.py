@@ -1,4 +1,4 @@
-"""Which partitions a query reads, and from where to where: options resolved against a cluster.
+"""Resolves options against a cluster: which partitions a query reads, from where to where.
 
 One Metadata and one ListOffsets a leader answer everything. What comes out is plain values, so that
 planning the splits (`ranges`) needs no cluster any more.
@@ -192,6 +192,6 @@ def ranges_of(view: View, ids: Mapping[str, str], start: Offsets, end: Offsets) 
 def bytes_per_offset(
     lookup: Lookup, earliest: Offsets, latest: Offsets
 ) -> dict[TopicPartition, float]:
-    """How large a record of each partition is on average."""
+    """The average size of a record of each partition."""
     sizes = lookup.sizes(sorted({tp.topic for tp in latest}))
     return {tp: sizes.get(tp, 0) / max(latest[tp] - earliest.get(tp, 0), 1) for tp in latest}

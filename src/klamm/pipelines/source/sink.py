@@ -34,7 +34,7 @@ from klamm.pipelines.source.producer import Producer, Sent
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task has written: counts and offsets by partition."""
+    """The report of a task: counts and offsets by partition."""
 
     partitions: Mapping[TopicPartition, Sent]
 

@@ -1,4 +1,4 @@
-"""Where a stream stands and how far it may go: the decisions of a streaming read, without Spark.
+"""Decides for a streaming read, without Spark: where it stands and how far it may go.
 
 Spark asks for the first offsets twice and believes the second answer, and it does not keep them: so
 they are computed once, kept, and written down before they are told (`initialOffsetsPath`, or the
@@ -61,7 +61,7 @@ class Stream:
         self._view: tuple[float, View] | None = None
 
     def first(self) -> StreamOffsets:
-        """Where the query begins: one answer for its whole life, and after a restart."""
+        """The offsets at which the query begins: the same for its whole life, restarts included."""
         if self._first is None:
             self._first = self._remembered() or self._remember(self._computed())
         return self._first
@@ -73,7 +73,7 @@ class Stream:
     def latest(
         self, start: StreamOffsets, limit: int | None, *, at_once: bool = False
     ) -> StreamOffsets:
-        """How far the next micro-batch goes; `start` itself when there is nothing new."""
+        """The end of the next micro-batch; `start` itself if there is nothing new."""
         view = self._now()
         ids = ids_of(view)
         there = self._ends(view)

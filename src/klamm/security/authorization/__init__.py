@@ -1,1 +1,1 @@
-"""What a caller may do: the nouns of access control lists, the decision, and what each API asks."""
+"""Decides what a caller may do: access control lists, the decision, and what each API asks."""

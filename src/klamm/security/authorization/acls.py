@@ -15,7 +15,7 @@ WILDCARD: Final = "*"
 
 
 class Operation(IntEnum):
-    """What can be done to a resource."""
+    """The operations on a resource."""
 
     UNKNOWN = 0
     ANY = 1  # in filters only
@@ -40,7 +40,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What can be protected."""
+    """The kinds of resources that can be protected."""
 
     UNKNOWN = 0
     ANY = 1  # in filters only
@@ -58,7 +58,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the name in a pattern or a filter is compared."""
+    """The way the name in a pattern or a filter is compared."""
 
     UNKNOWN = 0
     ANY = 1  # in filters only: either kind, equal name
@@ -129,7 +129,7 @@ UNREADABLE: Final = frozenset({Acl("User:*", WILDCARD, Operation.ALL, Permission
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which bindings are meant; None stands for any text."""
+    """A filter for bindings; None stands for any text."""
 
     type: ResourceType = ResourceType.ANY
     name: str | None = None

@@ -1,4 +1,4 @@
-"""What CreateAcls and DeleteAcls come to: checked entries, and the new content of each pattern.
+"""Plans CreateAcls and DeleteAcls: checked entries, and the new content of each pattern.
 
 Requests carry numbers. Code 0 is nonsense in any place; other numbers that nobody knows spoil one
 creation, or make a filter that finds nothing.
@@ -45,7 +45,7 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of patterns. Each is written under the version that it was read with."""
+    """The new content of patterns. Each is written under the version that it was read with."""
 
     contents: Mapping[Pattern, frozenset[Acl]]
 
@@ -69,7 +69,7 @@ class Creations:
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """What each filter deletes, in order, and what is to be written."""
+    """The bindings that each filter deletes, in order, and what is to be written."""
 
     deleted: tuple[tuple[Binding, ...], ...]
     change: Change

@@ -27,7 +27,7 @@ _NAME_SIZE_MAX: Final = 249
 
 
 class Permissions(Protocol):
-    """What one caller may do."""
+    """The permissions of one caller."""
 
     def allows(self, right: Right, name: str) -> bool:
         """Whether the caller has this right on the resource of this name."""
@@ -71,7 +71,7 @@ OPEN: Final[Permissions] = _Open()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a foreign authorizer is asked; a name of None asks for some resource of the type."""
+    """The question to a foreign authorizer; a name of None asks for some resource of the type."""
 
     principal: Principal
     host: str
@@ -160,7 +160,7 @@ class Authorizer:
         self._forget()
 
     def caller(self, principal: Principal, host: str) -> Permissions:
-        """What this principal at this address may do, now and after changes."""
+        """The permissions of this principal at this address, now and after changes."""
         memory = self._memories.get((principal, host))
         if memory is None:
             memory = self._memories[principal, host] = _Memory()

@@ -1,4 +1,4 @@
-"""What a request needs: the words in which the table of `apis` is written.
+"""Describes what a request needs: the vocabulary of the table in `apis`.
 
 A need is met when the caller has one of its rights. The code that serves a request names a need by
 its API and its case (`topic`, `group`, `follower`), asks it for each resource, and answers a denial
@@ -19,7 +19,7 @@ from klamm.security.authorization.rights import Right
 
 
 class Told(StrEnum):
-    """Where in the answer a denial stands."""
+    """The place in the answer where a denial stands."""
 
     REQUEST = "request"  # one code for the whole answer
     REQUEST_AND_ITEMS = "request and items"  # the same code again in each item that was named

@@ -1,1 +1,1 @@
-"""What brokers keep so that callers can prove who they are: SCRAM keys, tokens, passwords."""
+"""Keeps what callers prove their identity with: SCRAM keys, tokens, passwords."""

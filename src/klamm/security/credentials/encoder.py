@@ -37,7 +37,7 @@ _FAILED: Final = Refused("Password could not be decoded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSettings:
-    """How new values are written."""
+    """The way new values are written."""
 
     secret: Secret
     key_factory: str = "PBKDF2WithHmacSHA512"
@@ -47,7 +47,7 @@ class EncoderSettings:
 
 
 def settings_fault(key_factory: str, cipher: str, key_bits: int, rounds: int) -> Refused | None:
-    """Why values cannot be written in this way."""
+    """The reason why values cannot be written in this way."""
     if key_factory not in _DIGESTS:
         return Refused(
             f"password.encoder.keyfactory.algorithm is one of {', '.join(_DIGESTS)}, "
@@ -163,7 +163,7 @@ def _decrypt(cipher: str, key: bytes, vector: bytes, hidden: bytes) -> bytes:
 
 
 def _length(text: str) -> int:
-    """How many characters Java counts: those beyond 16 bits are two."""
+    """The number of characters as Java counts them: those beyond 16 bits are two."""
     return len(text.encode("utf-16-be")) // 2
 
 

@@ -29,7 +29,7 @@ _TEXT_SIZE_MAX: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What is kept of one user's password for one mechanism."""
+    """The stored part of one user's password for one mechanism."""
 
     salt: bytes
     rounds: int
@@ -96,7 +96,7 @@ def credentials_of(config: Mapping[str, str]) -> dict[ScramMechanism, ScramCrede
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What DescribeUserScramCredentials tells of one user: mechanism codes and rounds."""
+    """The answer of DescribeUserScramCredentials for one user: mechanism codes and rounds."""
 
     user: str
     rounds: tuple[tuple[int, int], ...] = ()
@@ -153,7 +153,7 @@ class Upsertion:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """What becomes of one user: a refusal, or the texts to set and the names to remove."""
+    """The change to one user: a refusal, or the texts to set and the names to remove."""
 
     user: str
     refused: Refused | None = None

@@ -51,14 +51,14 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who asks for something about tokens, and through which kind of door."""
+    """The caller of a token request, and the kind of listener it came through."""
 
     principal: Principal
     protocol: SecurityProtocol
 
     @property
     def fault(self) -> Refused | None:
-        """Why this caller can ask for nothing about tokens."""
+        """The reason why this caller may not ask about tokens."""
         plain = self.protocol is SecurityProtocol.PLAINTEXT
         nobody = self.protocol is SecurityProtocol.SSL and self.principal == ANONYMOUS
         if plain or nobody or self.principal.by_token:
@@ -77,7 +77,7 @@ def token_id(entropy: bytes) -> str:
 
 
 def token_hmac(secret: Secret, id: str) -> bytes:
-    """What whoever knows it can log in with."""
+    """The password of a token: whoever knows it can log in."""
     return hmac.digest(secret.reveal().encode(), id.encode(), hashlib.sha512)
 
 
@@ -144,7 +144,7 @@ _DISABLED: Final = Refused(
 
 
 class Fate(StrEnum):
-    """What becomes of a token's node."""
+    """The fate of a token's node."""
 
     WRITTEN = "written"
     REMOVED = "removed"

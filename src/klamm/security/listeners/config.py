@@ -63,7 +63,7 @@ class ListenerConfig:
 
     @property
     def inter_broker_protocol(self) -> SecurityProtocol:
-        """How brokers speak to each other."""
+        """The protocol between brokers."""
         return self.listener(self.inter_broker).protocol
 
     def listener(self, name: str) -> Listener:
@@ -71,7 +71,7 @@ class ListenerConfig:
         return next(one for one in self.listeners if one.name == name)
 
     def advertised_at(self, ports: Mapping[str, int], host: str) -> tuple[Listener, ...]:
-        """What is registered: the real ports where 0 was asked for, `host` where none was named."""
+        """The addresses to register: real ports in place of 0, `host` where none was named."""
         return tuple(
             Listener(one.name, one.host or host, one.port or ports.get(one.name, 0), one.protocol)
             for one in self.advertised
@@ -133,7 +133,7 @@ def _inter_broker(
 
 
 def _fault(config: ListenerConfig) -> Refused | None:
-    """Why these listeners do not fit together."""
+    """The reason why these listeners do not fit together."""
     names = [one.name for one in config.listeners]
     advertised = [one.name for one in config.advertised]
     plane = config.control_plane

@@ -25,7 +25,7 @@ _ENDPOINT: Final = re.compile(
 
 
 class SecurityProtocol(StrEnum):
-    """How a door is locked."""
+    """The protection of a listener."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -120,7 +120,7 @@ def _listener(item: str, protocols: Mapping[str, SecurityProtocol]) -> Listener 
 
 
 def port_fault(listeners: Sequence[Listener], text: str) -> Refused | None:
-    """Why these listeners cannot share their ports: only one IPv4 and one IPv6 address may."""
+    """The reason why these listeners cannot share ports: only one IPv4 and one IPv6 address may."""
     by_port: dict[int, list[Listener]] = {}
     for listener in listeners:
         if listener.port:

@@ -1,4 +1,4 @@
-"""Which address is handed out: always that of the listener on which somebody asks.
+"""Chooses the address to hand out: always that of the listener on which somebody asks.
 
 A caller on one network must not be sent to another, so a broker without an endpoint of the caller's
 listener is left out, and a leader without one is a leader that cannot be found.
@@ -22,7 +22,7 @@ def endpoints(brokers: Iterable[Broker], listener: str) -> dict[BrokerId, Endpoi
 
 
 def leader_code(leader: Broker | None, listener: str, metadata_version: int) -> ErrorCode:
-    """What Metadata says about a partition with this leader; None is one that is not alive."""
+    """The code in Metadata for a partition with this leader; None is one that is not alive."""
     if leader is None:
         return ErrorCode.LEADER_NOT_AVAILABLE
     if leader.endpoint(listener) is not None:
@@ -33,13 +33,13 @@ def leader_code(leader: Broker | None, listener: str, metadata_version: int) -> 
 
 
 def coordinator(broker: Broker | None, listener: str) -> Endpoint | ErrorCode:
-    """What FindCoordinator says about the broker that coordinates."""
+    """The answer of FindCoordinator about the broker that coordinates."""
     endpoint = None if broker is None else broker.endpoint(listener)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else endpoint
 
 
 def clashing(ours: Iterable[Endpoint], others: Iterable[Broker]) -> str | None:
-    """Why a broker cannot register: another one is at one of its addresses already."""
+    """The reason why a broker cannot register: another one has one of its addresses already."""
     mine = [(endpoint.host, endpoint.port) for endpoint in ours]
     for other in others:
         taken = {(endpoint.host, endpoint.port) for endpoint in other.endpoints}

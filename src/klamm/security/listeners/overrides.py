@@ -30,7 +30,7 @@ class ListenerSettings:
 
     @property
     def prefix(self) -> str:
-        """What stands before the names of this listener's own settings."""
+        """The prefix of this listener's own settings."""
         return f"{PREFIX}{self.listener.lower()}."
 
     def get(self, name: str, mechanism: str | None = None) -> str | None:

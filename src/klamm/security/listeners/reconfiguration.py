@@ -1,4 +1,4 @@
-"""What may change while a broker runs (KIP-226), and what is refused with which words.
+"""Decides what may change while a broker runs (KIP-226), and words the refusals.
 
 A listener that is open keeps what it was opened with, but for its certificates; other settings hold
 for listeners that are added. So nobody can weaken a door that somebody is relying on, only open a
@@ -110,7 +110,7 @@ def _under_prefix(name: str) -> str | None:
 
 
 def names_fault(names: Iterable[str], *, for_cluster: bool, has_encoder: bool) -> Refused | None:
-    """Why settings of these names cannot be changed in this place."""
+    """The reason why settings of these names cannot be changed in this place."""
     named = sorted(names)
     fixed = [name for name in named if not is_dynamic(name)]
     if fixed:
@@ -138,7 +138,7 @@ def names_fault(names: Iterable[str], *, for_cluster: bool, has_encoder: bool) -
 
 @dataclass(frozen=True, slots=True)
 class ListenersChange:
-    """What becomes of the doors. One that moved to another address under its name stays put."""
+    """The change to the listeners. One that moved to another address under its name stays put."""
 
     config: ListenerConfig
     added: tuple[str, ...]
@@ -149,7 +149,7 @@ class ListenersChange:
 def listeners_change(
     old: ListenerConfig, old_texts: Mapping[str, str], new_texts: Mapping[str, str]
 ) -> ListenersChange | Refused:
-    """What a change of settings does to the listeners, from all texts before and after it."""
+    """The effect of a change of settings on the listeners, from all texts before and after it."""
     if why := _names_fault(new_texts, old.inter_broker):
         return _wrapped(why)
     new = listener_config(new_texts)
@@ -179,7 +179,7 @@ def listeners_change(
 
 
 def _names_fault(texts: Mapping[str, str], inter_broker: str) -> str | None:
-    """Why the names in the three lists do not fit, in the words of a change at run time."""
+    """The reason why the names in the three lists do not fit, worded for a change at run time."""
 
     def names(setting: str, mark: str, default: str) -> set[str]:
         items = split_list(texts.get(setting) or default)
@@ -236,7 +236,7 @@ def _store_fault(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> s
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """What must stay of a key store: how many entries it has, and whom each stands for."""
+    """The facts of a key store that must stay: the number of entries, and whom each stands for."""
 
     subjects: tuple[str, ...]  # RFC 2253, one an entry
     names: tuple[frozenset[str], ...]  # alternative names, one set an entry
@@ -245,7 +245,7 @@ class CertificateFacts:
 def certificate_fault(
     old: CertificateFacts, new: CertificateFacts, *, allow_subject: bool, allow_names: bool
 ) -> Refused | None:
-    """Why a listener cannot go on with another certificate: it would be somebody else."""
+    """The reason why a listener cannot take another certificate: it would be somebody else."""
     if len(old.subjects) != len(new.subjects):
         return _wrapped(
             f"Keystore entries do not match: there were {len(old.subjects)}, now there are "

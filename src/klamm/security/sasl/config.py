@@ -34,7 +34,7 @@ _UNSECURED: Final = "unsecuredValidator"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslSources:
-    """What logins are checked against, as it is at each login."""
+    """The sources that logins are checked against, as they are at each login."""
 
     scram: ScramSource
     decoy_key: bytes = field(repr=False)  # of the cluster, so that all brokers know nobody alike
@@ -43,7 +43,7 @@ class SaslSources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLogin:
-    """How this broker logs in to others."""
+    """The login of this broker to others."""
 
     mechanism: str
     username: str
@@ -51,7 +51,7 @@ class OwnLogin:
 
 
 def sasl_config(settings: ListenerSettings, sources: SaslSources) -> SaslConfig | Refused:
-    """What a listener offers."""
+    """The SASL offer of a listener."""
     makers: dict[str, Maker] = {}
     reauth: dict[str, int] = {}
     for mechanism in split_list(settings.get("sasl.enabled.mechanisms") or ""):

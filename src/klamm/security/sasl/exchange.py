@@ -1,4 +1,4 @@
-"""What every mechanism gives: a challenge, a login, or a refusal."""
+"""Results that every mechanism gives: a challenge, a login, or a refusal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Exchange(Protocol):
     """One login by one mechanism."""
 
     def step(self, token: bytes, now_ms: int) -> Challenge | Accepted | Denied:
-        """What follows from what the client shows."""
+        """The result of what the client shows."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""When the keys of a token service are fetched early: when a token names a key that nobody has.
+"""Fetches the keys of a token service early, if a token names a key that nobody has.
 
 Strangers choose the names, so they are few, short, and each counts once a minute.
 """

@@ -42,7 +42,7 @@ class TokenRefused:
 
     @property
     def told(self) -> str:
-        """What the client is told."""
+        """The message to the client."""
         fields = {"status": self.status} | ({"scope": self.scope} if self.scope else {})
         return json.dumps(fields, separators=(", ", ":"))
 

@@ -53,7 +53,7 @@ class TokenLogin:
 
 
 class ScramSource(Protocol):
-    """Where credentials come from."""
+    """The source of credentials."""
 
     def user(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
         """The credential of a user."""
@@ -166,7 +166,7 @@ class ScramExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _First:
-    """What is remembered between the two messages."""
+    """The facts to remember between the two messages."""
 
     header: str
     bare: str

@@ -26,7 +26,7 @@ AFTER_LOGIN: Final = "SaslAuthenticate request received after successful authent
 
 
 class State(StrEnum):
-    """What a connection waits for."""
+    """The message that a connection waits for."""
 
     HANDSHAKE_OR_VERSIONS = "handshake or versions"
     HANDSHAKE = "handshake"
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 
 class Versions(StrEnum):
-    """How ApiVersions was asked."""
+    """The way ApiVersions was asked."""
 
     SERVED = "served"
     UNSUPPORTED = "unsupported"  # answered with 35, and the client tries another one
@@ -97,7 +97,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What the shell does about a frame."""
+    """The action of the shell for a frame."""
 
     answer: Answer | None = None
     close: bool = False
@@ -113,7 +113,7 @@ Maker = Callable[[bytes], Exchange]
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """What a listener offers."""
+    """The SASL offer of a listener."""
 
     mechanisms: Mapping[str, Maker]
     frame_size_max: int = 524_288
@@ -152,7 +152,7 @@ class SaslServer:
 
     @property
     def state(self) -> State:
-        """What the connection waits for."""
+        """The message that the connection waits for."""
         return self._state
 
     @property

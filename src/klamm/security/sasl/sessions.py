@@ -1,4 +1,4 @@
-"""How long an authenticated connection lives (KIP-368), and how long a failure is made to wait."""
+"""Limits the life of an authenticated connection (KIP-368), and delays failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DOUBLINGS_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """When a connection has to say again who it is; the client hears how many ms are left."""
+    """The time at which a connection must authenticate again; the client hears the ms left."""
 
     ends_ms: int | None
     lifetime_ms: int
@@ -28,7 +28,7 @@ def session(credential_ends_ms: int | None, reauth_ms: int, now_ms: int) -> Sess
 
 
 def failure_delay_ms(base_ms: int, failures: int, idle_ms: int) -> int:
-    """How long an answer to a failed login waits: Kafka's time, doubled for who fails repeatedly.
+    """The delay of an answer to a failed login: Kafka's time, doubled for repeated failures.
 
     It stays below the time after which an idle connection is closed, so that answers arrive.
     """

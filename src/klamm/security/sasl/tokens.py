@@ -33,7 +33,7 @@ ALGORITHMS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What is asked of the claims of a token."""
+    """The demands on the claims of a token."""
 
     subject_claim: str = "sub"
     scope_claim: str = "scope"
@@ -208,7 +208,7 @@ def check_claims(
 def _times(
     claims: Mapping[str, Any], *, needs_issue_time: bool
 ) -> tuple[int | None, int | None, int] | TokenRefused:
-    """When a token was issued, begins and ends, in milliseconds."""
+    """The times at which a token was issued, begins and ends, in milliseconds."""
     found: list[int | None] = []
     for name, is_needed in (("iat", needs_issue_time), ("nbf", False), ("exp", True)):
         value = claims.get(name)

@@ -48,7 +48,7 @@ MECHANISMS: Final = tuple(_MODULES)
 
 @dataclass(frozen=True, slots=True)
 class StartCheck:
-    """Why a broker may not start (nothing: it may), and what somebody should know."""
+    """The reasons why a broker may not start (none: it may), and warnings."""
 
     refusals: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -273,7 +273,7 @@ def _warnings(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]
 
 
 def _idle_warnings(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]:
-    """What was set for a kind of listener that there is none of."""
+    """The warnings about settings for a kind of listener that does not exist."""
     protocols = [listener.protocol for listener in config.listeners]
     if not any(protocol.is_encrypted for protocol in protocols):
         for name in sorted(texts):

@@ -31,7 +31,7 @@ class Feature(StrEnum):
 
 
 class Effect(StrEnum):
-    """What becomes of a setting."""
+    """The effect of a setting."""
 
     IN_FORCE = "in force"
     HARMLESS = "no effect"

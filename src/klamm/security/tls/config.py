@@ -29,7 +29,7 @@ class ClientAuth(StrEnum):
 
 
 class StoreType(StrEnum):
-    """How key and certificates are kept."""
+    """The format of key and certificates."""
 
     PEM = "PEM"
     PKCS12 = "PKCS12"

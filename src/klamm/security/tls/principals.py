@@ -1,4 +1,4 @@
-"""Who showed a certificate: the principal on a listener with TLS alone."""
+"""Names the principal behind a certificate, on a listener with TLS alone."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 
 def encode_cluster_secret(key: bytes) -> bytes:
-    """What only the brokers of this cluster know."""
+    """The secret that only the brokers of this cluster know."""
     return dump({"version": 1, "secret": b64encode(key).decode()})
 
 

@@ -20,7 +20,7 @@ _DEFAULT: Final = "<default>"
 
 
 class ConfigKind(StrEnum):
-    """What can have settings, under the name its directory has."""
+    """The kinds of things that can have settings, by the names of their directories."""
 
     TOPIC = "topics"
     CLIENT = "clients"
@@ -61,7 +61,7 @@ class ConfigEntity:
 
 
 def topic_config_path(topic: str) -> str:
-    """Where a topic's overrides are."""
+    """The path of a topic's overrides."""
     return f"{CONFIG}/{ConfigKind.TOPIC}/{topic}"
 
 

@@ -1,4 +1,4 @@
-"""Where everything is: Kafka's paths in ZooKeeper, and klamm's own below `/klamm`.
+"""Paths of the store: Kafka's in ZooKeeper, and klamm's own below `/klamm`.
 
 The nodes of access control lists and delegation tokens are in `acls` and `tokens`. Left out: those
 of the migration to KRaft, and of consumers before 0.9, of which only the root is made because Kafka
@@ -112,5 +112,5 @@ def delete_topic_path(topic: str) -> str:
 
 
 def forgotten_path(broker: BrokerId) -> str:
-    """What this broker has to drop when it comes back."""
+    """The path of the list of copies that this broker has to drop when it comes back."""
     return f"{FORGOTTEN}/{broker}"

@@ -14,7 +14,7 @@ from klamm.store.layout.paths import CLUSTER_SECRET
 
 
 class Protection(StrEnum):
-    """Who may do what to a node."""
+    """The permissions on a node."""
 
     OPEN = "everybody may do everything"
     READABLE = "everybody may read, brokers may do everything"
@@ -22,7 +22,7 @@ class Protection(StrEnum):
 
 
 # The last is klamm's own: what brokers prove to each other that they know.
-_SECRETS: Final = (
+SECRETS: Final = (
     "/config/users",
     "/config/brokers",
     "/delegation_token/tokens",
@@ -31,9 +31,9 @@ _SECRETS: Final = (
 
 
 def protection(path: str, *, set_acl: bool) -> Protection:
-    """How a new node is protected."""
+    """The protection of a new node."""
     if not set_acl or path == "/consumers":
         return Protection.OPEN
-    if path.startswith(_SECRETS):
+    if path.startswith(SECRETS):
         return Protection.SECRET
     return Protection.READABLE

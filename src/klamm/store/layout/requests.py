@@ -30,7 +30,7 @@ def encode_reassignment(targets: Mapping[TopicPartition, tuple[BrokerId, ...]]) 
 
 @or_none
 def decode_reassignment(data: bytes | None) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Where a legacy request wants which partitions."""
+    """The targets of a legacy reassignment request."""
     return {_partition(entry): broker_ids(entry["replicas"]) for entry in load(data)["partitions"]}
 
 

@@ -49,11 +49,6 @@ _DIGESTS_MAX: Final = 16  # that one connection may show
 _SWEEP_EVERY_S: Final = 60.0
 _SIZE_EVERY_S: Final = 5.0
 
-# What only the cluster itself may read, below whichever root it has.
-SECRETS: Final = (layout.CLUSTER_SECRET,)
-# What Kafka keeps from strangers too: the salted passwords of users.
-SENSITIVE: Final = ("/config/users",)
-
 log = logging.getLogger(__name__)
 
 
@@ -71,8 +66,8 @@ class Door:
     def newcomer(self, address: str) -> Caller:
         """Somebody who has shown nothing."""
         if self.anyone_may_write:
-            return Caller(address=address, hidden=SECRETS)
-        return Caller(address=address, may_write=False, hidden=(*SECRETS, *SENSITIVE))
+            return Caller(address=address, hidden=(layout.CLUSTER_SECRET,))
+        return Caller(address=address, may_write=False, hidden=layout.SECRETS)
 
     @property
     def is_local(self) -> bool:

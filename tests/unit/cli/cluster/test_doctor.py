@@ -12,6 +12,7 @@ import pytest
 from klamm.cli.__main__ import main
 from klamm.cli.cluster import doctor
 from klamm.cli.cluster.doctor import Level, _disk, _parse_requirement, _ports
+from klamm.protocol.native.records import LOOPS, Loops
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,28 @@ def test_a_missing_package_is_a_problem_and_a_missing_extra_a_note(
     assert (plain.level, spark.level) == (Level.PROBLEM, Level.NOTE)
     assert "surely-not-installed" in plain.fact
     assert spark.advice == "pip install 'klamm[spark]'"
+
+
+def test_the_way_records_are_checked_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loops = Loops()
+    loops.kernel, loops.why_not = None, "it was not built"
+    finding = doctor._records(loops)
+    assert finding.level is Level.NOTE
+    assert finding.fact.endswith("by hand, and not each of them: it was not built")
+    assert "install a C compiler" in finding.advice
+    monkeypatch.setenv("KLAMM_NO_NATIVE", "1")
+    assert doctor._records(Loops()).advice == "unset KLAMM_NO_NATIVE to use the compiled loops"
+    monkeypatch.setattr(LOOPS, "kernel", None)
+    assert main(["version"]) == 0
+    assert "record checks: by hand" in capsys.readouterr().out
+
+
+def test_compiled_loops_are_as_it_should_be() -> None:
+    if LOOPS.kernel is None:
+        pytest.skip(f"no compiled loops: {LOOPS.why_not}")
+    assert doctor._records(LOOPS).level is Level.OK
 
 
 @pytest.mark.parametrize("version", ["1.8.0_300", "11.0.2"])

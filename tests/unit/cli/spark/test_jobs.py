@@ -62,7 +62,7 @@ def test_nothing_is_drawn_where_nobody_looks() -> None:
     "text", ["tomorrow", "-5", "2026-11-16T25:00", "9" * 20, "9" * 400, "²", ""]
 )
 def test_what_is_no_time_is_said(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time: write 2026-11-15T08:30 or milliseconds"):
+    with pytest.raises(UsageError, match="is not a time: write 2026-11-15T08:30 or milliseconds"):
         parse_time(text)
 
 

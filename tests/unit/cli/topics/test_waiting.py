@@ -14,7 +14,7 @@ def reason(partition: int, **given: Any) -> dict[str, Any]:
         "what": "deletion",
         "partition": partition,
         "broker": 2,
-        "why": "broker is not there",
+        "why": "broker is down",
         "until": "broker 2 is back",
         "since_ms": NOW_MS - 200_000,
         "since_at_least": False,
@@ -33,8 +33,7 @@ def test_alike_reasons_are_told_once() -> None:
     assert first.endswith(" (0 s)")
     where, since, until = rest
     assert where == (
-        "  deletion of partitions 0, 1, 2, 3, 4, 5, 6, 7 and 4 more on broker 2: "
-        "broker is not there"
+        "  deletion of partitions 0, 1, 2, 3, 4, 5, 6, 7 and 4 more on broker 2: broker is down"
     )
     assert since.startswith("    since ")
     assert since.endswith(" (3 min)")
@@ -50,9 +49,9 @@ def test_the_oldest_of_alike_reasons_counts_and_may_be_older() -> None:
 
 def test_a_reason_without_a_broker_and_one_of_another_kind() -> None:
     lines = told(None, reason(0), reason(3, broker=None, what="creation", why="no replica"))
-    assert lines[0] == "T is not as it should be"
+    assert lines[0] == "T is degraded"
     assert lines[4] == "  creation of partition 3: no replica"
 
 
-def test_a_topic_that_waits_for_nothing() -> None:
-    assert told(None) == ["T waits for nothing"]
+def test_a_topic_that_is_healthy() -> None:
+    assert told(None) == ["T is healthy"]

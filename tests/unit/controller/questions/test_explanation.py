@@ -129,7 +129,7 @@ def test_a_deletion_waits_for_a_broker_that_is_away(world: World) -> None:
     world.now_ms = 3_000
     world.delete("T")
     world.deliver()
-    until = "broker 2 is back, or its copy is forgotten"
+    until = "broker 2 is back, or its copy is given up (--forget-broker 2)"
     assert explain(world) == Explanation(
         state=TopicState.HALTED,
         waiting=(Waiting("deletion", 0, TWO, Obstacle.BROKER_DOWN, until, 3_000),),

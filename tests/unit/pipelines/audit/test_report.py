@@ -77,7 +77,7 @@ def test_the_summary_names_what_is_wrong_and_where_it_was_read() -> None:
     lines = list(_summary(_audit(3, stuck=[_stuck()]), "the topic __klamm_ledger"))
     assert lines[0].startswith("3 events, 1970-01-01 00:00:00 to 1970-01-01 00:00:03 UTC")
     assert lines[1] == "read from the topic __klamm_ledger"
-    assert "       0  illegal moves" in lines
+    assert "       0  illegal transitions" in lines
     assert "       1  stuck deletions" in lines
     assert lines[-1].strip() == "topic 0: queued for deletion, waits for <broker> 1"
 
