@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.broker.net.door import Door, exposure
-from klamm.broker.server import Broker
+from klamm.broker.server import Broker, frame_memory_of
 from klamm.client.admin import Admin
 from klamm.client.cluster import Client
 from klamm.client.errors import code_of
@@ -112,6 +112,7 @@ class ClusterApp:
             log.warning("no effect here: %s", ", ".join(heeded.idle))
         self.plan = plan
         self.settings = plan.broker_settings()
+        self._frame_memory = frame_memory_of(self.settings)
         self.brokers: dict[int, Broker] = {}  # those that run
         self._progress = progress or _quiet
         self._ports: dict[int, int] = {}  # kept over a broker's restart, for its clients
@@ -319,6 +320,7 @@ class ClusterApp:
             port=port,
             rack=self.plan.racks[at] if self.plan.racks else None,
             progress=lambda done, total: self._progress(f"broker {at}: log {done} of {total}"),
+            frame_memory=self._frame_memory,
         )
         await broker.start(gate)
         self.brokers[at] = broker

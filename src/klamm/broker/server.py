@@ -28,6 +28,7 @@ from klamm.broker.net.door import Door
 from klamm.broker.net.framing import FrameMemory
 from klamm.broker.net.listener import Listener
 from klamm.broker.parts import Parts
+from klamm.broker.producing.shortcut import ProduceShortcut
 from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.replicas.lost_records import leave_in_sync_sets
 from klamm.broker.router import Router
@@ -74,6 +75,7 @@ class Broker:
         rack: str | None = None,
         clock: Clock | None = None,
         progress: Progress | None = None,
+        frame_memory: FrameMemory | None = None,  # shared by the brokers of a process
     ) -> None:
         self.id = id
         self.stopped = asyncio.Event()
@@ -95,6 +97,7 @@ class Broker:
         self._store = store
         self._endpoint = Endpoint(host, port)
         self._progress = progress
+        self._frame_memory = frame_memory or frame_memory_of(self._given)
         self._ground: Ground | None = None
         self._parts: Parts | None = None
         self._listener: Listener | None = None
@@ -210,9 +213,9 @@ class Broker:
     def _new_listener(self, parts: Parts) -> Listener:
         given = self._given
         return Listener(
-            Router(parts).route,
+            Router(parts, ProduceShortcut(parts)).route,
             frame_size_max=parts.bounds,
-            memory=FrameMemory(given.int("klamm.request.memory.max.bytes")),
+            memory=self._frame_memory,
             idle_ms_max=given.int("connections.max.idle.ms"),
             limits=ConnectionLimits(parts.quotas, lambda: parts.settings),
             is_admitted=self._door.admits,
@@ -348,6 +351,11 @@ class Broker:
             self._tasks.start(self.kill(), f"broker-{self.id}-end")
         else:
             self._tasks.start(_tell_of_failure(parts), f"broker-{self.id}-log-dir-event")
+
+
+def frame_memory_of(settings: BrokerSettings) -> FrameMemory:
+    """The memory that requests on their way may take together."""
+    return FrameMemory(settings.int("klamm.request.memory.max.bytes"))
 
 
 def _directories(settings: BrokerSettings, data_dir: Path) -> list[str]:

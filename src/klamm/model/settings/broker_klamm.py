@@ -163,7 +163,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.auto.create.prefixes",
         Kind.LIST,
         "",
-        "Only topics whose name begins with one of these are created by being asked for; empty "
+        "Only topics whose name begins with one of these are created automatically; empty "
         "allows every name.",
         None,
         _WIDE,
@@ -172,7 +172,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.auto.create.quarantine.ms",
         Kind.LONG,
         "0",
-        "For how long after its deletion a topic is not created again by being asked for.",
+        "For how long after its deletion a topic is not created again automatically.",
         _FROM_0,
         _WIDE,
     ),
@@ -205,7 +205,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.delete.topic.cancel.enable",
         Kind.BOOLEAN,
         "false",
-        "Whether a deletion can be called off until the first replica was told to delete its log. "
+        "Whether a deletion can be cancelled until the first replica is told to delete its log. "
         "While this is on, a deletion that a broker's absence would halt half way does not begin: "
         "the topic stays whole until every replica can be deleted.",
         None,
@@ -266,7 +266,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         Kind.BOOLEAN,
         "false",
         "Whether moves asked for through the node /admin/reassign_partitions obey the rules of the "
-        "API; otherwise, as in Kafka, one to a broker that is not there waits for it.",
+        "API; otherwise, as in Kafka, a move to a broker that is down waits for it.",
     ),
     setting(
         "klamm.fence.unreachable.ms",
@@ -343,10 +343,10 @@ KLAMM: Final[tuple[Definition, ...]] = (
     setting(
         "klamm.request.memory.max.bytes",
         Kind.LONG,
-        "33554432",
-        "How much memory the requests on their way to a broker may take on all connections "
-        "together. When it is used up, connections with large requests wait, one at a time goes "
-        "on, and those that take too long are closed.",
+        "50331648",
+        "How much memory the requests on their way to the brokers of a process may take on all "
+        "connections together. When it is used up, connections with large requests wait, one at a "
+        "time goes on, and those that take too long are closed.",
         AtLeast(1_048_576),
     ),
 )
