@@ -89,7 +89,7 @@ class Script:
         if kind == EPHEMERALS:
             return kind, text(self._root)
         if kind == ADD_W:
-            # Up to 3.8 a one-shot takes a lasting watch of the same path along, which ours does not:
+            # Up to 3.8 a one-shot takes a lasting watch on its path along, which ours does not:
             # so lasting ones are set where no one-shot is.
             return kind, versioned(f"{self._root}-{dice.choice('ab')}", dice.choice((0, 1)))
         if kind in (GET_ACL, COUNT, SYNC):
