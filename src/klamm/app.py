@@ -76,9 +76,6 @@ class Plan:
             )
         if self.racks and len(self.racks) != self.brokers:
             return f"{len(self.racks)} racks were named for {self.brokers} brokers: one each"
-        for name in ("broker.id", "node.id"):
-            if self.settings.get(name, "-1").strip() != "-1":
-                return f"{name} cannot be set for a whole cluster: its brokers are numbered from 0"
         return None
 
     def broker_settings(self) -> BrokerSettings:

@@ -19,7 +19,7 @@ from klamm.security.settings.table import Feature
 FEATURES: Final[frozenset[Feature]] = frozenset()
 
 _ADDRESSES: Final = "`klamm up` listens on PLAINTEXT at --host and --port (Cluster: host, port)"
-_NUMBERS: Final = "klamm numbers the brokers of one process itself, from 0"
+_NUMBERS: Final = "it cannot be set for a whole cluster: its brokers are numbered from 0"
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "listeners": _ADDRESSES,
     "advertised.listeners": _ADDRESSES,
