@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-spark demo docs hostile interop-extra leader-kills help shell up test check unit format clean install install-dev
+.PHONY: bench bench-spark demo differential docs hostile interop-extra leader-kills help shell suites up test check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,12 @@ leader-kills: $(VENV)/.installed-dev ## kill leaders 50 times under load and che
 interop-extra: $(VENV)/.installed-dev ## clients and tools from Maven, npm and Go, as far as they can be had
 	KLAMM_EXTRA=1 $(BIN)/python -m pytest tests/interop_extra $(ARGS)
 	KLAMM_CONNECTOR_JARS="$$($(BIN)/python bench/connector.py)" $(BIN)/python -m pytest tests/spark/test_connector.py
+
+suites: $(VENV)/.installed-dev ## test suites of other clients against a fresh cluster (ARGS="franz-go kafka-go")
+	PYTHONPATH="tests:$$PYTHONPATH" $(BIN)/python -m suites $(ARGS)
+
+differential: $(VENV)/.installed-dev ## ask klamm and Apache Kafka the same at random (SEED=7 COUNT=500)
+	KLAMM_EXTRA=1 KLAMM_SEED=$(SEED) KLAMM_DIFFERENTIAL_COUNT=$(COUNT) $(BIN)/python -m pytest tests/interop_extra/test_differential.py $(ARGS)
 
 unit: $(VENV)/.installed-dev ## the quick part of the tests
 	$(BIN)/python -m pytest tests/unit tests/property $(ARGS)

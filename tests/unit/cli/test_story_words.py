@@ -13,7 +13,16 @@ SILENT = {"Ask", "ReassignmentsListed", "ProducerIdsAsked", "ExplanationAsked", 
 
 def test_every_event_that_moves_something_has_words() -> None:
     ends = ("Began", "Changed", "Modified", "Answered", "Failed", "Requested", "Asked")
-    more = ("Switched", "Due", "GivenUp", "Cancelled", "Unreachable", "Reached", "Archived")
+    more = (
+        "Switched",
+        "Due",
+        "GivenUp",
+        "Cancelled",
+        "Unreachable",
+        "Reached",
+        "Archived",
+        "Noticed",
+    )
     named = {
         name
         for name, kind in inspect.getmembers(events, inspect.isclass)

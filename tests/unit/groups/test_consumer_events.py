@@ -32,7 +32,7 @@ from klamm.groups.consumer.state import (
 from klamm.model.errors import ErrorCode, Refused
 
 T, U = uuid.UUID(int=1), uuid.UUID(int=2)
-CLUSTER = {"t": TopicShape(T, 4), "u": TopicShape(U, 2), "__consumer_offsets": TopicShape(U, 2)}
+CLUSTER = {"t": TopicShape(T, 4), "u": TopicShape(U, 2), "__klamm_ledger": TopicShape(U, 2)}
 LIMITS = ConsumerLimits()
 
 
@@ -185,13 +185,14 @@ def test_a_changed_subscription_is_a_reason_to_assign() -> None:
     assert life.ok("a", 2, topics=both).epoch == 2, "said again is not changed"
 
 
-def test_a_pattern_follows_the_topics_but_not_into_internal_ones() -> None:
+def test_a_pattern_follows_the_topics_into_kafkas_internal_ones_alone() -> None:
     life = Life()
     answer = life.ok("a", 0, pattern=".*", **_JOIN)
     assert {p.topic_id for p in answer.assignment or ()} == {T, U}
     assert life.group.topics.keys() == {"t", "u"}
-    life.cluster["v"] = TopicShape(uuid.UUID(int=7), 1)
+    life.cluster["__consumer_offsets"] = TopicShape(uuid.UUID(int=7), 1)
     assert len(life.ok("a", 1).assignment or ()) == 7
+    assert life.group.topics.keys() == {"t", "u", "__consumer_offsets"}
 
 
 def test_the_wish_of_most_members_is_the_assignor() -> None:

@@ -73,8 +73,9 @@ def filter_fault(components: Sequence[Component]) -> Refused | None:
     for component in components:
         if component.match_type not in frozenset(MatchType):
             return Refused(f"{component.match_type} is not a way to match")
-        if (component.match_type == MatchType.EXACT) != (component.name is not None):
-            return Refused("a name belongs to an exact match and to no other")
+        # A name that goes with another kind of match is passed over, as in Kafka.
+        if component.match_type == MatchType.EXACT and component.name is None:
+            return Refused("an exact match needs a name")
     return _types_fault(types)
 
 

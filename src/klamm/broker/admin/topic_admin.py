@@ -183,7 +183,7 @@ class Admin:
         validate_only: bool = False,
     ) -> list[Refused | None]:
         """One outcome a topic, in the order asked; None is success."""
-        faults = duplicates([ask.topic for ask in asks])
+        faults = duplicates([ask.topic for ask in asks], "Duplicate topic in request.")
         counts: dict[str, int] = {}
         outcomes: list[Refused | None] = []
         async with self._turn:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from klamm.broker.metadata_cache import Snapshot
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode, RequestRefused
-from klamm.model.names import TopicPartition
+from klamm.model.names import INTERNAL_TOPICS, TopicPartition
 from klamm.protocol.messages import add_partitions_to_txn as messages
 
 
@@ -49,6 +50,16 @@ async def handle(
     return messages.Response(results_by_topic_v3_and_below=results)
 
 
+def _fault(snapshot: Snapshot, at: TopicPartition, *, verify_only: bool) -> ErrorCode | None:
+    """The reason why a partition cannot be part of a transaction.
+
+    Internal topics are not for clients to write to; brokers do, and ask whether they may.
+    """
+    if at.topic in INTERNAL_TOPICS and not verify_only:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if snapshot.partition(at) is None else None
+
+
 async def _add(
     parts: Parts,
     transactional_id: str,
@@ -60,15 +71,13 @@ async def _add(
 ) -> list[messages.AddPartitionsToTxnTopicResult]:
     wanted = [TopicPartition(t.name, p) async for t in in_turns(topics) for p in t.partitions]
     snapshot = parts.metadata.snapshot
-    unknown = {at async for at in in_turns(wanted) if snapshot.partition(at) is None}
-    errors: dict[TopicPartition, ErrorCode]
-    if unknown:
-        errors = {
-            at: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if at in unknown
-            else ErrorCode.OPERATION_NOT_ATTEMPTED
-            for at in wanted
-        }
+    errors = {
+        at: fault
+        async for at in in_turns(wanted)
+        if (fault := _fault(snapshot, at, verify_only=verify_only)) is not None
+    }
+    if errors:
+        errors = dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors
     elif verify_only:
         errors = parts.transactions.verify(transactional_id, *producer, wanted)
     else:

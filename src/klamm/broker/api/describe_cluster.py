@@ -25,7 +25,6 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
             if known
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="there are no endpoints but those of brokers",
-            endpoint_type=request.endpoint_type,
         )
     snapshot = parts.metadata.snapshot
     response = Response(

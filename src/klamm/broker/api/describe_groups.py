@@ -28,7 +28,7 @@ async def handle(
 
 
 def _describe(parts: Parts, group_id: str, allowed: int) -> messages.DescribedGroup:
-    shard = parts.groups.shard(group_id)
+    shard = parts.groups.shard(group_id, nameless=True)
     if isinstance(shard, ErrorCode):
         return messages.DescribedGroup(group_id=group_id, error_code=shard)
     group = shard.groups.get(group_id)

@@ -6,7 +6,7 @@ from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
-from klamm.model.names import TopicPartition
+from klamm.model.names import TopicPartition, name_fault
 from klamm.protocol.messages import describe_producers as messages
 
 
@@ -33,9 +33,17 @@ async def handle(
 
 
 def _describe(parts: Parts, at: TopicPartition) -> messages.PartitionResponse:
+    if (fault := name_fault(at.topic)) is not None:
+        illegal = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return messages.PartitionResponse(
+            partition_index=at.partition, error_code=illegal, error_message=fault
+        )
     if parts.metadata.snapshot.partition(at) is None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return messages.PartitionResponse(partition_index=at.partition, error_code=unknown)
+        return messages.PartitionResponse(
+            partition_index=at.partition,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"there is no partition {at}",
+        )
     hosted = parts.replicas.partition(at)
     if hosted is None or not hosted.is_leader or hosted.log is None:
         elsewhere = ErrorCode.NOT_LEADER_OR_FOLLOWER

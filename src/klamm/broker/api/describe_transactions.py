@@ -21,6 +21,9 @@ async def handle(
 
 
 def _describe(parts: Parts, name: str) -> messages.TransactionState:
+    if not name:
+        nameless = ErrorCode.INVALID_REQUEST
+        return messages.TransactionState(transactional_id=name, error_code=nameless)
     shard = parts.transactions.shard(name)
     if isinstance(shard, ErrorCode):
         return messages.TransactionState(transactional_id=name, error_code=shard)

@@ -45,6 +45,7 @@ from klamm.protocol.fetch import (
 from klamm.replication.selection import SELECTORS
 
 _FULL: Final = -1
+_WITHOUT_SESSION: Final = (_FULL, 0)  # the latter would like one
 _BY_ID_SINCE: Final = 13
 # A request of up to this size names a thousand partitions at most: it is dealt with in one go.
 _LARGE: Final = 32 * 1024
@@ -79,8 +80,8 @@ def _serve(parts: Parts, context: RequestContext, request: FetchRequest) -> Answ
         return _refuse_follower(parts, context, request)
     if request.replica_id >= 0 and (request.session_id, request.session_epoch) != (0, _FULL):
         return parts.sessions.serve(context, request)
-    if request.session_id != 0 and request.session_epoch != _FULL:
-        # We never gave a consumer a session.
+    if request.session_epoch not in _WITHOUT_SESSION:
+        # We never gave a consumer a session that it could go on with.
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return reply(parts, context, FetchResponse(error_code=code))
     return _Fetch(parts, context, request).begin()

@@ -46,8 +46,6 @@ async def _find(
         return _nobody(
             key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}"
         )
-    if not key and key_type == 0:
-        return _nobody(key, ErrorCode.INVALID_GROUP_ID, None)
     count = len(parts.metadata.snapshot.topics.get(topic, ()))
     if count == 0:
         fault = await parts.auto_creation.create_internal_topic(topic)

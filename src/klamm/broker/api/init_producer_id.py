@@ -13,6 +13,9 @@ from klamm.protocol.messages.init_producer_id import Request, Response
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        # An id without its epoch, or the other way round, names no producer.
+        return Response(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     if request.transactional_id is None:
         taken = await parts.producer_ids.take()
         if isinstance(taken, ErrorCode):

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8), versions 2-10: a group keeps how far it has read.
+"""OffsetCommit (key 8), versions 1-10: a group keeps how far it has read.
 
 Answered when the offsets are durable. The retention time that versions 2-4 name is not heeded:
 offsets live by the broker's rule. A partition that does not exist spoils only itself. From 10 on a
@@ -20,17 +20,19 @@ from klamm.protocol.messages import offset_commit as messages
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    fault = parts.groups.commit_fault(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        knows_epochs=context.version >= 9,
-    )
+    async def refusal() -> ErrorCode | None:
+        return parts.groups.commit_fault(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            knows_epochs=context.version >= 9,
+        )
+
     known, unknown = request.topics, list[messages.OffsetCommitRequestTopic]()
     if context.version >= 10:
         known, unknown = _by_id(parts, request.topics)
-    errors = await commit(parts, parts.groups, request.group_id, known, fault)
+    errors = await commit(parts, parts.groups, request.group_id, known, refusal)
     return messages.Response(
         topics=[
             messages.OffsetCommitResponseTopic(

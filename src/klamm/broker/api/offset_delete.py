@@ -35,6 +35,8 @@ async def handle(
     dropped = [at for at, error in errors.items() if error is ErrorCode.NONE and at in kept]
     outcome = await parts.groups.offsets.delete(shard, request.group_id, dropped)
     errors |= dict.fromkeys(dropped, outcome)
+    if dropped and outcome is ErrorCode.NONE and _is_bare(shard, request.group_id):
+        await parts.groups.offsets.delete_group(request.group_id)
     return messages.Response(
         topics=[
             messages.OffsetDeleteResponseTopic(
@@ -50,6 +52,13 @@ async def handle(
             async for topic in in_turns(request.topics)
         ]
     )
+
+
+def _is_bare(shard: Shard, group_id: str) -> bool:
+    """Tells whether a group has nothing left to be kept for: no members and no offsets."""
+    group = shard.groups.get(group_id)
+    has_members = shard.consumer(group_id) is not None or (group is not None and group.members)
+    return not has_members and shard.offsets_of(group_id).is_empty
 
 
 def _what_is_read(shard: Shard, group_id: str) -> tuple[ErrorCode | None, frozenset[str]]:

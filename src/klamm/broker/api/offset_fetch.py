@@ -154,7 +154,7 @@ async def _look_up(
     stable: bool,
     member: tuple[str | None, int] = (None, -1),
 ) -> _Found:
-    shard = parts.groups.shard(group_id)
+    shard = parts.groups.shard(group_id, nameless=True)
     if isinstance(shard, ErrorCode):
         return _nothing(shard, wanted)
     consumer = shard.consumer(group_id)

@@ -5,15 +5,25 @@ Waits until the assignment is durable.
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.groups.classic.requests import Sync
+from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import sync_group as messages
+
+_NAMES_PROTOCOLS: Final = 5  # the version from which on a member must say what it agreed to
 
 
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
+    if context.version >= _NAMES_PROTOCOLS and None in (
+        request.protocol_type,
+        request.protocol_name,
+    ):
+        return messages.Response(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     answer = await parts.groups.sync(
         request.group_id,
         Sync(

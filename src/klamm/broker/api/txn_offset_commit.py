@@ -6,6 +6,8 @@ transaction commits. The first ones of a transaction are verified like its first
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.coordinators.commits import commit
 from klamm.broker.coordinators.transaction_openings import ask_coordinator, opening_in
 from klamm.broker.coordinators.verification import TRY_AGAIN
@@ -17,21 +19,24 @@ from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import txn_offset_commit as messages
 
+_KNOWS_ABORTABLE: Final = 4  # the version whose clients know TRANSACTION_ABORTABLE
+
 
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    fault = parts.groups.txn_commit_fault(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id
-    )
-    if fault is None:
-        fault = await _unverified(parts, request)
+    async def refusal() -> ErrorCode | None:
+        fault = await _unverified(parts, request, context.version)
+        return fault or parts.groups.txn_commit_fault(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+
     errors = await commit(
         parts,
         parts.groups,
         request.group_id,
         request.topics,
-        fault,
+        refusal,
         producer=(request.producer_id, request.producer_epoch),
     )
     return messages.Response(
@@ -51,11 +56,16 @@ async def handle(
     )
 
 
-async def _unverified(parts: Parts, request: messages.Request) -> ErrorCode | None:
+async def _unverified(parts: Parts, request: messages.Request, version: int) -> ErrorCode | None:
     """The reason why these offsets may not be part of the transaction; None if they may."""
     shard = parts.groups.shard(request.group_id)
     if isinstance(shard, ErrorCode):
         return shard
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if request.producer_id < 0:
+        # Nobody has this id: its offsets would wait for a marker that never comes.
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if not parts.settings.bool("transaction.partition.verification.enable"):
         return None
     at = shard.partition
@@ -69,4 +79,6 @@ async def _unverified(parts: Parts, request: messages.Request) -> ErrorCode | No
     code = opening.outcome(partition)
     if code in TRY_AGAIN:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.INVALID_TXN_STATE and version >= _KNOWS_ABORTABLE:
+        return ErrorCode.TRANSACTION_ABORTABLE
     return None if code is ErrorCode.NONE else code

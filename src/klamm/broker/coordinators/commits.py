@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.ground import Ground
@@ -25,11 +25,15 @@ async def commit(
     groups: GroupCoordinator,
     group_id: str,
     topics: Topics,
-    fault: ErrorCode | None,
+    refusal: Callable[[], Awaitable[ErrorCode | None]],
     *,
     producer: tuple[int, int] | None = None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """The result for each partition; `fault` refuses them all."""
+    """The result for each partition.
+
+    One that does not exist is told so, whoever asks. For the others the group is asked whether it
+    has a reason to refuse them all; it does not come into being for those that do not exist.
+    """
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
     now_ms = ground.clock.now_ms()
@@ -39,20 +43,22 @@ async def commit(
         partitions: Iterable[_Partition] = topic.partitions
         async for partition in in_turns(partitions):
             at = TopicPartition(topic.name, partition.partition_index)
-            metadata = partition.committed_metadata or ""
-            if fault is not None:
-                errors[at] = fault
-            elif ground.metadata.snapshot.partition(at) is None:
+            if ground.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(metadata) > longest:
-                errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offsets[at] = CommittedOffset(
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
-                    metadata=metadata,
+                    metadata=partition.committed_metadata or "",
                     commit_time_ms=now_ms,
                 )
+    fault = await refusal() if offsets else None
+    if fault is not None:
+        return errors | dict.fromkeys(offsets, fault)
+    wordy = [at for at, offset in offsets.items() if len(offset.metadata) > longest]
+    for at in wordy:
+        del offsets[at]
+        errors[at] = ErrorCode.OFFSET_METADATA_TOO_LARGE
     if offsets:
         outcome = await groups.offsets.commit(group_id, offsets, producer=producer)
         errors |= dict.fromkeys(offsets, outcome)

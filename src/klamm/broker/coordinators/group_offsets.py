@@ -61,7 +61,7 @@ class OffsetKeeper:
         producer: tuple[int, int] | None = None,
     ) -> ErrorCode:
         """Make offsets durable; inside a transaction they count when it commits."""
-        shard = self._shards.of(group_id)
+        shard = self._shards.of(group_id, nameless=True)
         if isinstance(shard, ErrorCode):
             return shard
         if not offsets:
@@ -142,7 +142,7 @@ class OffsetKeeper:
         return await self._to_the_end(lambda: self._delete_group(group_id))
 
     async def _delete_group(self, group_id: str) -> ErrorCode:
-        shard = self._shards.of(group_id)
+        shard = self._shards.of(group_id, nameless=True)
         if isinstance(shard, ErrorCode):
             return shard
         group, offsets = shard.groups.get(group_id), shard.offsets.get(group_id)

@@ -143,9 +143,9 @@ class GroupCoordinator:
                 self._answer(member.awaits_sync, SyncAnswer(error=moved))
         self.consumers.unloaded(shard)
 
-    def shard(self, group: str) -> Shard | ErrorCode:
-        """The shard that keeps a group here, or the reason why none does."""
-        return self._shards.of(group)
+    def shard(self, group: str, *, nameless: bool = False) -> Shard | ErrorCode:
+        """The shard that keeps a group here, or the reason why none does; see `Shards.of`."""
+        return self._shards.of(group, nameless=nameless)
 
     @property
     def is_loading(self) -> bool:
@@ -165,6 +165,10 @@ class GroupCoordinator:
         shard = self.shard(group_id)
         if isinstance(shard, ErrorCode):
             return JoinAnswer(error=shard, member_id=request.member_id)
+        if not self._limits.take_session(request.session_timeout_ms):
+            # Said before there is a group: one that nobody may join would stay for ever.
+            wrong = ErrorCode.INVALID_SESSION_TIMEOUT
+            return JoinAnswer(error=wrong, member_id=request.member_id)
         fault = await self.consumers.give_way(shard, group_id)
         if fault is not None:
             return JoinAnswer(error=fault, member_id=request.member_id)
@@ -282,7 +286,7 @@ class GroupCoordinator:
 
         From version 9 on (`knows_epochs`) a client may belong to the new protocol.
         """
-        shard = self.shard(group_id)
+        shard = self.shard(group_id, nameless=True)
         if isinstance(shard, ErrorCode):
             return shard
         consumer = shard.consumer(group_id)

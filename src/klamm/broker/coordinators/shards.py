@@ -128,9 +128,12 @@ class Shards:
         """Those that are loaded; the map may change meanwhile."""
         return iter([shard for shard in self.by_number.values() if not shard.is_loading])
 
-    def of(self, group: str) -> Shard | ErrorCode:
-        """The shard that keeps a group here, or the reason why none does."""
-        if not group:
+    def of(self, group: str, *, nameless: bool = False) -> Shard | ErrorCode:
+        """The shard that keeps a group here, or the reason why none does.
+
+        A group with members has a name. Offsets may be kept without one, as old clients do.
+        """
+        if not group and not nameless:
             return ErrorCode.INVALID_GROUP_ID
         found = self.by_number.get(partition_for(group, self._partition_count()))
         if found is None:

@@ -43,6 +43,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "RebalanceDue": "the periodic leader rebalance ran",
     "RetryDue": "the retry timer fired",
     "ShutdownAsked": "a broker began a controlled shutdown",
+    "IsrChangesNoticed": "a leader stored a new in-sync set",
     "IsrChangesAsked": "a leader asked to change the in-sync set",
     "ElectionsAsked": "a client asked for an election",
     "ReassignmentsAsked": "a client asked to reassign partitions",

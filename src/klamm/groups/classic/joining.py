@@ -29,9 +29,7 @@ def _join_fault(group: Rebalance, request: Join) -> ErrorCode | None:
     limits = group.limits
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if not (
-        limits.session_timeout_ms_min <= request.session_timeout_ms <= limits.session_timeout_ms_max
-    ):
+    if not limits.take_session(request.session_timeout_ms):
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if request.member_id == "" or request.member_id in group.members.pending:
         known = request.instance_id in group.members.static if request.instance_id else False

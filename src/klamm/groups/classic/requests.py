@@ -28,6 +28,10 @@ class Limits:
     size_max: int = 2**31 - 1
     initial_delay_ms: int = 3_000
 
+    def take_session(self, timeout_ms: int) -> bool:
+        """Whether a member may ask for so long a session."""
+        return self.session_timeout_ms_min <= timeout_ms <= self.session_timeout_ms_max
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:

@@ -32,9 +32,10 @@ from klamm.groups.consumer.state import (
 )
 from klamm.groups.consumer.subscription import Cluster, resolve, subscription
 from klamm.model.errors import ErrorCode, Refused
-from klamm.model.names import INTERNAL_TOPICS
+from klamm.model.names import KLAMM_LEDGER
 
 _JOINS: Final = 0
+_HIDDEN: Final = frozenset({KLAMM_LEDGER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +279,7 @@ def _take_wishes(turn: _Turn, beat: Heartbeat) -> bool:
 
 
 def _look_at_topics(turn: _Turn, cluster: Cluster, *, wishes_changed: bool) -> None:
-    topics = resolve(turn.group.members.values(), cluster, INTERNAL_TOPICS)
+    topics = resolve(turn.group.members.values(), cluster, _HIDDEN)
     if topics != turn.group.topics:
         turn.make(TopicsSeen(topics))
     elif not wishes_changed:

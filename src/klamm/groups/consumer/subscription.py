@@ -11,9 +11,13 @@ Cluster = Mapping[str, TopicShape]
 
 
 def resolve(
-    members: Iterable[ConsumerMember], cluster: Cluster, internal: frozenset[str]
+    members: Iterable[ConsumerMember], cluster: Cluster, hidden: frozenset[str]
 ) -> dict[str, TopicShape]:
-    """The subscribed topics that exist. A pattern never stands for an internal topic."""
+    """The subscribed topics that exist.
+
+    A pattern stands for internal topics too, as in Kafka, where only an ACL keeps them from it; of
+    those that Kafka does not have, the hidden ones, no client of Kafka's can know.
+    """
     names: set[str] = set()
     patterns: set[str] = set()
     for member in members:
@@ -21,7 +25,7 @@ def resolve(
         if member.pattern:
             patterns.add(member.pattern)
     for text in patterns:
-        names |= _matching(text, cluster.keys() - internal)
+        names |= _matching(text, cluster.keys() - hidden)
     return {name: cluster[name] for name in sorted(names) if name in cluster}
 
 

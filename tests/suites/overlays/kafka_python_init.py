@@ -1,0 +1,1 @@
+"""The package of the tests; the source distribution leaves this file out."""

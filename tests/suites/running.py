@@ -1,0 +1,187 @@
+"""Running of one suite against a cluster of its own, within its time."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from suites import fetching
+from suites.catalogue import Explanation, Suite
+from suites.outcomes import FAILED, Outcome, of_go, of_junit
+
+_READY_WITHIN: Final = 120
+_STOP_WITHIN: Final = 60
+_PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors")
+
+
+@contextmanager
+def cluster(suite: Suite, log: Path) -> Iterator[str]:
+    """A fresh klamm with the settings of a suite: its bootstrap servers. It writes to a file."""
+    line = [sys.executable, "-m", "klamm.cli", "up", "--ephemeral", "--port", "0"]
+    line += ["--host", suite.host]
+    line += ["--brokers", str(suite.brokers)]
+    line += ["--rack", suite.racks] if suite.racks else []
+    for name, value in suite.settings.items():
+        line += ["-X", f"{name}={value}"]
+    with (
+        log.open("w") as said,
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            if not ready.startswith("ready bootstrap="):
+                raise RuntimeError(f"klamm did not start: {log.read_text()[-2000:]}")
+            yield ready.strip().removeprefix("ready bootstrap=")
+            process.send_signal(signal.SIGTERM)
+            process.wait(_STOP_WITHIN)
+        finally:
+            process.kill()
+
+
+def addresses(bootstrap: str) -> dict[str, str]:
+    """The words that a suite's settings and texts may have in braces."""
+    first = bootstrap.split(",")[0]
+    host, _, port = first.rpartition(":")
+    quoted = ", ".join(f'"{address}"' for address in bootstrap.split(","))
+    return {"bootstrap": bootstrap, "quoted": quoted, "first": first, "host": host, "port": port}
+
+
+class Run:
+    """One suite in a working directory of its own."""
+
+    def __init__(self, suite: Suite, place: Path, words: Mapping[str, str], logs: Path) -> None:
+        self.suite = suite
+        self.place = place
+        self.logs = logs
+        self.env = {name: value.format(**words) for name, value in suite.env.items()}
+        self.faults: list[str] = []
+
+    def prepare(self) -> None:
+        """Compile or install what takes long, outside of the suite's time."""
+        if self.suite.runner == "go":
+            packages = [word for word in self.suite.run if word.startswith("./")]
+            flags = [word for word in self.suite.run if word.startswith("-tags")]
+            into = self.place / ".tests"
+            into.mkdir()
+            go = fetching.tool("go")
+            fetching.command(
+                [go, "test", "-mod=mod", "-c", *flags, "-o", f"{into}/", *packages], self.place
+            )
+        else:
+            fetching.environment(self.suite)
+
+    def all(self, known: Sequence[Explanation]) -> list[Outcome]:
+        """Every test that is to be run."""
+        left_out = [test for each in known if not each.run for test in each.tests]
+        if self.suite.runner == "go":
+            names = "|".join(f"^{_go_pattern(test)}$" for test in left_out)
+            return self._go(["-skip", names] if names else [], "first")
+        return self._pytest(_deselecting(left_out), "first")
+
+    def again(self, failed: Sequence[Outcome]) -> list[Outcome]:
+        """A second attempt of the tests that failed."""
+        if not failed:
+            return []
+        if self.suite.runner == "go":
+            tops = sorted({_go_top(each.test) for each in failed if "." in each.test})
+            return self._go(["-run", f"^({'|'.join(tops)})$"], "second") if tops else []
+        wanted = " or ".join(sorted({_pytest_top(each.test) for each in failed}))
+        return self._pytest(["-k", wanted], "second")
+
+    def _go(self, more: Sequence[str], attempt: str) -> list[Outcome]:
+        limit = f"{self.suite.within_s}s"
+        line = [
+            fetching.tool("go"),
+            "test",
+            "-mod=mod",
+            "-json",
+            "-vet=off",
+            "-count=1",
+            "-timeout",
+            limit,
+        ]
+        flags = [word for word in self.suite.run if word.startswith("-")]
+        packages = [word for word in self.suite.run if not word.startswith("-")]
+        # What comes later wins: a second attempt names its own tests.
+        said = self._run([*line, *flags, *more, *packages], attempt)
+        return of_go(said.read_text(errors="replace").splitlines())
+
+    def _pytest(self, more: Sequence[str], attempt: str) -> list[Outcome]:
+        python = fetching.environment(self.suite)
+        file = self.logs / f"{self.suite.name}-{attempt}.xml"
+        file.unlink(missing_ok=True)
+        line = [str(python), *_PYTEST, f"--junitxml={file}", *more, *self.suite.run]
+        self._run(line, attempt)
+        return of_junit(file.read_text()) if file.exists() else []
+
+    def _run(self, line: Sequence[str], attempt: str) -> Path:
+        """The file with what the suite printed; it is ended with all its children when late."""
+        output = self.logs / f"{self.suite.name}-{attempt}.out"
+        with (
+            output.open("wb") as said,
+            subprocess.Popen(
+                line,
+                cwd=self.place,
+                env={**_without_ours(os.environ), **self.env},
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ) as process,
+        ):
+            try:
+                process.wait(self.suite.within_s + 30)
+            except subprocess.TimeoutExpired:
+                self.faults.append(f"it did not end within {self.suite.within_s} s; see {output}")
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        return output
+
+
+def _without_ours(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what would bring our packages into theirs."""
+    return {name: value for name, value in env.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+
+def _go_pattern(test: str) -> str:
+    """A pattern of an explanation as -skip wants it: without the package."""
+    return re.escape(test.partition(".")[2]).replace(r"\*", ".*")
+
+
+def _go_top(test: str) -> str:
+    return re.escape(test.partition(".")[2].split("/")[0])
+
+
+def _pytest_top(test: str) -> str:
+    return test.rpartition("::")[2].split("[")[0]
+
+
+def _deselecting(tests: Sequence[str]) -> list[str]:
+    words = " or ".join(_pytest_top(test) for test in tests)
+    return ["-k", f"not ({words})"] if words else []
+
+
+def run(suite: Suite, known: Sequence[Explanation], work: Path, logs: Path) -> tuple:
+    """Both attempts of a suite, the seconds it took, and the faults of the run itself."""
+    source = fetching.fetch(suite)
+    with cluster(suite, logs / f"{suite.name}-klamm.log") as bootstrap:
+        words = addresses(bootstrap)
+        place = work / suite.name
+        fetching.copy(suite, source, place, words)
+        going = Run(suite, place, words | {"place": str(place)}, logs)
+        going.prepare()
+        began = time.monotonic()
+        first = going.all(known)
+        failed = [each for each in first if each.result == FAILED]
+        unknown = [each for each in failed if not any(e.covers(each.test) for e in known)]
+        second = going.again(unknown)
+        return first, second, time.monotonic() - began, going.faults
