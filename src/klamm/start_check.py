@@ -1,4 +1,4 @@
-"""What becomes of the settings that a cluster of one process is started with.
+"""Checks the settings that a cluster of one process is started with.
 
 Every setting is in force, or it has no effect and harms nobody, which is told in one line, or the
 start is refused with the reason. Refused is whatever is about addresses, security or who a broker
@@ -43,7 +43,7 @@ _AS_IT_IS: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Heeded:
-    """Why there is no start with these settings, and which of them have no effect."""
+    """The reasons not to start with these settings, and those without effect."""
 
     refusals: tuple[str, ...]
     idle: tuple[str, ...]

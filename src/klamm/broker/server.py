@@ -126,7 +126,7 @@ class Broker:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where clients reach it."""
+        """The address at which clients reach it."""
         return self.parts.endpoint
 
     # Up
@@ -369,7 +369,7 @@ def frame_memory_of(settings: BrokerSettings) -> FrameMemory:
 
 
 def _directories(settings: BrokerSettings, data_dir: Path) -> list[str]:
-    """Where the logs are: `log.dirs` when it is set, else the broker's own directory."""
+    """The log directories: `log.dirs` if it is set, else the broker's own directory."""
     named = settings.static.get("log.dirs") or settings.static.get("log.dir")
     if not named:
         return [str(data_dir)]

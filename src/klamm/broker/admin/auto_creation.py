@@ -38,7 +38,7 @@ _VISIBLE_MS: Final = 1000
 
 
 class Host(admin.Host, Protocol):
-    """What auto-creation needs of its broker."""
+    """The services auto-creation needs of its broker."""
 
     @property
     def quotas(self) -> Quotas: ...

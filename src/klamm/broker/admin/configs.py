@@ -54,7 +54,7 @@ class ResourceType(IntEnum):
 
 
 class Host(admin.Host, Protocol):
-    """What the settings of others need of this broker."""
+    """The services the settings of others need of this broker."""
 
     @property
     def id(self) -> BrokerId: ...

@@ -43,7 +43,7 @@ _MARKER_LIFE_MS_MIN: Final = 60 * 1000
 
 
 class Host(Protocol):
-    """What the settings need of their broker."""
+    """The services the settings need of their broker."""
 
     @property
     def id(self) -> BrokerId: ...

@@ -53,7 +53,7 @@ _TOLD_S: Final = 0.25
 
 
 class Controller(Protocol):
-    """What administration asks the controller's memory for."""
+    """The questions of administration to the controller's memory."""
 
     @property
     def topic_names(self) -> Mapping[uuid.UUID, str]: ...
@@ -66,7 +66,7 @@ class Controller(Protocol):
 
 
 class Host(Protocol):
-    """What administration needs of its broker."""
+    """The services administration needs of its broker."""
 
     @property
     def settings(self) -> BrokerSettings: ...

@@ -65,7 +65,7 @@ _BLANK: Final = _Blank()
 
 
 class Peer(Protocol):
-    """What a router may know of the connection a request came in on."""
+    """The facts a router may know of the connection a request came in on."""
 
     client_host: str
     listener: str
@@ -88,7 +88,7 @@ Route = Callable[[Peer, memoryview], Answer]
 
 
 class Owner(Protocol):
-    """Who keeps the list of connections."""
+    """The keeper of the list of connections."""
 
     def joined(self, connection: Connection) -> None: ...
 
@@ -261,12 +261,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def buffered(self) -> int:
-        """How many bytes wait to be served."""
+        """The number of bytes that wait to be served."""
         return self._frames.waiting
 
     @property
     def capacity(self) -> int:
-        """How much memory the buffer takes."""
+        """The memory that the buffer takes."""
         return self._frames.capacity
 
     def shrink(self) -> None:
