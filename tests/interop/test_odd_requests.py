@@ -225,3 +225,18 @@ def test_a_group_without_members_goes_with_its_last_offset(wire: Wire) -> None:
     answer = wire.ask(ApiKey.OFFSET_DELETE, 0, offset_delete.Request("g-brief", topics))
     assert answer.error_code == ErrorCode.NONE
     assert "g-brief" not in _groups(wire)
+
+
+def test_a_reader_with_an_old_epoch_is_told_the_new_one() -> None:
+    with Cluster(brokers=2) as cluster:
+        cluster.create_topic(HERE, partitions=1, replication_factor=2)
+        first = cluster.wait_for_leader(HERE)
+        cluster.stop_broker(first)
+        leader = cluster.wait_for_leader(HERE, other_than=first)
+        partition = fetch.FetchPartition(0, current_leader_epoch=0, partition_max_bytes=1)
+        request = fetch.Request(topics=[fetch.FetchTopic(topic=HERE, partitions=[partition])])
+        answer = Wire(cluster).ask(ApiKey.FETCH, 12, request, broker=leader)
+    (told,) = answer.responses[0].partitions
+    assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert told.current_leader.leader_id == leader
+    assert told.current_leader.leader_epoch > 0

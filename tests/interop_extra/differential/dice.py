@@ -280,7 +280,8 @@ class _Maker:
 
 def _distinct(items: list[Tree]) -> list[Tree]:
     """Elements with different names: what one request says twice, each may answer as it likes."""
-    return list({name_of(item) or repr(item): item for item in items}.values())
+    named = {repr(item) if (name := name_of(item)) is None else name: item for item in items}
+    return list(named.values())
 
 
 def _new_topic(dice: Dice) -> str:

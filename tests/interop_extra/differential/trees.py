@@ -30,7 +30,7 @@ _OWN: Final = frozenset(
 # Producers here write times of 2023; what is later was stamped by a broker.
 _LONG_AFTER_MS: Final = 1_750_000_000_000
 _NOBODY: Final = (None, "", -1, 0, str(ZERO_ID))
-_WORDS: Final = ("error_message", "batch_index_error_message")
+_WORDS: Final = ("error_message", "batch_index_error_message", "documentation")
 # What names an element among its neighbours; the first that it has.
 _NAMES: Final = (
     *("name", "topic", "topic_name", "topic_id", "api_key", "resource_name", "group_id"),
@@ -150,10 +150,17 @@ def _lists(kafka: list[Tree], klamm: list[Tree], path: str) -> Iterator[Differen
 
 
 def _by_name(items: list[Tree]) -> dict[str, Tree]:
-    """The elements by their names; those of one name are counted, in an order of their own."""
+    """The elements by their names; those of one name are counted, in an order of their own.
+
+    A topic whose partitions are told in two places is one all the same.
+    """
     found: dict[str, Tree] = {}
     for item in sorted(items, key=lambda each: json.dumps(each, sort_keys=True)):
-        name = base = name_of(item)
+        name = base = name_of(item) or ""
+        if name in found and _are_partitions_of_one(found[name], item):
+            partitions = found[name]["partitions"] + item["partitions"]
+            found[name] = {**item, "partitions": partitions}
+            continue
         count = 1
         while name in found:
             count += 1
@@ -162,8 +169,16 @@ def _by_name(items: list[Tree]) -> dict[str, Tree]:
     return found
 
 
-def name_of(item: Tree) -> str:
-    """What tells an element from its neighbours."""
+def _are_partitions_of_one(one: Tree, other: Tree) -> bool:
+    return (
+        isinstance(one, dict)
+        and isinstance(one.get("partitions"), list)
+        and {**one, "partitions": 0} == {**other, "partitions": 0}
+    )
+
+
+def name_of(item: Tree) -> str | None:
+    """What tells an element from its neighbours; None when nothing does."""
     if not isinstance(item, dict):
         return str(item)
-    return next((str(item[name]) for name in _NAMES if item.get(name) not in (None, "")), "")
+    return next((str(item[name]) for name in _NAMES if item.get(name) is not None), None)

@@ -122,7 +122,10 @@ def _fault(
 def _refused(
     hosting: Hosting, reader: Reader, topic_partition: TopicPartition, code: ErrorCode
 ) -> PartitionData:
-    leader = current_leader(hosting, topic_partition) if code in _LEADER_TOLD else None
+    leader = None
+    if code in _LEADER_TOLD:
+        fenced = code is ErrorCode.FENCED_LEADER_EPOCH
+        leader = current_leader(hosting, topic_partition, even_here=fenced)
     aborted: list[AbortedTransaction] | None = [] if reader.committed_only else None
     return PartitionData(topic_partition.partition, code, aborted=aborted, current_leader=leader)
 

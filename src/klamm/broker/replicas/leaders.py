@@ -9,8 +9,13 @@ from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.wire import CurrentLeader, NodeEndpoint
 
 
-def current_leader(hosting: Hosting, topic_partition: TopicPartition) -> CurrentLeader | None:
-    """The leader this broker knows of, if it is another one."""
+def current_leader(
+    hosting: Hosting, topic_partition: TopicPartition, *, even_here: bool = False
+) -> CurrentLeader | None:
+    """The leader this broker knows of, if it is another one.
+
+    A client with an old epoch is told the new one even where the leader is this broker.
+    """
     hosted = hosting.replicas.partition(topic_partition)
     known = hosting.metadata.snapshot.partition(topic_partition)
     best = max(
@@ -21,7 +26,7 @@ def current_leader(hosting: Hosting, topic_partition: TopicPartition) -> Current
         ),
         default=(-1, -1),
     )
-    if best[1] < 0 or best[1] == hosting.id:
+    if best[1] < 0 or (best[1] == hosting.id and not even_here):
         return None
     return CurrentLeader(best[1], best[0])
 
