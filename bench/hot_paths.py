@@ -16,6 +16,7 @@ from measure import Measure
 
 from klamm.app import ClusterApp, Plan
 from klamm.broker.net.connection import Connection
+from klamm.broker.producing.shortcut import ProduceShortcut
 from klamm.broker.router import Router
 from klamm.protocol import produce
 from klamm.protocol.apis import ApiKey
@@ -70,8 +71,9 @@ async def _serve(frame: bytes) -> float:
         await app.wait_until(
             lambda view: all("load" in b.topics for b in view.brokers.values()), 10
         )
+        parts = app.brokers[0].parts
         connection = Connection(
-            Router(app.brokers[0].parts).route,
+            Router(parts, ProduceShortcut(parts)).route,
             _Nobody(),
             frame_size_max=100 << 20,
             listener="PLAINTEXT",

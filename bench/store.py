@@ -27,6 +27,7 @@ from klamm.model.names import BrokerId
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Check, Create, Delete, Session, SetData, Store
+from unit.store.serving.process import ServedProcess
 from unit.store.zookeeper_server import ZooKeeperServer, why_not
 
 RESULTS = Path(__file__).parent / "results"
@@ -141,6 +142,21 @@ async def on_disk() -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
+async def served() -> AsyncIterator[Store]:
+    """The embedded store in a process of its own, over ZooKeeper's wire."""
+    from klamm.store.zookeeper import ZooKeeperStore
+
+    server = ServedProcess(tick_ms=2000)
+    try:
+        server.start()
+        store = ZooKeeperStore(server.connect_string)
+        yield store
+        await store.close()
+    finally:
+        server.remove()
+
+
+@asynccontextmanager
 async def zookeeper() -> AsyncIterator[Store]:
     from klamm.store.zookeeper import ZooKeeperStore
 
@@ -158,7 +174,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the stores.")
     parser.add_argument("--repeat", type=int, default=3, help="runs each; the median counts")
     repeat = parser.parse_args().repeat
-    stores = {"in memory": in_memory, "on disk": on_disk}
+    stores = {"in memory": in_memory, "on disk": on_disk, "served": served}
     if why_not() is None:
         stores["ZooKeeper"] = zookeeper
     else:

@@ -1,8 +1,9 @@
 """Writes `src/klamm/protocol/messages/`: one module an API, from kio's dataclasses.
 
 kio has a class for each message and version. klamm has one for all versions, so this walks the
-versions an API serves, merges their fields, and notes for each field where it lives. Four APIs that
-kio lacks (keys 4-7) are declared by hand in the same words and left alone.
+versions an API serves, merges their fields, and notes for each field where it lives. APIs that kio
+lacks (keys 4-7), or whose oldest versions it lacks, are declared by hand in the same words and left
+alone.
 
     python tools/generate_messages.py            writes the modules
     python tools/generate_messages.py --check    says which of them are stale
@@ -29,6 +30,19 @@ BY_HAND = {
     ApiKey.STOP_REPLICA,
     ApiKey.UPDATE_METADATA,
     ApiKey.CONTROLLED_SHUTDOWN,
+    # kio has the versions that Kafka 4 kept; their first ones are added by hand.
+    ApiKey.LIST_OFFSETS,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    ApiKey.DESCRIBE_LOG_DIRS,
 }
 
 # kio turns codes into enums and milliseconds into spans of time; on the wire they are integers.

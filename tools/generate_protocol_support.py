@@ -37,8 +37,19 @@ versions they chose.
 """
 
 TAIL = """
-Produce is advertised from version 0 because librdkafka before 2.11.1 looks for that version before
-it compresses; versions below 3 are refused.
+## Versions below these
+
+Kafka 3.9 serves every API from version 0. klamm does too, but for these:
+
+| API | Not served | Why |
+|---|---|---|
+| Produce | 0-2 | Message sets of before 0.11 would have to be rewritten as batches. |
+| Fetch | 0-3 | Batches would have to be rewritten as message sets, without headers. |
+| OffsetCommit, OffsetFetch | 0 | They keep offsets in ZooKeeper, past the group's coordinator. |
+| AlterPartition | 0-1 | Only brokers send it, and klamm's send version 3. |
+
+Produce is advertised from version 0 all the same, because librdkafka before 2.11.1 looks for that
+version before it compresses; who uses a version below 3 has its connection closed.
 
 The group protocol of KIP-848 (68, 69) is advertised where `group.coordinator.rebalance.protocols`
 has `consumer`, as it has by default; clients use it only when they are told to.

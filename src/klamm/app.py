@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.broker.net.door import Door, exposure
-from klamm.broker.server import Broker
+from klamm.broker.server import Broker, frame_memory_of
 from klamm.client.admin import Admin
 from klamm.client.cluster import Client
 from klamm.client.errors import code_of
@@ -29,6 +29,7 @@ from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.protocol.messages import create_topics
 from klamm.start_check import heed
+from klamm.store import layout
 from klamm.store.backups import Policy
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Store
@@ -36,6 +37,7 @@ from klamm.view import BrokerView, ClusterView, Predicate
 
 if TYPE_CHECKING:
     from klamm.metrics.server import MetricsServer
+    from klamm.store.serving.server import StoreServer
     from klamm.store.zookeeper import ZooKeeperStore
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,12 @@ class Plan:
             return f"port {self.port} leaves no room for {self.brokers} brokers below {PORT_MAX}"
         if self.zookeeper is not None and not self.zookeeper.strip():
             return "the list of ZooKeeper servers is empty"
+        settings = self.broker_settings()
+        if settings.str("zookeeper.connect") and settings.int("klamm.store.serve.port") >= 0:
+            return (
+                "--zookeeper-port (klamm.store.serve.port) serves the embedded store, which a "
+                "cluster with --zookeeper (zookeeper.connect) does not have"
+            )
         if self.racks and len(self.racks) != self.brokers:
             return f"{len(self.racks)} racks were named for {self.brokers} brokers: one each"
         return None
@@ -104,12 +112,14 @@ class ClusterApp:
             log.warning("no effect here: %s", ", ".join(heeded.idle))
         self.plan = plan
         self.settings = plan.broker_settings()
+        self._frame_memory = frame_memory_of(self.settings)
         self.brokers: dict[int, Broker] = {}  # those that run
         self._progress = progress or _quiet
         self._ports: dict[int, int] = {}  # kept over a broker's restart, for its clients
         self._directory: DataDirectory | None = None
         self._store: Store | None = None
         self._metrics: MetricsServer | None = None
+        self._served: StoreServer | None = None
         self._membership = asyncio.Event()  # set and cleared at once: wakes those who wait
         self._watches: dict[int, asyncio.Task[None]] = {}  # a task a broker, until it stops
         self._failed: dict[int, None] = {}  # those that stopped by themselves, in their order
@@ -135,6 +145,11 @@ class ClusterApp:
         """The address of the Prometheus metrics; '' where `klamm.metrics.port` is -1."""
         return self._metrics.url if self._metrics else ""
 
+    @property
+    def zookeeper_address(self) -> str:
+        """Where the embedded store is served; '' where `klamm.store.serve.port` is -1."""
+        return self._served.address if self._served else ""
+
     async def start(self) -> None:
         """Return when every broker serves and knows all the others; undo all on failure."""
         raise_file_limit()
@@ -158,7 +173,7 @@ class ClusterApp:
     async def stop(self) -> None:
         """Controlled: every log is flushed and marked clean."""
         self._progress("stopping")
-        if self._is_alone:
+        if await self._is_alone():
             await self._stop_together()
         else:
             for at in sorted(self.brokers, key=lambda at: self.brokers[at].is_controller):
@@ -272,10 +287,16 @@ class ClusterApp:
             for wait in waits:
                 wait.cancel()
 
-    @property
-    def _is_alone(self) -> bool:
-        """Whether all brokers of the cluster are ours: nobody else can reach an embedded store."""
-        return not self._connect
+    async def _is_alone(self) -> bool:
+        """Whether all brokers of the cluster are ours."""
+        if self._served is None:
+            return not self._connect  # nobody else can reach an embedded store
+        session = await self.store.connect()
+        try:
+            registered = await session.children(layout.BROKER_IDS) or ()
+        finally:
+            await session.close()
+        return {str(at) for at in self.brokers} >= set(registered)
 
     async def _stop_together(self) -> None:
         """Stop all brokers at once, after which leaders and in-sync sets are what they were.
@@ -299,6 +320,7 @@ class ClusterApp:
             port=port,
             rack=self.plan.racks[at] if self.plan.racks else None,
             progress=lambda done, total: self._progress(f"broker {at}: log {done} of {total}"),
+            frame_memory=self._frame_memory,
         )
         await broker.start(gate)
         self.brokers[at] = broker
@@ -380,13 +402,55 @@ class ClusterApp:
             timeout_ms = self.settings.int("zookeeper.session.timeout.ms")
             patience_ms = self.settings.int_or("zookeeper.connection.timeout.ms", timeout_ms)
             store = ZooKeeperStore(
-                self._connect, session_timeout_ms=timeout_ms, connection_timeout_ms=patience_ms
+                self._connect,
+                session_timeout_ms=timeout_ms,
+                connection_timeout_ms=patience_ms,
+                digest=self._shown_digest(),
             )
             await self._reach(store, patience_ms)
             return store
         if self.plan.data is None:
-            return EmbeddedStore.open(None)
-        return await self._open_embedded(self._directory)
+            embedded = EmbeddedStore.open(None, serving=self._serves)
+        else:
+            embedded = await self._open_embedded(self._directory)
+        if self._serves:
+            await self._serve(embedded, self._directory)
+        return embedded
+
+    @property
+    def _serves(self) -> bool:
+        """Whether other processes are to have sessions with the embedded store."""
+        return self.settings.int("klamm.store.serve.port") >= 0
+
+    async def _serve(self, store: EmbeddedStore, directory: DataDirectory) -> None:
+        """Open the embedded store's door for other processes."""
+        # Not at the top: most clusters never need it.
+        from klamm.store.serving.digest import read_or_draw
+        from klamm.store.serving.server import Door, StoreServer
+
+        settings = self.settings
+        try:
+            door = Door(
+                host=settings.str("klamm.store.serve.host"),
+                port=settings.int("klamm.store.serve.port"),
+                digest=read_or_draw(directory.path),
+                anyone_may_write=settings.str("klamm.store.serve.writers") == "anyone",
+                tick_ms=settings.int("klamm.store.serve.tick.ms"),
+                connections_max=settings.int("klamm.store.serve.connections.max"),
+            )
+            server = StoreServer(store, door)
+            await server.start()
+        except BaseException:
+            await store.close()
+            raise
+        self._served = server
+
+    def _shown_digest(self) -> str:
+        """What is shown to a ZooKeeper; '' for nothing."""
+        from klamm.store.serving.digest import read
+
+        name = self.settings.str("klamm.zookeeper.digest.file")
+        return read(Path(name)) if name else ""
 
     async def _reach(self, store: ZooKeeperStore, patience_ms: int) -> None:
         """Wait for ZooKeeper, and say so when it takes longer than a moment."""
@@ -419,6 +483,7 @@ class ClusterApp:
                 keep=self.settings.int("klamm.store.backups"),
                 interval_s=self.settings.int("klamm.store.backup.interval.ms") / 1000,
             ),
+            serving=self._serves,
         )
         try:
             directory.refuse_loss(elsewhere, is_empty=store.is_empty)
@@ -454,6 +519,9 @@ class ClusterApp:
         if self._metrics is not None:
             await self._metrics.stop()
             self._metrics = None
+        if self._served is not None:
+            await self._served.stop()
+            self._served = None
         if self._store is not None:
             await self._store.close()
             self._store = None

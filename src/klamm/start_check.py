@@ -1,4 +1,4 @@
-"""What becomes of the settings that a cluster of one process is started with.
+"""Checks the settings that a cluster of one process is started with.
 
 Every setting is in force, or it has no effect and harms nobody, which is told in one line, or the
 start is refused with the reason. Refused is whatever is about addresses, security or who a broker
@@ -18,8 +18,10 @@ from klamm.security.settings.table import Feature
 # The parts of security that the brokers have.
 FEATURES: Final[frozenset[Feature]] = frozenset()
 
-_ADDRESSES: Final = "`klamm up` listens on PLAINTEXT at --host and --port (Cluster: host, port)"
-_NUMBERS: Final = "klamm numbers the brokers of one process itself, from 0"
+_ADDRESSES: Final = (
+    "has no place here: the brokers listen on PLAINTEXT at --host and --port (Cluster: host, port)"
+)
+_NUMBERS: Final = "cannot be set for a whole cluster: its brokers are numbered from 0"
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "listeners": _ADDRESSES,
     "advertised.listeners": _ADDRESSES,
@@ -41,7 +43,7 @@ _AS_IT_IS: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Heeded:
-    """Why there is no start with these settings, and which of them have no effect."""
+    """The reasons not to start with these settings, and those without effect."""
 
     refusals: tuple[str, ...]
     idle: tuple[str, ...]
@@ -50,11 +52,7 @@ class Heeded:
 def heed(given: Mapping[str, str]) -> Heeded:
     """Looks through the settings that somebody gave."""
     asking = {n: text for n, text in given.items() if text.strip() not in _AS_IT_IS.get(n, ())}
-    refusals = [
-        f"{name}={text} cannot be heeded: {_ELSEWHERE[name]}. Leave it out"
-        for name, text in asking.items()
-        if name in _ELSEWHERE
-    ]
+    refusals = [f"{name} {_ELSEWHERE[name]}. Leave it out" for name in asking if name in _ELSEWHERE]
     rest = {name: text for name, text in asking.items() if name not in _ELSEWHERE}
     refusals += check_start(rest, FEATURES).refusals
     idle = [name for name in given if _has_no_effect(name) and name not in _ELSEWHERE]

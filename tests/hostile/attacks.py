@@ -462,7 +462,9 @@ def subscription_pattern(
     names = [f"{n:03d}" + "abc" * 80 + "y" for n in range(topics)]
     wanted = [create_topics.CreatableTopic(name, 1, 1) for name in names]
     _code(target.controller(), ApiKey.CREATE_TOPICS, 5, create_topics.Request(wanted))
-    leader_of(target.address(), names[-1])
+    for address in target.addresses:
+        for name in names:
+            leader_of(address, name)
     coordinator = target.address(_coordinator(target, "pattern"))
     with _attacked(target, settle_s=120) as outcome:
         clock = _clock()

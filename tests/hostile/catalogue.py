@@ -58,14 +58,19 @@ _ENTRIES: Final = (
     Entry(
         run=attacks.story_flood,
         full={"partitions": 3000, "connections": 40},
-        smoke={"partitions": 500, "connections": 20, "each": 2},
+        smoke={"partitions": 1500, "connections": 30, "each": 1},
     ),
     Entry(run=attacks.compacted_produce, full={"records": 2_000_000}, smoke={"records": 1_000_000}),
     Entry(
         run=attacks.cleaner_bomb,
         smoke={"records": 3_000_000, "honest": 300_000, "seconds": 2.5},
     ),
-    Entry(run=attacks.subscription_pattern, full={"topics": 56}, smoke={"topics": 56}),
+    Entry(
+        run=attacks.subscription_pattern,
+        full={"topics": 56},
+        smoke={"topics": 56},
+        max_s=1.5,
+    ),
     Entry(run=attacks.forged_stop_replica),
     Entry(run=attacks.forged_update_metadata),
     Entry(run=attacks.forged_roll_call),
@@ -80,12 +85,10 @@ _ENTRIES: Final = (
     Entry(run=attacks.poison_batches),
     Entry(run=attacks.terminal_escapes),
     Entry(run=attacks.slow_loris, smoke={"seconds": 1.0}),
-    # In the smoke each of the three brokers may use the whole of klamm.request.memory.max.bytes.
     Entry(
         run=attacks.half_frames,
         full={"connections": 300},
         smoke={"connections": 250},
-        memory_mb=150.0,
     ),
     Entry(
         run=attacks.unread_answers,
@@ -96,7 +99,7 @@ _ENTRIES: Final = (
     Entry(
         run=attacks.many_partitions,
         full={"count": 20_000},
-        smoke={"count": 1000},
+        smoke={"count": 500},
         memory_goal_mb=300.0,
     ),
     Entry(

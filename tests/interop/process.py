@@ -19,13 +19,15 @@ class Up:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.bootstrap = ""
+        self.more: dict[str, str] = {}  # what else the ready line names
 
     def wait_ready(self) -> None:
         """Read until the ready line; stdout has nothing else."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("ready bootstrap="), (line, self._stderr())
-        self.bootstrap = line.strip().removeprefix("ready bootstrap=")
+        self.bootstrap, *more = line.strip().removeprefix("ready bootstrap=").split(" ")
+        self.more = dict(part.split("=", 1) for part in more)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end, and its exit code."""

@@ -132,7 +132,7 @@ def test_a_dry_run_checks_and_changes_nothing(klamm: Klamm) -> None:
             "broker 77 does not exist or is down; live brokers: 0, 1, 2",
         ),
         (("reassign", "apply", "/absent"), 2, "cannot read /absent: No such file"),
-        (("reassign", "cancel", "nobody-0"), 1, "klamm: nobody-0 "),
+        (("reassign", "cancel", "nobody-0"), 1, "nobody-0 is not being moved"),
     ],
 )
 def test_a_refusal_is_one_sentence(
@@ -363,7 +363,7 @@ def test_kafka_topics_prints_what_kafka_prints(kafka: Klamm, cluster: Cluster) -
     cluster.wait_for_isr("dropin", size=2)
     again = kafka(*create)
     assert again.code == 1
-    assert again.err == ("Error while executing topic command : topic dropin already exists\n")
+    assert again.err == ("Error while executing topic command : Topic 'dropin' already exists.\n")
     assert kafka(*create, "--if-not-exists") == Said(0, "", "")
     assert kafka("kafka-topics", "--list", "--topic", "drop.*") == Said(0, "dropin\n", "")
 
@@ -397,7 +397,7 @@ def test_kafka_topics_waits_for_leaders_and_says_when_none_came(
     assert "already exists" not in said.err, "the broker was asked again for what it had done"
     assert "REQUEST_TIMED_OUT" in said.err
     again = kafka(*create)
-    assert "topic nowhere already exists" in again.err
+    assert "Topic 'nowhere' already exists." in again.err
 
 
 def test_a_topic_that_never_had_a_leader_is_explained_and_deleted(klamm: Klamm) -> None:

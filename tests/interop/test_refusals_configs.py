@@ -11,6 +11,7 @@ from interop.wire import BROKER, TOPIC, Change, Wire, check, codes, topic
 from klamm import Cluster
 from klamm.broker.admin.policies import Alteration
 from klamm.model.errors import ErrorCode as E
+from klamm.model.settings import BROKER_SETTINGS, UNTOLD
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 
@@ -53,29 +54,97 @@ def value(wire: Wire, kind: int, name: str, key: str, **where: Any) -> tuple[str
 
 
 REFUSED = [
-    (TOPIC, "", [("flush.ms", SET, "1")], E.INVALID_REQUEST, "must be named"),
+    (
+        TOPIC,
+        "",
+        [("flush.ms", SET, "1")],
+        E.INVALID_REQUEST,
+        "Default topic resources are not allowed.",
+    ),
     (TOPIC, "a b", [("flush.ms", SET, "1")], E.INVALID_TOPIC_EXCEPTION, "characters other than"),
-    (TOPIC, "u", [("flush.ms", SET, "1")], E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic u"),
-    (TOPIC, "t", [("flush.msx", SET, "1")], E.INVALID_CONFIG, "did you mean flush.ms?"),
-    (TOPIC, "t", [("flush.ms", SET, "x")], E.INVALID_CONFIG, "must be a whole number"),
-    (TOPIC, "t", [("flush.ms", SET, "-1")], E.INVALID_CONFIG, "must be at least 0"),
-    (TOPIC, "t", [("flush.ms", SET, None)], E.INVALID_REQUEST, "without a value: flush.ms"),
-    (TOPIC, "t", [("flush.ms", 7, "1")], E.INVALID_REQUEST, "unknown operation on flush.ms"),
-    (TOPIC, "t", [("flush.ms", APPEND, "1")], E.INVALID_CONFIG, "flush.ms is not a list"),
-    (TOPIC, "t", [("flush.ms", SUBTRACT, "1")], E.INVALID_CONFIG, "flush.ms is not a list"),
-    (TOPIC, "t", [("zzz", APPEND, "1")], E.UNKNOWN_SERVER_ERROR, "zzz is not a setting"),
+    (
+        TOPIC,
+        "u",
+        [("flush.ms", SET, "1")],
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        "The topic 'u' does not exist.",
+    ),
+    (
+        TOPIC,
+        "t",
+        [("flush.msx", SET, "1")],
+        E.INVALID_CONFIG,
+        "Unknown topic config name: flush.msx",
+    ),
+    (
+        TOPIC,
+        "t",
+        [("flush.ms", SET, "x")],
+        E.INVALID_CONFIG,
+        "Invalid value x for configuration flush.ms: Not a number of type LONG",
+    ),
+    (
+        TOPIC,
+        "t",
+        [("flush.ms", SET, "-1")],
+        E.INVALID_CONFIG,
+        "Invalid value -1 for configuration flush.ms: Value must be at least 0",
+    ),
+    (
+        TOPIC,
+        "t",
+        [("flush.ms", SET, None)],
+        E.INVALID_REQUEST,
+        "Null value not supported for : flush.ms",
+    ),
+    (TOPIC, "t", [("flush.ms", 7, "1")], E.INVALID_REQUEST, "Unknown operations type 7"),
+    (
+        TOPIC,
+        "t",
+        [("flush.ms", APPEND, "1")],
+        E.INVALID_CONFIG,
+        "Config value append is not allowed for config key: flush.ms",
+    ),
+    (
+        TOPIC,
+        "t",
+        [("flush.ms", SUBTRACT, "1")],
+        E.INVALID_CONFIG,
+        "Config value subtract is not allowed for config key: flush.ms",
+    ),
+    (TOPIC, "t", [("zzz", APPEND, "1")], E.UNKNOWN_SERVER_ERROR, "Unknown config name: zzz"),
     (TOPIC, "t", [("cleanup.policy", APPEND, "x")], E.INVALID_CONFIG, "not 'x'"),
     (
         TOPIC,
         "t",
         [("flush.ms", SET, "1"), ("flush.ms", DELETE, None)],
         E.INVALID_REQUEST,
-        "more than once: flush.ms",
+        "Error due to duplicate config keys",
     ),
-    (BROKER, "", [("num.partitions", SET, "2")], E.INVALID_REQUEST, "cannot be changed while"),
-    (BROKER, "", [("num.partitionsx", SET, "2")], E.INVALID_CONFIG, "did you mean"),
+    (
+        BROKER,
+        "",
+        [("num.partitions", SET, "2")],
+        E.INVALID_REQUEST,
+        "Cannot update these configs dynamically: Set(num.partitions)",
+    ),
+    (
+        BROKER,
+        "",
+        [("listener.name.plain.ssl.keystore.location", SET, "/x")],
+        E.INVALID_REQUEST,
+        "dynamically: Set(listener.name.plain.ssl.keystore.location)",
+    ),
+    (BROKER, "", [("sasl.enabled.mechanisms", SET, "PLAIN")], E.INVALID_REQUEST, "dynamically"),
+    (BROKER, "", [("plug.in", SET, "x" * 70_000)], E.INVALID_CONFIG, "none of klamm's"),
     (BROKER, "", [("log.retention.ms", SET, "0")], E.INVALID_CONFIG, "must not be 0"),
-    (BROKER, "77", [("log.retention.ms", SET, "1")], E.INVALID_REQUEST, "cannot speak for"),
+    (
+        BROKER,
+        "77",
+        [("log.retention.ms", SET, "1")],
+        E.INVALID_REQUEST,
+        "Unexpected broker id, expected ",
+    ),
     (LOGGER, "77", [("klamm", SET, "INFO")], E.INVALID_REQUEST, "the loggers of '77'"),
     (99, "x", [("klamm", SET, "INFO")], E.INVALID_REQUEST, "type 99"),
 ]
@@ -100,10 +169,18 @@ def test_changes_are_refused(
 
 
 def test_replacements_are_refused(wire: Wire) -> None:
-    check(replace(wire, TOPIC, "t", flush_ms=None), E.INVALID_REQUEST, "without a value")
+    check(
+        replace(wire, TOPIC, "t", flush_ms=None),
+        E.INVALID_REQUEST,
+        "Null value not supported for : flush.ms",
+    )
     check(replace(wire, TOPIC, "t", flush_msx="1"), E.INVALID_CONFIG, "did you mean")
-    check(replace(wire, TOPIC, "u"), E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic u")
-    check(replace(wire, BROKER, "", num_partitions="1"), E.INVALID_REQUEST, "cannot be changed")
+    check(replace(wire, TOPIC, "u"), E.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'u' does not exist.")
+    check(
+        replace(wire, BROKER, "", num_partitions="1"),
+        E.INVALID_REQUEST,
+        "Cannot update these configs dynamically: Set(num.partitions)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,6 +199,48 @@ def test_questions_are_refused(wire: Wire, kind: int, name: str, code: E) -> Non
         assert E(result.error_code) is code
         assert result.error_message
         assert result.configs == []
+
+
+@pytest.mark.parametrize("name", ["", "0"])
+def test_a_broker_stores_settings_of_plug_ins_and_shows_them_without_value(
+    wire: Wire, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    custom = ("com.acme.flavour", "cleanup.policy", "ssl.keystore.lokation")
+    source = 2 if name else 3
+    with caplog.at_level("WARNING"):
+        changes = [(each, SET, "v") for each in custom]
+        check(wire.alter(BROKER, name, *changes, broker=0), E.NONE, None)
+        wire.settle()
+    found = describe(wire, BROKER, name, *custom, broker=0)
+    shown = [(c.name, c.value, c.config_source, c.is_sensitive, c.read_only) for c in found.configs]
+    assert sorted(shown) == sorted((each, None, source, True, True) for each in custom)
+    if not name:  # each is told of once
+        told = [r.getMessage() for r in caplog.records]
+        assert "com.acme.flavour is no setting of klamm and has no effect." in told
+        assert any("log.cleanup.policy?" in each for each in told)
+        assert any("ssl.keystore.lokation" in each and "PROTECTS NOTHING" in each for each in told)
+    undo = [(each, DELETE, None) for each in custom]
+    check(wire.alter(BROKER, name, *undo, broker=0), E.NONE, None)
+    assert describe(wire, BROKER, name, *custom, broker=0).configs == []
+    assert value(wire, TOPIC, "t", "cleanup.policy")[0] == "delete"
+
+
+def test_a_broker_tells_of_the_settings_that_kafka_has_and_of_klamms_own(wire: Wire) -> None:
+    names = {c.name for c in describe(wire, BROKER, "0", broker=0).configs}
+    assert names == BROKER_SETTINGS.keys() - UNTOLD
+    assert {"log.retention.ms", "klamm.metrics.port"} <= names
+    assert not {"unstable.api.versions.enable", "log.initial.task.delay.ms"} & names
+
+
+def test_the_tuning_of_logins_that_nobody_makes_is_taken(wire: Wire) -> None:
+    name = "sasl.login.refresh.window.factor"
+    check(wire.alter(BROKER, "0", (name, SET, "0.7"), broker=0), E.NONE, None)
+    check(wire.alter(BROKER, "0", (name, DELETE, None), broker=0), E.NONE, None)
+
+
+def test_a_replacement_may_have_settings_of_plug_ins(wire: Wire) -> None:
+    check(replace(wire, BROKER, "", com_acme_flavour="v", log_retention_ms="5"), E.NONE, None)
+    check(replace(wire, BROKER, ""), E.NONE, None)
 
 
 def test_a_resource_given_twice_is_refused_both_times(wire: Wire) -> None:

@@ -24,42 +24,98 @@ def wire() -> Iterator[Wire]:
 
 
 REFUSED = [
-    (topic("taken"), E.TOPIC_ALREADY_EXISTS, "taken already exists"),
-    (topic("n", configs={"flush.ms": None}), E.INVALID_CONFIG, "without a value: flush.ms"),
-    (topic("n", 1, assigned={0: [0]}), E.INVALID_REQUEST, "its own assignment"),
-    (topic("n", -1, 1, assigned={0: [0]}), E.INVALID_REQUEST, "its own assignment"),
-    (topic("n", 0, 1), E.INVALID_PARTITIONS, "partitions must be above 0, not 0"),
-    (topic("n", -5, 1), E.INVALID_PARTITIONS, "partitions must be above 0, not -5"),
+    (topic("taken"), E.TOPIC_ALREADY_EXISTS, "Topic 'taken' already exists."),
+    (
+        topic("n", configs={"flush.ms": None}),
+        E.INVALID_CONFIG,
+        "Null value not supported for topic configs: flush.ms",
+    ),
+    (
+        topic("n", 1, assigned={0: [0]}),
+        E.INVALID_REQUEST,
+        "Both numPartitions or replicationFactor and ",
+    ),
+    (
+        topic("n", -1, 1, assigned={0: [0]}),
+        E.INVALID_REQUEST,
+        "Both numPartitions or replicationFactor and ",
+    ),
+    (topic("n", 0, 1), E.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
+    (topic("n", -5, 1), E.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
     (topic("n", 2_000_000_000, 1), E.INVALID_PARTITIONS, "the limit is 1015808"),
     (topic("n", 100_000, 3), E.INVALID_PARTITIONS, "cannot have 100000 partitions"),
-    (topic("n", 1, 0), E.INVALID_REPLICATION_FACTOR, "must be above 0, not 0"),
-    (topic("n", 1, -3), E.INVALID_REPLICATION_FACTOR, "must be above 0, not -3"),
-    (topic("n", 1, 4), E.INVALID_REPLICATION_FACTOR, "only 3 brokers are available"),
-    (topic(""), E.INVALID_TOPIC_EXCEPTION, "the topic name is empty"),
-    (topic("."), E.INVALID_TOPIC_EXCEPTION, "cannot be named '.'"),
-    (topic(".."), E.INVALID_TOPIC_EXCEPTION, "cannot be named '..'"),
-    (topic("x" * 250), E.INVALID_TOPIC_EXCEPTION, "250 characters"),
-    (topic("a/b"), E.INVALID_TOPIC_EXCEPTION, "characters other than"),
+    (topic("n", 1, 0), E.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."),
+    (topic("n", 1, -3), E.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."),
+    (
+        topic("n", 1, 4),
+        E.INVALID_REPLICATION_FACTOR,
+        "Replication factor: 4 larger than available brokers: 3.",
+    ),
+    (
+        topic(""),
+        E.INVALID_TOPIC_EXCEPTION,
+        "Topic name is invalid: the empty string is not allowed",
+    ),
+    (topic("."), E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+    (topic(".."), E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
+    (topic("x" * 250), E.INVALID_TOPIC_EXCEPTION, "is longer than the max allowed length 249"),
+    (
+        topic("a/b"),
+        E.INVALID_TOPIC_EXCEPTION,
+        "'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+    ),
     (topic("grün"), E.INVALID_TOPIC_EXCEPTION, "characters other than"),
-    (topic("with_dot"), E.INVALID_TOPIC_EXCEPTION, "collides with with.dot"),
+    (
+        topic("with_dot"),
+        E.INVALID_TOPIC_EXCEPTION,
+        "Topic 'with_dot' collides with existing topics: with.dot",
+    ),
     (
         topic("n", assigned={0: [0, 1], 1: [0]}),
         E.INVALID_REPLICA_ASSIGNMENT,
-        "the same number of replicas",
+        "All partitions should have the same number of replicas",
     ),
-    (topic("n", assigned={0: [1, 1]}), E.INVALID_REPLICA_ASSIGNMENT, "two replicas of partition 0"),
-    (topic("n", assigned={1: [1]}), E.INVALID_REPLICA_ASSIGNMENT, "numbered from 0 without a gap"),
-    (topic("n", configs={"flush.msx": "1"}), E.INVALID_CONFIG, "did you mean flush.ms?"),
-    (topic("n", configs={"flush.ms": "soon"}), E.INVALID_CONFIG, "must be a whole number"),
-    (topic("n", configs={"segment.bytes": "13"}), E.INVALID_CONFIG, "must be at least 14"),
-    (topic("n", configs={"cleanup.policy": "shred"}), E.INVALID_CONFIG, "not 'shred'"),
+    (
+        topic("n", assigned={0: [1, 1]}),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "Duplicate replica assignment found: ",
+    ),
+    (
+        topic("n", assigned={1: [1]}),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "partitions should be a consecutive 0-based integer sequence",
+    ),
+    (
+        topic("n", configs={"flush.msx": "1"}),
+        E.INVALID_CONFIG,
+        "Unknown topic config name: flush.msx; did you mean flush.ms?",
+    ),
+    (
+        topic("n", configs={"flush.ms": "soon"}),
+        E.INVALID_CONFIG,
+        "Invalid value soon for configuration flush.ms: Not a number of type LONG",
+    ),
+    (
+        topic("n", configs={"segment.bytes": "13"}),
+        E.INVALID_CONFIG,
+        "Invalid value 13 for configuration segment.bytes: Value must be at least 14",
+    ),
+    (
+        topic("n", configs={"cleanup.policy": "shred"}),
+        E.INVALID_CONFIG,
+        "for configuration cleanup.policy: String must be one of: compact, delete",
+    ),
     (
         topic("n", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
         E.INVALID_CONFIG,
-        "must not be more than max.compaction.lag.ms=1",
+        "conflict topic config setting min.compaction.lag.ms (2) > max.compaction.lag.ms (1)",
     ),
     (topic("n", configs={"remote.storage.enable": "true"}), E.INVALID_CONFIG, "remote.log.storage"),
-    (topic("__cluster_metadata"), E.INVALID_REQUEST, "cannot be created"),
+    (
+        topic("__cluster_metadata"),
+        E.INVALID_REQUEST,
+        "Creation of internal topic __cluster_metadata is prohibited.",
+    ),
 ]
 
 
@@ -104,7 +160,7 @@ def test_a_topic_on_absent_brokers_is_stored_but_has_no_leader(wire: Wire) -> No
     check(result, E.REQUEST_TIMED_OUT, None)
     # It is in no metadata, so this is the store's word.
     (again,) = wire.create(topic("absent"))
-    check(again, E.TOPIC_ALREADY_EXISTS, "absent already exists")
+    check(again, E.TOPIC_ALREADY_EXISTS, "Topic 'absent' already exists.")
 
 
 def test_a_created_topic_is_described_in_the_answer(wire: Wire) -> None:
@@ -155,7 +211,7 @@ def test_racks_of_some_brokers_only(choice: str, code: E, words: str | None) -> 
 def test_a_strict_cluster_knows_its_brokers() -> None:
     with Cluster(1, **{"klamm.placement.strict.assignment": "true"}) as cluster:
         (result,) = Wire(cluster).create(topic("t", assigned={0: [0, 9]}))
-        check(result, E.INVALID_REPLICA_ASSIGNMENT, "unknown brokers in the assignment: 9")
+        check(result, E.INVALID_REPLICA_ASSIGNMENT, "Unknown broker(s) in replica assignment: 9.")
 
 
 def test_a_name_is_taken_until_its_deletion_is_complete() -> None:

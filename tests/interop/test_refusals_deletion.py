@@ -38,7 +38,7 @@ def test_an_unknown_topic_is_refused_and_its_neighbour_is_not(wire: Wire) -> Non
         check(
             unknown,
             E.UNKNOWN_TOPIC_OR_PARTITION,
-            "there is no topic unknown" if version >= 5 else None,
+            "This server does not host this topic-partition." if version >= 5 else None,
         )
         check(fine, E.NONE, None)
 
@@ -47,14 +47,14 @@ def test_an_unknown_id_is_refused(wire: Wire) -> None:
     strange = uuid.uuid4()
     for state in (DeleteTopicState(None, strange), DeleteTopicState(None)):
         (result,) = wire.delete(state)
-        check(result, E.UNKNOWN_TOPIC_ID, "there is no topic with id")
+        check(result, E.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         assert (result.name, result.topic_id) == (None, state.topic_id)
 
 
 def test_a_name_and_an_id_together_spoil_the_whole_request(wire: Wire) -> None:
     results = wire.delete("t", DeleteTopicState("t", uuid.uuid4()))
     assert codes(results) == [E.INVALID_REQUEST, E.INVALID_REQUEST]
-    assert "never both" in (results[0].error_message or "")
+    assert "Topic name and topic ID can not both be specified." in (results[0].error_message or "")
     assert wire.cluster.partition("t") is not None
 
 

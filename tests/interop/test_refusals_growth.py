@@ -25,24 +25,57 @@ def wire() -> Iterator[Wire]:
 
 
 REFUSED = [
-    (growth("__cluster_metadata", 2), E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic"),
-    (growth("unknown", 2), E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic unknown"),
-    (growth("t", 1), E.INVALID_PARTITIONS, "has 2 partitions, which is higher than the 1"),
-    (growth("t", 0), E.INVALID_PARTITIONS, "higher than the 0 requested"),
-    (growth("t", -1), E.INVALID_PARTITIONS, "higher than the -1 requested"),
-    (growth("t", 2), E.INVALID_PARTITIONS, "already has 2 partitions"),
+    (
+        growth("__cluster_metadata", 2),
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        "The topic '__cluster_metadata' does not exist.",
+    ),
+    (growth("unknown", 2), E.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'unknown' does not exist."),
+    (
+        growth("t", 1),
+        E.INVALID_PARTITIONS,
+        "Topic currently has 2 partitions, which is higher than the requested 1.",
+    ),
+    (growth("t", 0), E.INVALID_PARTITIONS, "higher than the requested 0."),
+    (growth("t", -1), E.INVALID_PARTITIONS, "higher than the requested -1."),
+    (growth("t", 2), E.INVALID_PARTITIONS, "Topic already has 2 partitions."),
     (growth("t", 2_000_000_000), E.INVALID_PARTITIONS, "the limit is 1015808"),
     (
         growth("t", 3, [[0, 9]]),
         E.INVALID_REPLICA_ASSIGNMENT,
-        "unknown brokers in the assignment: 9",
+        "Unknown broker(s) in replica assignment: 9.",
     ),
-    (growth("t", 4, [[0, 1]]), E.INVALID_REPLICA_ASSIGNMENT, "2 partitions are to be added but 1"),
-    (growth("t", 3, []), E.INVALID_REPLICA_ASSIGNMENT, "1 partitions are to be added but 0"),
-    (growth("t", 3, [[]]), E.INVALID_REPLICA_ASSIGNMENT, "without replicas: 2"),
-    (growth("t", 3, [[1, 1]]), E.INVALID_REPLICA_ASSIGNMENT, "two replicas of partition 2"),
-    (growth("t", 3, [[1]]), E.INVALID_REPLICA_ASSIGNMENT, "must have 2 replicas"),
-    (growth("t", 4, [[0, 1], [0, 1, 2]]), E.INVALID_REPLICA_ASSIGNMENT, "3 has 3"),
+    (
+        growth("t", 4, [[0, 1]]),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "Increasing the number of partitions by 2 but 1 assignments provided.",
+    ),
+    (
+        growth("t", 3, []),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "Increasing the number of partitions by 1 but 0 assignments provided.",
+    ),
+    (
+        growth("t", 3, [[]]),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "Cannot have replication factor of 0 for partition id 2.",
+    ),
+    (
+        growth("t", 3, [[1, 1]]),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "Duplicate brokers not allowed in replica assignment: 1, 1 for partition id 2.",
+    ),
+    (
+        growth("t", 3, [[1]]),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "Inconsistent replication factor between partitions, partition 0 has 2 while "
+        "partitions [2] have replication factors [1], respectively.",
+    ),
+    (
+        growth("t", 4, [[0, 1], [0, 1, 2]]),
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "while partitions [3] have replication factors [3], respectively.",
+    ),
 ]
 
 
@@ -104,7 +137,7 @@ def test_a_topic_without_its_first_partition_does_not_grow(wire: Wire) -> None:
     rewrite(wire, "headless", p7=Assignment((BrokerId(0),)))
     for chosen in (None, [[0]]):
         (result,) = wire.grow(growth("headless", 2, chosen))
-        check(result, E.UNKNOWN_SERVER_ERROR, "no partition 0")
+        check(result, E.UNKNOWN_SERVER_ERROR, "partition id 0 is missing")
 
 
 def test_no_time_to_wait_grows_and_says_so(wire: Wire) -> None:
@@ -122,11 +155,11 @@ def test_a_topic_grows_to_brokers_that_are_there() -> None:
         cluster.kill_broker(lost)
         cluster.wait_until(lambda view: all(len(b.live) == 2 for b in view.brokers.values()))
         (result,) = wire.grow(growth("t", 2))
-        check(result, E.INVALID_REPLICATION_FACTOR, "only 2 brokers are available")
+        check(result, E.INVALID_REPLICATION_FACTOR, "larger than available brokers: 2.")
         assert codes(wire.delete("u")) == [E.NONE]
         # Its deletion waits for the lost broker.
         (result,) = wire.grow(growth("u", 2))
-        check(result, E.INVALID_TOPIC_EXCEPTION, "u is queued for deletion")
+        check(result, E.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
 
 
 def test_a_quota_of_changes_is_strict_from_version_3_on() -> None:

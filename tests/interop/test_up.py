@@ -82,6 +82,8 @@ def test_a_directory_that_cannot_be_written_is_one_sentence() -> None:
         (["--zookeeper", ""], "the list of ZooKeeper servers is empty"),
         (["--ephemeral", "--data", "/tmp/x"], "cannot be used together"),
         (["--port", "65535"], "leaves no room"),
+        (["-X", "broker.id=1"], "broker.id cannot be set for a whole cluster"),
+        (["-X", "node.id=1"], "node.id cannot be set for a whole cluster"),
     ],
 )
 def test_a_wrong_wish_is_one_sentence(arguments: list[str], said: str) -> None:

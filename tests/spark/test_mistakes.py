@@ -254,7 +254,7 @@ def test_checkpoints_that_cannot_be_read(tmp_path: Path) -> None:
     for text, says in (
         (None, "cannot read .*/offsets/0: No such file"),
         ("v1\n{}\n{oops", "cannot read .*/offsets/0: it is damaged"),
-        ("v1\n{}\n-", "has no offsets of topics"),
+        ("v1\n{}\n-", "holds no topic offsets"),
     ):
         if text is not None:
             (tmp_path / "offsets" / "0").write_text(text)

@@ -70,7 +70,7 @@ class FakeStore:
             topics=dict(self.topics),
             states=dict(self.states),
             markers=tuple(self.markers),
-            reassignment_requests=dict(self.reassignment_requests),
+            reassignment_requests=dict(self.reassignment_requests) or None,
             election_requests=self.election_requests,
             log_dir_notices=tuple(self.log_dir_notices),
             leftovers={broker: dict(left) for broker, left in self.leftovers.items()},

@@ -1,4 +1,4 @@
-"""How the parts of a broker are built, in order, and who is told of what by whom."""
+"""Builds the parts of a broker, in order, and connects them."""
 
 from __future__ import annotations
 

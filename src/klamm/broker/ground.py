@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What one broker has before it hosts anything."""
+    """The parts of one broker before it hosts anything."""
 
     seat: Seat
     data_dir: Path

@@ -48,7 +48,7 @@ async def _cluster_id(session: Session) -> str:
 
 
 async def cluster_secret(session: Session) -> Secret:
-    """What the brokers of this cluster know and nobody else; the first of them draws it."""
+    """The secret of this cluster's brokers; the first of them draws it."""
     node = await session.get(layout.CLUSTER_SECRET)
     if node is None:
         drawn = layout.encode_cluster_secret(secrets.token_bytes(KEY_SIZE))
@@ -99,7 +99,7 @@ async def register(
 async def _claim(
     session: Session, broker: BrokerId, own: frozenset[int], patience_s: float
 ) -> int | None:
-    """What to do about a node that is there: take it, remove it, see it go, or give up."""
+    """Handles a node that exists already: take it, remove it, see it go, or give up."""
     path = layout.broker_path(broker)
     node = await session.get(path)
     if node is None:

@@ -17,10 +17,9 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from dataclasses import fields
-from typing import Any
+from typing import Any, Protocol
 
 from klamm.broker import api as registry
-from klamm.broker import produce_again
 from klamm.broker.net.connection import Answer, Peer
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.promises import Promise, Receipt
@@ -34,7 +33,6 @@ from klamm.broker.quotas.quotas import EXEMPT
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 from klamm.protocol import codec, private
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.beginnings import Recognised
 from klamm.protocol.bounds import WAITS
 from klamm.protocol.frames import (
     RequestHeader,
@@ -50,48 +48,67 @@ from klamm.repeats import limited
 log = limited(logging.getLogger(__name__))
 
 
+class Shortcut(Protocol):
+    """Somebody who answers requests directly that come again and again (`Peer.memory`)."""
+
+    @property
+    def api_key(self) -> int: ...
+
+    def answer(self, peer: Peer, request: Any) -> bytes | Reply | Receipt | None:
+        """The answer to one that was recognised; None where its handler has to look at it."""
+        ...
+
+    def learn(self, peer: Peer, frame: memoryview, header: RequestHeader) -> None:
+        """Have the peer's memory keep what helps to recognise such a request, if anything."""
+        ...
+
+
 class Router:
     """Routes the requests of one broker."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, shortcut: Shortcut) -> None:
         self._parts = parts
+        self._shortcut = shortcut
 
     def route(self, peer: Peer, frame: memoryview) -> Answer:
-        broker = self._parts
-        known = peer.beginnings.recognise(frame)
-        if known is not None and not broker.quotas.is_timing:
-            timed = broker.metrics.is_timing
-            answer = self._repeat_timed(peer, known) if timed else self._repeat(peer, known)
+        parts = self._parts
+        known = peer.memory.recognise(frame)
+        if known is not None and not parts.quotas.is_timing:
+            answer = self._answer_known(peer, known, frame)
             if answer is not None:
                 return answer
         header = parse_request_header(frame)
-        if header.api_key == ApiKey.PRODUCE and known is None:
-            peer.beginnings.learn(frame, header)
+        if known is None:
+            self._shortcut.learn(peer, frame, header)
         context = RequestContext(header, peer)
-        if broker.metrics.is_timing or broker.quotas.is_timing:
+        if parts.metrics.is_timing or parts.quotas.is_timing:
             return self._route_timed(context, frame)
         return self._route(context, frame)
 
-    def _repeat(self, peer: Peer, request: Recognised) -> bytes | Reply | Receipt | None:
-        """What is said to a Produce that begins as one before."""
+    def _answer_known(
+        self, peer: Peer, request: Any, frame: memoryview
+    ) -> bytes | Reply | Receipt | None:
+        """What is said directly to a request that came before."""
+        watch = Stopwatch() if self._parts.metrics.is_timing else None
         try:
-            return produce_again.serve(self._parts, peer, request)
+            answer = self._shortcut.answer(peer, request)
         except Exception as fault:
-            raise _failed_to_serve(request.beginning.header, fault) from fault
+            raise _failed_to_serve(parse_request_header(frame), fault) from fault
+        if watch is not None and answer is not None:
+            self._count_known(answer, watch)
+        return answer
 
-    def _repeat_timed(self, peer: Peer, request: Recognised) -> bytes | Reply | Receipt | None:
-        watch = Stopwatch()
-        answer = self._repeat(peer, request)
+    def _count_known(self, answer: bytes | Reply | Receipt, watch: Stopwatch) -> None:
         watch.stop()
+        key, metrics = self._shortcut.api_key, self._parts.metrics
 
         def served() -> None:
-            self._parts.metrics.served(ApiKey.PRODUCE, watch.total_s, watch.busy_s)
+            metrics.served(key, watch.total_s, watch.busy_s)
 
         if isinstance(answer, Receipt):
             answer.when_over(served)
-        elif answer is not None:
+        else:
             served()
-        return answer
 
     def _route_timed(self, context: RequestContext, frame: memoryview) -> Answer:
         watch = context.stopwatch = Stopwatch()

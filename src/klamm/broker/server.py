@@ -28,6 +28,7 @@ from klamm.broker.net.door import Door
 from klamm.broker.net.framing import FrameMemory
 from klamm.broker.net.listener import Listener
 from klamm.broker.parts import Parts
+from klamm.broker.producing.shortcut import ProduceShortcut
 from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.replicas.lost_records import leave_in_sync_sets
 from klamm.broker.router import Router
@@ -56,6 +57,8 @@ Progress = Callable[[int, int], None]
 
 _CONTROLLED_SHUTDOWN_VERSION: Final = 3
 _RECONNECT_S: Final = 0.5
+# Longer than a session of ZooKeeper outlives a controller that died.
+_INTRODUCED_MS_MAX: Final = 30_000
 _FIRST_PAUSE_S: Final = 0.05
 
 
@@ -74,6 +77,7 @@ class Broker:
         rack: str | None = None,
         clock: Clock | None = None,
         progress: Progress | None = None,
+        frame_memory: FrameMemory | None = None,  # shared by the brokers of a process
     ) -> None:
         self.id = id
         self.stopped = asyncio.Event()
@@ -95,6 +99,7 @@ class Broker:
         self._store = store
         self._endpoint = Endpoint(host, port)
         self._progress = progress
+        self._frame_memory = frame_memory or frame_memory_of(self._given)
         self._ground: Ground | None = None
         self._parts: Parts | None = None
         self._listener: Listener | None = None
@@ -121,7 +126,7 @@ class Broker:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where clients reach it."""
+        """The address at which clients reach it."""
         return self.parts.endpoint
 
     # Up
@@ -159,7 +164,15 @@ class Broker:
         if gate is not None:
             await gate()
         await parts.controller.start()
-        await parts.metadata.wait_for(lambda snapshot: self.id in snapshot.brokers)
+        known = await parts.metadata.wait_for(
+            lambda snapshot: self.id in snapshot.brokers, _INTRODUCED_MS_MAX
+        )
+        if not known:
+            # It is registered and listens; whoever becomes the controller will find it.
+            log.warning(
+                "no controller has spoken to this broker; it starts without knowing the cluster",
+                extra={"broker": self.id},
+            )
 
     async def _reach_store(self) -> Ground:
         session = await self._store.connect()
@@ -210,9 +223,9 @@ class Broker:
     def _new_listener(self, parts: Parts) -> Listener:
         given = self._given
         return Listener(
-            Router(parts).route,
+            Router(parts, ProduceShortcut(parts)).route,
             frame_size_max=parts.bounds,
-            memory=FrameMemory(given.int("klamm.request.memory.max.bytes")),
+            memory=self._frame_memory,
             idle_ms_max=given.int("connections.max.idle.ms"),
             limits=ConnectionLimits(parts.quotas, lambda: parts.settings),
             is_admitted=self._door.admits,
@@ -350,8 +363,13 @@ class Broker:
             self._tasks.start(_tell_of_failure(parts), f"broker-{self.id}-log-dir-event")
 
 
+def frame_memory_of(settings: BrokerSettings) -> FrameMemory:
+    """The memory that requests on their way may take together."""
+    return FrameMemory(settings.int("klamm.request.memory.max.bytes"))
+
+
 def _directories(settings: BrokerSettings, data_dir: Path) -> list[str]:
-    """Where the logs are: `log.dirs` when it is set, else the broker's own directory."""
+    """The log directories: `log.dirs` if it is set, else the broker's own directory."""
     named = settings.static.get("log.dirs") or settings.static.get("log.dir")
     if not named:
         return [str(data_dir)]

@@ -101,6 +101,8 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return deletion.stop_replica_answered(turn, event)
         case on.LogDirFailed():
             return brokers.log_dir_failed(turn, event)
+        case on.IsrChangesNoticed():
+            return isr.isr_changes_noticed(turn, event)
         case on.ReassignmentsRequested():
             return reassignment.reassignments_requested(turn, event)
         case on.ElectionsRequested():

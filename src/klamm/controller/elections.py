@@ -55,16 +55,16 @@ def elections_asked(turn: Turn, event: ElectionsAsked) -> Flow[ElectionsAnswer]:
         Strategy.OFFLINE if unclean else Strategy.PREFERRED,
         unclean_allowed=unclean,
     )
-    leaders: dict[TopicPartition, BrokerId] = {}
+    leader_epochs: dict[TopicPartition, int] = {}
     for partition in elect:
         if partition.id in refused:
             why = refused[partition.id].why
             results[partition.id] = PartitionFault(_FAILED[event.kind], f"{partition.id}: {why}")
         else:
             assert partition.leadership is not None, f"{partition.id} is {partition.state}"
-            leaders[partition.id] = partition.leadership.leader
+            leader_epochs[partition.id] = partition.leadership.leader_epoch
             results[partition.id] = PartitionFault()
-    return ElectionsAnswer(results, leaders)
+    return ElectionsAnswer(results, leader_epochs)
 
 
 def _fault(
@@ -72,11 +72,11 @@ def _fault(
 ) -> PartitionFault | None:
     if partition is None:
         return PartitionFault(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the partition {id} does not exist"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The partition does not exist. It is {id}."
         )
     if context.is_queued(id.topic):
         return PartitionFault(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic {id.topic} is being deleted"
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic is being deleted. It is {id.topic}."
         )
     leader = partition.leadership.leader if partition.leadership else None
     if kind is ElectionType.PREFERRED and leader == partition.assignment.replicas[0]:

@@ -38,7 +38,7 @@ class TermBegan:
     topics: Mapping[str, TopicNode] = field(default_factory=dict)
     states: Mapping[TopicPartition, Leadership] = field(default_factory=dict)
     markers: tuple[str, ...] = ()
-    reassignment_requests: Reassignments = field(default_factory=dict)
+    reassignment_requests: Reassignments | None = None  # None where nobody asks
     election_requests: tuple[TopicPartition, ...] = ()
     log_dir_notices: tuple[str, ...] = ()
     isr_notices: tuple[str, ...] = ()
@@ -118,8 +118,16 @@ class LogDirFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class IsrChangesNoticed:
+    """ISR changes that brokers of an older kind stored themselves; the names of their notices."""
+
+    states: Mapping[TopicPartition, Leadership]
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReassignmentsRequested:
-    """The legacy request to move partitions, as the store has it."""
+    """The legacy request to move partitions, as the store has it; empty where it makes no sense."""
 
     targets: Reassignments
 
@@ -220,7 +228,7 @@ class PartitionFault:
 @dataclass(frozen=True, slots=True)
 class ElectionsAnswer:
     results: Mapping[TopicPartition, PartitionFault]
-    leaders: Mapping[TopicPartition, BrokerId]  # what the metadata will show
+    leader_epochs: Mapping[TopicPartition, int]  # what the metadata will show, or more
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +371,7 @@ Event = (
     | LeaderAndIsrAnswered
     | StopReplicaAnswered
     | LogDirFailed
+    | IsrChangesNoticed
     | ReassignmentsRequested
     | ElectionsRequested
     | UncleanSwitched

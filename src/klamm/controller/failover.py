@@ -45,7 +45,7 @@ def term_began(turn: Turn, event: TermBegan) -> Flow[None]:
     yield from _start_replicas(turn)
     yield from _start_partitions(turn)
     leftovers.stop(turn, context.live())
-    if event.reassignment_requests:
+    if event.reassignment_requests is not None:
         yield from reassignment.reassignments_requested(
             turn, ReassignmentsRequested(event.reassignment_requests)
         )

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from klamm.controller.context import Context, Partition
-from klamm.controller.effects import Stored, UpdateState
-from klamm.controller.events import IsrAnswer, IsrChange, IsrChangesAsked
+from klamm.controller.effects import RemoveNotifications, Stored, UpdateState
+from klamm.controller.events import IsrAnswer, IsrChange, IsrChangesAsked, IsrChangesNoticed
 from klamm.controller.reassignments import reassignment
 from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.errors import ErrorCode
@@ -44,6 +44,28 @@ def isr_changes_asked(turn: Turn, event: IsrChangesAsked) -> Flow[IsrAnswer]:
     yield from reassignment.finish_caught_up(turn, [p.id for p in known])
     results = [(c.change, c.code, c.partition.leadership if c.partition else None) for c in cases]
     return IsrAnswer(ErrorCode.NONE, tuple(results))
+
+
+def isr_changes_noticed(turn: Turn, event: IsrChangesNoticed) -> Flow[None]:
+    """Take up what leaders before AlterPartition stored themselves, and tell everybody."""
+    context = turn.context
+    changed = []
+    for id, stored in event.states.items():
+        partition = context.partition(id)
+        if partition is None or partition.leadership is None:
+            continue
+        known = partition.leadership
+        # A notice says nothing about what this controller has written since.
+        if stored.partition_epoch > known.partition_epoch:
+            why = f"stored by leader {stored.leader}"
+            turn.note(f"{id} ISR", id.topic, _text(known.isr), _text(stored.isr), why)
+            context.lead(partition, stored)
+            changed.append(partition)
+    batch = turn.batch()
+    batch.publish(changed)
+    turn.send(batch)
+    yield from reassignment.finish_caught_up(turn, [p.id for p in changed])
+    yield from commit([RemoveNotifications((), event.notices)])
 
 
 def _store(turn: Turn, leader: BrokerId, cases: Sequence[_Case]) -> Flow[None]:

@@ -62,17 +62,18 @@ def is_internal(topic: str) -> bool:
 def name_fault(topic: str) -> str | None:
     """The reason why this is not a topic name, or None if it is one."""
     if not topic:
-        return "the topic name is empty"
+        return "Topic name is invalid: the empty string is not allowed"
     if topic in (".", ".."):
-        return f"a topic cannot be named {topic!r}"
+        return f"Topic name is invalid: '{topic}' is not allowed"
     if len(topic) > TOPIC_NAME_LENGTH_MAX:
         return (
-            f"the topic name has {len(topic)} characters, "
-            f"more than the {TOPIC_NAME_LENGTH_MAX} that fit a directory name"
+            f"Topic name is invalid: the length of '{topic[:TOPIC_NAME_LENGTH_MAX]}...' is longer "
+            f"than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
         )
     if not _LEGAL_NAME.match(topic):
         return (
-            f"topic name {topic!r} has characters other than ASCII letters, digits, '.', '_', '-'"
+            f"Topic name is invalid: {topic!r} contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
         )
     return None
 

@@ -1,32 +1,37 @@
 """The embedded store's file: SQLite, opened by one process at a time.
 
 A transaction is on the disk when its commit returns: write-ahead log, and an fsync for each commit
-unless that was switched off. Ephemeral nodes are not written at all, for nobody can own them after
-a restart; the transaction counter is, with every commit, so that a broker which registers again
-always gets a higher epoch than any before.
+unless that was switched off. The transaction counter is written with every commit, so that a broker
+which registers again always gets a higher epoch than any before.
+
+Ephemeral nodes are written only where the store is served to other processes: their sessions go on
+after a restart. Elsewhere nobody could own them.
 
 Use from one thread only.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
 from klamm import collector
 from klamm.model.errors import StoreUnavailable, UsageError
+from klamm.store.access import OPEN, Acl, Grant
 from klamm.store.port import Stat
 from klamm.store.presence import Presence, StoreLost
-from klamm.store.tree import Changes, Entry, Tree
+from klamm.store.tree import Draft, Entry, Tree
 
 _APPLICATION_ID: Final = int.from_bytes(b"klam", "big")
-_SCHEMA_VERSION: Final = 1
+_SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = """
 BEGIN;
 CREATE TABLE node (
@@ -36,14 +41,43 @@ CREATE TABLE node (
     czxid INTEGER NOT NULL,
     mzxid INTEGER NOT NULL,
     ctime_ms INTEGER NOT NULL,
-    children_made INTEGER NOT NULL
+    children_made INTEGER NOT NULL,
+    pzxid INTEGER NOT NULL,
+    mtime_ms INTEGER NOT NULL,
+    acl TEXT,
+    aversion INTEGER NOT NULL,
+    is_container INTEGER NOT NULL,
+    owner INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE session (id INTEGER PRIMARY KEY, timeout_ms INTEGER NOT NULL);
+CREATE TABLE serving (secret BLOB NOT NULL);
 CREATE TABLE counter (zxid INTEGER NOT NULL);
 INSERT INTO counter VALUES (0);
 PRAGMA application_id = {application_id};
 PRAGMA user_version = {version};
 COMMIT;
 """
+_FROM_1: Final = """
+BEGIN;
+ALTER TABLE node ADD COLUMN pzxid INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE node ADD COLUMN mtime_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE node ADD COLUMN acl TEXT;
+ALTER TABLE node ADD COLUMN aversion INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE node ADD COLUMN is_container INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE node ADD COLUMN owner INTEGER NOT NULL DEFAULT 0;
+UPDATE node SET pzxid = czxid, mtime_ms = ctime_ms;
+CREATE TABLE session (id INTEGER PRIMARY KEY, timeout_ms INTEGER NOT NULL);
+CREATE TABLE serving (secret BLOB NOT NULL);
+PRAGMA user_version = 2;
+COMMIT;
+"""
+_COLUMNS: Final = {
+    1: "path, data, version, czxid, mzxid, ctime_ms, children_made, czxid, ctime_ms, NULL, 0, 0, 0",
+    2: "path, data, version, czxid, mzxid, ctime_ms, children_made, pzxid, mtime_ms, acl, aversion,"
+    " is_container, owner",
+}
+_PUT: Final = "REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SECRET_SIZE: Final = 32
 # What SQLite says of a file that is not what it was.
 _DAMAGE: Final = (
     "SQLITE_CORRUPT",
@@ -55,26 +89,42 @@ _DAMAGE: Final = (
 _LOCK_TIMEOUT_S: Final = 0.5
 
 
-class Rows(NamedTuple):
-    """One transaction, as the file needs it."""
+_Row = tuple[str, bytes | None, int, int, int, int, int, int, int, str | None, int, bool, int]
 
-    changed: list[tuple[str, bytes | None, int, int, int, int, int]]
+
+class Rows(NamedTuple):
+    """One transaction, as the file needs it; what is gone goes first."""
+
+    changed: list[_Row]
     gone: list[tuple[str]]
     zxid: int
+    sessions: list[tuple[int, int]]
+    sessions_gone: list[tuple[int]]
 
 
-def rows_of(changes: Changes, tree: Tree) -> Rows:
-    """The rows to write so that `tree` with these changes survives a restart."""
-    rows = Rows([], [], tree.zxid)
-    for path, entry in changes.items():
+def rows_of(draft: Draft, tree: Tree, *, with_owned: bool = False) -> Rows:
+    """The rows to write so that `tree` with this draft survives a restart."""
+    opened = [(id, timeout) for id, timeout in draft.sessions.items() if timeout is not None]
+    ended = [(id,) for id, timeout in draft.sessions.items() if timeout is None]
+    rows = Rows([], [], tree.zxid, opened, ended)
+    for path, entry in draft.changes.items():
         before = tree.entries.get(path)
-        if entry is None or entry.stat.ephemeral_owner:
-            if before is not None and not before.stat.ephemeral_owner:
+        if entry is None or (entry.stat.ephemeral_owner and not with_owned):
+            if before is not None and (with_owned or not before.stat.ephemeral_owner):
                 rows.gone.append((path,))
-        elif before is None or before[:3] != entry[:3]:  # a child count is not written
-            data, (version, czxid, mzxid, ctime_ms, _), children_made, _ = entry
-            rows.changed.append((path, data, version, czxid, mzxid, ctime_ms, children_made))
+        elif before is None or before[:-1] != entry[:-1]:  # a child count is not written
+            rows.changed.append(_row(path, entry))
     return rows
+
+
+def _row(path: str, entry: Entry) -> _Row:
+    data, known, made, pzxid, mtime_ms, acl, aversion, is_container, _ = entry
+    version, czxid, mzxid, ctime_ms, owner = known
+    text = None if acl is OPEN else json.dumps(acl)
+    return (
+        *(path, data, version, czxid, mzxid, ctime_ms, made),
+        *(pzxid, mtime_ms, text, aversion, is_container, owner),
+    )
 
 
 def _keep_private(path: Path) -> None:
@@ -125,7 +175,9 @@ class Database:
         try:
             run.execute("BEGIN IMMEDIATE")
             run.executemany("DELETE FROM node WHERE path = ?", rows.gone)
-            run.executemany("REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?)", rows.changed)
+            run.executemany(_PUT, rows.changed)
+            run.executemany("DELETE FROM session WHERE id = ?", rows.sessions_gone)
+            run.executemany("REPLACE INTO session VALUES (?, ?)", rows.sessions)
             run.execute("UPDATE counter SET zxid = ?", (rows.zxid,))
             run.execute("COMMIT")
         except sqlite3.Error as error:
@@ -133,6 +185,27 @@ class Database:
                 run.execute("ROLLBACK")
             raise self._refusal(error, "written") from error
         self.look()
+
+    def begin_serving(self, zxid: int) -> bytes:
+        """Write where the counter goes on, whatever was said of fsync; the key of passwords."""
+        run = self._connection
+        try:
+            (synchronous,) = run.execute("PRAGMA synchronous").fetchone()
+            run.execute("PRAGMA synchronous = FULL")
+            found = run.execute("SELECT secret FROM serving").fetchone()
+            secret = bytes(found[0]) if found else secrets.token_bytes(_SECRET_SIZE)
+            run.execute("BEGIN IMMEDIATE")
+            run.execute("UPDATE counter SET zxid = ?", (zxid,))
+            if not found:
+                run.execute("INSERT INTO serving VALUES (?)", (secret,))
+            run.execute("COMMIT")
+            run.execute(f"PRAGMA synchronous = {synchronous}")
+        except sqlite3.Error as error:
+            if run.in_transaction:
+                run.execute("ROLLBACK")
+            raise self._refusal(error, "written") from error
+        self.look()
+        return secret
 
     @property
     def zxid(self) -> int:
@@ -183,17 +256,13 @@ def read_copy(path: Path) -> Tree:
 
 def write_copy(path: Path, entries: Mapping[str, Entry], zxid: int) -> None:
     """Write nodes into an empty file, which is a store then; ephemeral ones are left out."""
-    rows = [
-        (name, data, stat.version, stat.czxid, stat.mzxid, stat.ctime_ms, children_made)
-        for name, (data, stat, children_made, _) in entries.items()
-        if not stat.ephemeral_owner
-    ]
+    rows = [_row(name, entry) for name, entry in entries.items() if not entry.stat.ephemeral_owner]
     with _refusing(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")  # the file counts when it is whole
         connection.execute("PRAGMA synchronous = OFF")  # and the caller brings it to the disk
         connection.executescript(_schema())
         connection.execute("BEGIN")
-        connection.executemany("REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany(_PUT, rows)
         connection.execute("UPDATE counter SET zxid = ?", (zxid,))
         connection.execute("COMMIT")
 
@@ -205,18 +274,39 @@ def _schema() -> str:
 def _load(connection: sqlite3.Connection, path: Path) -> Tree:
     with collector.paused(), _refusing(path):
         (zxid,) = connection.execute("SELECT zxid FROM counter").fetchone()
-        entries = {
-            name: Entry(data, Stat(version, czxid, mzxid, ctime_ms), children_made)
-            for name, data, version, czxid, mzxid, ctime_ms, children_made in (
-                connection.execute("SELECT * FROM node")
-            )
-        }
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        rows = connection.execute(f"SELECT {_COLUMNS[min(version, _SCHEMA_VERSION)]} FROM node")
+        entries = _entries(rows, path)
+        sessions: dict[int, int] = {}
+        if version > 1:
+            sessions = dict(connection.execute("SELECT id, timeout_ms FROM session"))
         try:
-            return Tree(entries, zxid)
+            return Tree(entries, zxid, sessions)
         except KeyError as missing:
             raise UsageError(
                 f"the store {path} is damaged: {missing} has children, but is not there"
             ) from missing
+
+
+def _entries(rows: Iterable[tuple[Any, ...]], path: Path) -> dict[str, Entry]:
+    acls: dict[str | None, Acl] = {None: OPEN}
+    entries = {}
+    for name, data, version, czxid, mzxid, ctime_ms, made, pzxid, mtime_ms, text, *more in rows:
+        aversion, is_container, owner = more
+        acl = acls.get(text)
+        if acl is None:
+            acl = acls[text] = _decoded_acl(text, path)
+        known = Stat(version, czxid, mzxid, ctime_ms, owner)
+        entries[name] = Entry(data, known, made, pzxid, mtime_ms, acl, aversion, bool(is_container))
+    return entries
+
+
+def _decoded_acl(text: str, path: Path) -> Acl:
+    try:
+        grants = json.loads(text)
+        return tuple(Grant(int(perms), str(scheme), str(id)) for perms, scheme, id in grants)
+    except (ValueError, TypeError) as fault:
+        raise UsageError(f"the store {path} is damaged: {text!r} is no list of grants") from fault
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, fsync: bool) -> None:
@@ -233,6 +323,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, fsync: bool) -> None
         raise UsageError(f"{path} is a SQLite database, but not a klamm store")
     elif version > _SCHEMA_VERSION:
         raise UsageError(f"the store {path} was written by a newer klamm (version {version})")
+    elif version == 1:
+        connection.executescript(_FROM_1)
     # Takes the lock now instead of at the first write.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("COMMIT")

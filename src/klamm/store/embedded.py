@@ -10,6 +10,9 @@ When the file is lost under the running store, no write is taken any more: what 
 that was ever acknowledged, goes into a rescue beside the back-ups, and every session lapses, as it
 would with a ZooKeeper out of reach. That is for good; `klamm store repair` and a start end it.
 
+A store that was opened for it can have a `Front`, which serves it to other processes: it hands in
+writes of its own kind, and hears of everything that was published, in order.
+
 All state belongs to one event loop; the only other thread is the one that SQLite runs on.
 """
 
@@ -17,25 +20,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from klamm.model.errors import StoreUnavailable
 from klamm.store import backups
 from klamm.store.database import Database, Rows, rows_of, write_copy
 from klamm.store.port import Hint, Node, Op, Result, SessionState, TreeHint, Unwatch
 from klamm.store.presence import StoreLost
-from klamm.store.tree import Draft, Entry, Tree, check_path
+from klamm.store.tree import Draft, Entry, Event, Tree, check_path
 from klamm.store.watches import Watches
 
 # One commit takes no more operations than this, so that a flood does not make its own head wait.
 _COMMIT_OPS_MAX: Final = 20_000
+# Without a file, epochs count the seconds since 2024: 31 bits of them last until 2092.
+_EPOCHS_FROM_S: Final = 1_704_067_200
 # While nobody writes, the file is looked at so often.
 _LOOK_EVERY_S: Final = 1.0
 
@@ -46,14 +51,84 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(slots=True)
-class _Write:
-    """A multi, or with `ops` None the end of a session, on its way to the disk."""
+class Write:
+    """A change on its way to the disk."""
 
-    session: EmbeddedSession
-    ops: Sequence[Op] | None
-    done: asyncio.Future[tuple[Result, ...]]
-    results: tuple[Result, ...] = ()
+    __slots__ = ("events", "zxid")
+
+    is_end = False  # of a session: done whatever the disk says
+    ops_count = 1
+
+    def __init__(self) -> None:
+        self.events: Sequence[Event] = ()  # what it did, in order
+        self.zxid = 0  # 0: it changed nothing
+
+    def draft(self, draft: Draft, now_ms: int) -> bool:
+        """Judge it; False when it is not to be done at all."""
+        raise NotImplementedError
+
+    def settle(self, failure: BaseException | None) -> None:
+        """It is on the disk, or will never be."""
+        raise NotImplementedError
+
+
+class Front(Protocol):
+    """The part that serves a store to other processes."""
+
+    def published(self, writes: Sequence[Write], failure: BaseException | None) -> None:
+        """Hear of writes that readers see from now on, or that the disk refused."""
+        ...
+
+    def lost(self) -> None:
+        """Hear that nothing will be written any more."""
+        ...
+
+
+class _LocalWrite(Write):
+    """A multi, or with `ops` None the end of a session, of somebody in this process."""
+
+    __slots__ = ("_ops", "_results", "_session", "done")
+
+    def __init__(
+        self,
+        session: EmbeddedSession,
+        ops: Sequence[Op] | None,
+        done: asyncio.Future[tuple[Result, ...]],
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._ops = ops
+        self._results: tuple[Result, ...] = ()
+        self.done = done
+
+    @property
+    def is_end(self) -> bool:  # type: ignore[override]
+        return self._ops is None
+
+    @property
+    def ops_count(self) -> int:  # type: ignore[override]
+        return len(self._ops or ())
+
+    def draft(self, draft: Draft, now_ms: int) -> bool:
+        session = self._session
+        if self._ops is None:
+            draft.end_session(session.id)
+        elif self.done.cancelled():
+            return False
+        elif session.ended:
+            self.done.set_exception(StoreUnavailable("the session has expired"))
+            return False
+        else:
+            self._results = draft.multi(self._ops, owner=session.id, now_ms=now_ms)
+        return True
+
+    def settle(self, failure: BaseException | None) -> None:
+        if self.done.cancelled():
+            return
+        if failure is None or self._ops is None:
+            self.done.set_result(self._results)
+        else:
+            self.done.set_exception(failure)
 
 
 class EmbeddedStore:
@@ -67,6 +142,8 @@ class EmbeddedStore:
         now_ms: Callable[[], int],
         path: Path | None = None,
         policy: backups.Policy | None = None,
+        *,
+        serving: bool = False,
     ) -> None:
         self._tree = tree
         self._database = database  # None: nothing outlives the process
@@ -79,7 +156,11 @@ class EmbeddedStore:
         self._worker = worker
         self._now_ms = now_ms
         self._watches = Watches()
-        self._queue: deque[_Write] = deque()
+        self._queue: deque[Write] = deque()
+        self._is_serving = serving  # ephemeral nodes are written then
+        self._front: Front | None = None
+        # What ended while the disk refused, and is still in the file.
+        self._owed = Rows([], [], 0, [], [])
         self._pumping = False
         self._session_ids = count(1)
         self._sessions: dict[int, EmbeddedSession] = {}
@@ -94,28 +175,57 @@ class EmbeddedStore:
         fsync: bool = True,
         now_ms: Callable[[], int] = _wall_clock_ms,
         policy: backups.Policy | None = None,
+        serving: bool = False,
     ) -> Self:
         """The store in this file, made if there is none; with None it lives in memory only.
 
-        With a policy, back-ups of it are kept beside it.
+        With a policy, back-ups of it are kept beside it. One that is to be served keeps the
+        sessions of other processes over a restart; otherwise those have ended.
 
         Waits until all nodes are read. Raises UsageError when the file is locked, damaged or cannot
         be written.
         """
         worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="klamm-store")
         if path is None:
-            return cls(Tree({}, 0), None, worker, now_ms)
+            return cls(Tree({}, 0), None, worker, now_ms, serving=serving)
         try:
-            tree, database = worker.submit(_open, Path(path), fsync).result()
+            tree, database = worker.submit(_open, Path(path), fsync, serving).result()
         except BaseException:
             worker.shutdown()
             raise
-        return cls(tree, database, worker, now_ms, Path(path), policy)
+        return cls(tree, database, worker, now_ms, Path(path), policy, serving=serving)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was ever written."""
-        return len(self._tree.entries) <= 1
+        return self._tree.is_empty
+
+    @property
+    def tree(self) -> Tree:
+        """What readers see."""
+        return self._tree
+
+    async def serve(self, front: Front) -> bytes:
+        """Have other processes served by this front; the key for their sessions' passwords.
+
+        Transactions go on in a new epoch, above all that anybody can ever have seen: those of a
+        run whose last commits the disk lost, and of a store that was put back from a back-up.
+        """
+        assert self._is_serving, "the store was not opened to be served"
+        assert not self._pumping, "a store is served before it is written to"
+        tree = self._tree
+        epoch = max((tree.zxid >> 32) + 1, self._now_ms() // 1000 - _EPOCHS_FROM_S)
+        tree.zxid = tree.shown_zxid = epoch << 32
+        self._session_ids = count((epoch << 24) + 1)
+        self._front = front
+        if self._database is None:
+            return secrets.token_bytes(32)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._worker, self._database.begin_serving, tree.zxid)
+
+    def new_session_id(self) -> int:
+        """A number that no session has had before."""
+        return next(self._session_ids)
 
     async def connect(self) -> EmbeddedSession:
         """A new session."""
@@ -125,7 +235,7 @@ class EmbeddedStore:
             raise self._lost
         if self._database is not None and self._next_look is None:
             self._next_look = asyncio.get_running_loop().call_later(0, self._look)
-        session = EmbeddedSession(self, next(self._session_ids))
+        session = EmbeddedSession(self, self.new_session_id())
         self._sessions[session.id] = session
         return session
 
@@ -148,54 +258,55 @@ class EmbeddedStore:
         """Queue a multi, or with None the end of the session."""
         for op in ops or ():
             check_path(op)
-        loop = asyncio.get_running_loop()
-        write = _Write(session, ops, loop.create_future())
+        write = _LocalWrite(session, ops, asyncio.get_running_loop().create_future())
+        self.enqueue(write)
+        return write.done
+
+    def enqueue(self, write: Write) -> None:
+        """Have something written behind all that was handed in before."""
         self._queue.append(write)
         if not self._pumping:
             self._pumping = True
+            loop = asyncio.get_running_loop()
             loop.call_soon(self._pump, loop)
-        return write.done
 
     def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
         """Judge what has queued and send it to the disk as one transaction."""
-        draft = Draft(self._tree)
-        group: list[_Write] = []
+        draft = Draft(self._tree, journals=self._front is not None)
+        group: list[Write] = []
         ops_count = 0
         while self._queue and ops_count < _COMMIT_OPS_MAX:
             write = self._queue.popleft()
             if self._draft(draft, write):
                 group.append(write)
-                ops_count += len(write.ops or ())
-        if self._database is None or not draft.changes:
+                ops_count += write.ops_count
+        if self._database is None or draft.is_idle:
             self._settle(loop, draft, group, None)
             return
         self.commits_count += 1
-        rows = rows_of(draft.changes, self._tree)
+        rows = rows_of(draft, self._tree, with_owned=self._is_serving)
+        rows.gone.extend(self._owed.gone)
+        rows.sessions_gone.extend(self._owed.sessions_gone)
         committed = loop.run_in_executor(self._worker, _commit, self._database, rows)
         committed.add_done_callback(lambda done: self._settle(loop, draft, group, done.exception()))
 
-    def _draft(self, draft: Draft, write: _Write) -> bool:
+    def _draft(self, draft: Draft, write: Write) -> bool:
         """Judge one write; False when it is not to be done at all."""
-        session = write.session
-        if write.ops is None:
-            draft.end_session(session.id)
-        elif write.done.cancelled():
+        if self._lost is not None and not write.is_end:
+            write.settle(self._lost)
             return False
-        elif self._lost is not None:
-            write.done.set_exception(self._lost)
+        before = self._tree.zxid
+        if not write.draft(draft, self._now_ms()):
             return False
-        elif session.ended:
-            write.done.set_exception(StoreUnavailable("the session has expired"))
-            return False
-        else:
-            write.results = draft.multi(write.ops, owner=session.id, now_ms=self._now_ms())
+        write.zxid = self._tree.zxid if self._tree.zxid != before else 0
+        write.events = draft.events
         return True
 
     def _settle(
         self,
         loop: asyncio.AbstractEventLoop,
         draft: Draft,
-        group: Sequence[_Write],
+        group: Sequence[Write],
         failure: BaseException | None,
     ) -> None:
         """The transaction is on the disk, or will never be: show it and tell everybody."""
@@ -203,17 +314,16 @@ class EmbeddedStore:
             if isinstance(failure, StoreLost):
                 self._lose(loop, failure)
             draft = self._only_ends(group)
-        touched = self._tree.publish(draft.changes)
+        elif not draft.is_idle:
+            self._owed = Rows([], [], 0, [], [])
+        touched = self._tree.publish(draft)
         self._watches.tell_trees(touched.nodes)
         for hint in self._watches.hints(touched):
             loop.call_soon(hint)
         for write in group:
-            if write.done.cancelled():
-                continue
-            if failure is None or write.ops is None:
-                write.done.set_result(write.results)
-            else:
-                write.done.set_exception(failure)
+            write.settle(failure)
+        if self._front is not None:
+            self._front.published(group, failure)
         if self._queue:
             loop.call_soon(self._pump, loop)
         else:
@@ -268,6 +378,8 @@ class EmbeddedStore:
         rescued.add_done_callback(lambda done: self._tell_lost(fault, done))
         for session in tuple(self._sessions.values()):
             session.tell(SessionState.LAPSED)
+        if self._front is not None:
+            self._front.lost()
 
     def _rescue(self, entries: dict[str, Entry], zxid: int) -> Path:
         """Write what is in memory to a back-up, and mark the store as lost. In the worker."""
@@ -297,12 +409,17 @@ class EmbeddedStore:
             },
         )
 
-    def _only_ends(self, group: Sequence[_Write]) -> Draft:
-        """A session ends even while the disk refuses: its nodes were never there."""
-        draft = Draft(self._tree)
+    def _only_ends(self, group: Sequence[Write]) -> Draft:
+        """A session ends even while the disk refuses: its nodes go from the file later."""
+        draft = Draft(self._tree, journals=self._front is not None)
         for write in group:
-            if write.ops is None:
-                draft.end_session(write.session.id)
+            write.events, write.zxid = (), 0
+            if write.is_end:
+                self._draft(draft, write)
+        if self._is_serving:
+            rows = rows_of(draft, self._tree, with_owned=True)
+            self._owed.gone.extend(rows.gone)
+            self._owed.sessions_gone.extend(rows.sessions_gone)
         return draft
 
 
@@ -391,13 +508,27 @@ class EmbeddedSession:
             raise StoreUnavailable("the session has ended")
 
 
-def _open(path: Path, fsync: bool) -> tuple[Tree, Database]:
+def _open(path: Path, fsync: bool, serving: bool) -> tuple[Tree, Database]:
     database = Database.open(path, fsync=fsync)
     try:
-        return database.load(), database
+        tree = database.load()
+        _end_sessions(tree, database, serving=serving)
+        return tree, database
     except BaseException:
         database.close()
         raise
+
+
+def _end_sessions(tree: Tree, database: Database, *, serving: bool) -> None:
+    """Remove what nobody can own any more: of sessions within the last process, or of all."""
+    kept = tree.sessions.keys() if serving else frozenset[int]()
+    draft = Draft(tree)
+    for session in dict.fromkeys((*tree.owners, *tree.sessions)):
+        if session not in kept:
+            draft.end_session(session)
+    if not draft.is_idle:
+        database.commit(rows_of(draft, tree, with_owned=True))
+        tree.publish(draft)
 
 
 def _newest_zxid(path: Path) -> int:

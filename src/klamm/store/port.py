@@ -82,6 +82,11 @@ class Outcome(StrEnum):
     NOT_EMPTY = "not empty"
     NO_CHILDREN_FOR_EPHEMERALS = "no children for ephemerals"
     ROLLED_BACK = "rolled back"  # nothing wrong with this one; another one of its multi failed
+    # Only to those who come over ZooKeeper's wire.
+    NO_AUTH = "no auth"
+    INVALID_ACL = "invalid ACL"
+    BAD_ARGUMENTS = "bad arguments"
+    UNIMPLEMENTED = "unimplemented"
 
 
 class Result(NamedTuple):

@@ -27,7 +27,7 @@ from klamm.model.leadership import Leadership
 from klamm.model.names import INTERNAL_TOPICS, NO_LEADER, BrokerId, TopicPartition, id_text
 from klamm.store import layout
 from klamm.store.port import Create, Delete, Op, SetData
-from klamm.store.tree import PERSISTENT, ROOT, Draft, Tree
+from klamm.store.tree import PERSISTENT, Draft, Tree
 
 _ZXID_LEAP: Final = 1 << 20
 _PRODUCER_ID_LEAP: Final = 1_000_000_000
@@ -117,7 +117,7 @@ class _Work:
         draft = Draft(self.tree)
         results = draft.multi(ops, owner=PERSISTENT, now_ms=self._now_ms)
         assert all(result.ok for result in results), f"{ops}: {results}"
-        self.tree.publish(draft.changes)
+        self.tree.publish(draft)
 
 
 def _cluster_id(work: _Work, found: frozenset[str]) -> None:
@@ -286,4 +286,4 @@ def leadership(
 
 def is_bare(tree: Tree) -> bool:
     """Whether there is nothing in a tree that could be repaired from it."""
-    return set(tree.entries) <= {ROOT}
+    return tree.is_empty

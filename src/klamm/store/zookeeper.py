@@ -37,7 +37,10 @@ _SPACE: Final = re.compile(r"\s")
 
 
 class ZooKeeperStore:
-    """Sessions with one ensemble, such as `zk1:2181,zk2:2181/kafka`."""
+    """Sessions with one ensemble, such as `zk1:2181,zk2:2181/kafka`.
+
+    A digest, `user:password`, is shown on every connection.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class ZooKeeperStore:
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int | None = None,
+        digest: str = "",
     ) -> None:
         hosts, _, chroot = connect_string.partition("/")
         if not hosts.strip(", "):
@@ -56,6 +60,7 @@ class ZooKeeperStore:
         self.chroot: Final = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
         self.session_timeout_ms: Final = session_timeout_ms
         self.connection_timeout_ms: Final = connection_timeout_ms or session_timeout_ms
+        self.digest: Final = digest
         self.pool: Final = ThreadPoolExecutor(thread_name_prefix="klamm-zookeeper")
         self.sessions: Final[set[ZooKeeperSession]] = set()
         self._closed = False
@@ -147,6 +152,7 @@ class ZooKeeperSession:
         self._bridge = Bridge(
             store.hosts,
             session_timeout_ms=store.session_timeout_ms,
+            digest=store.digest,
             on_state=self._on_state,
             on_touched=self._on_touched,
         )

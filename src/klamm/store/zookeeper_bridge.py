@@ -71,6 +71,7 @@ class Bridge:
         hosts: str,
         *,
         session_timeout_ms: int,
+        digest: str = "",
         on_state: Callable[[SessionState], None],
         on_touched: Callable[[Touched], None],
     ) -> None:
@@ -85,6 +86,7 @@ class Bridge:
             self._events,
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
+            auth_data=[("digest", digest)] if digest else None,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=_RECONNECT_DELAY_S, max_delay=_RECONNECT_DELAY_S_MAX
             ),

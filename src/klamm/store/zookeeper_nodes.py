@@ -13,7 +13,7 @@ from typing import Any, Final
 from klamm.model.errors import UsageError
 from klamm.store.port import Create, Node, Op, Outcome, Result
 from klamm.store.zookeeper_bridge import AnswerLost, Bridge, NodeMissing, Request
-from klamm.store.zookeeper_wire import REQUEST_BYTES_MAX, GetChildren, Multi, MultiRead
+from klamm.store.zookeeper_wire import REQUEST_BYTES_MAX, SHOW, GetChildren, Multi, MultiRead
 
 _PATHS_PER_READ: Final = 1000
 
@@ -61,7 +61,8 @@ class ServerNodes:
             except AnswerLost:
                 continue
             if made.outcome not in (Outcome.OK, Outcome.NODE_EXISTS):
-                raise UsageError(f"{full_path} cannot be made in ZooKeeper: {made.outcome}")
+                what = f": {SHOW}" if made.outcome is Outcome.NO_AUTH else ""
+                raise UsageError(f"{full_path} cannot be made in ZooKeeper: {made.outcome}{what}")
             return
 
     async def _read(self, request: Request) -> Any:

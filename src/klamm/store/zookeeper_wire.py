@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, assert_never
 
+from klamm.model.errors import StoreUnavailable
 from klamm.store.port import Check, Create, Delete, Node, Op, Outcome, Result, SetData, Stat
 
 # What a server takes in one request unless its jute.maxbuffer was raised, less room for headers.
@@ -24,6 +25,9 @@ _HEADER: Final = struct.Struct("!i?i")  # of one operation: type, whether it is 
 _STAT: Final = struct.Struct("!qqqqiiiqiiq")
 _END: Final = _HEADER.pack(-1, True, -1)
 _ERROR: Final = -1
+_NO_AUTH: Final = -102
+# What to do about that.
+SHOW: Final = "name the file with the digest that the store asks for (klamm.zookeeper.digest.file)"
 _GET, _SET, _DELETE, _CHECK, _CREATE2 = 4, 5, 2, 13, 15
 
 # One entry: all permissions, scheme "world", id "anyone".
@@ -33,6 +37,7 @@ _OUTCOMES: Final = {
     0: Outcome.ROLLED_BACK,  # this one was fine, but another was not
     -2: Outcome.ROLLED_BACK,  # this one was not even tried
     -101: Outcome.NO_NODE,
+    -102: Outcome.NO_AUTH,
     -103: Outcome.BAD_VERSION,
     -108: Outcome.NO_CHILDREN_FOR_EPHEMERALS,
     -110: Outcome.NODE_EXISTS,
@@ -87,6 +92,9 @@ class MultiRead:
             kind, _, _ = _HEADER.unpack_from(data, offset)
             offset += _HEADER.size
             if kind == _ERROR:
+                (code,) = _INT.unpack_from(data, offset)
+                if code == _NO_AUTH:
+                    raise StoreUnavailable(f"{self.paths[len(nodes)]} may not be read: {SHOW}")
                 nodes.append(None)
                 offset += _INT.size
             else:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
-from klamm.broker import registration
+from klamm.broker import registration, server
 from klamm.model.brokers import Broker, Endpoint
 from klamm.model.errors import UsageError
 from klamm.model.names import BrokerId
+from klamm.store import layout
 from klamm.store.embedded import EmbeddedStore
-from klamm.store.port import Session
+from klamm.store.port import Create, Session
+from unit.broker.brokers import world
 
 ME = Broker(id=BrokerId(1), epoch=-1, endpoints=(Endpoint("h", 9092),))
 
@@ -65,3 +68,21 @@ def test_a_node_of_a_session_this_process_had_is_replaced() -> None:
         assert await register(later, earlier.id) > epoch
 
     on_a_store(test)
+
+
+async def test_a_broker_starts_although_no_controller_speaks_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_INTRODUCED_MS_MAX", 50)
+    async with world(tmp_path, 0) as w:
+        hung = await w.store.connect()
+        node = layout.encode_controller(layout.ControllerNode(BrokerId(7), 1))
+        await hung.multi([Create(layout.CONTROLLER, node, ephemeral=True)])
+        async with asyncio.timeout(10):
+            broker = await w.start(0)
+        assert not broker.is_controller
+        connection = await w.connect(0)  # it answers
+        await connection.close()
+        await hung.close()
+        async with asyncio.timeout(10):
+            await broker.parts.metadata.wait_for(lambda snapshot: broker.id in snapshot.brokers)

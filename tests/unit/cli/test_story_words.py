@@ -13,7 +13,16 @@ SILENT = {"Ask", "ReassignmentsListed", "ProducerIdsAsked", "ExplanationAsked", 
 
 def test_every_event_that_moves_something_has_words() -> None:
     ends = ("Began", "Changed", "Modified", "Answered", "Failed", "Requested", "Asked")
-    more = ("Switched", "Due", "GivenUp", "Cancelled", "Unreachable", "Reached", "Archived")
+    more = (
+        "Switched",
+        "Due",
+        "GivenUp",
+        "Cancelled",
+        "Unreachable",
+        "Reached",
+        "Archived",
+        "Noticed",
+    )
     named = {
         name
         for name, kind in inspect.getmembers(events, inspect.isclass)
@@ -56,3 +65,12 @@ def test_a_broker_that_went_or_came_is_named() -> None:
     first, _, second, _ = tell([went, late, came])
     assert first.endswith("broker 2 went down")
     assert second.endswith("broker 2 came back")
+
+
+def test_a_topic_that_appears_was_created_and_one_that_vanishes_was_removed_by_hand() -> None:
+    line = {"controller_epoch": 1, "cause": "TopicsChanged", "subject": "topic t"}
+    born = line | {"time_ms": 0, "before": "New", "after": "Online"}  # the rest was cut off by -n
+    gone = line | {"time_ms": 5_000, "before": "created", "after": "queued for deletion"}
+    first, _, second, _ = tell([born, gone])
+    assert first.endswith("the topic was created")
+    assert second.endswith("the topic was removed from the store by hand")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from klamm.controller import events
-from klamm.controller.effects import UpdateMetadata, UpdateState
+from klamm.controller.effects import RemoveNotifications, UpdateMetadata, UpdateState
 from klamm.controller.events import IsrChange
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership, Recovery
@@ -164,3 +164,29 @@ def test_a_write_that_came_too_late_is_refused_and_what_was_found_is_known(world
     partition = world.core.context.partition(tp("T-0"))
     assert partition is not None
     assert partition.leadership == found
+
+
+def test_an_isr_that_its_leader_stored_is_taken_up_and_published(world: World) -> None:
+    known = world.state("T-0")
+    stored = replace(known, isr=(ONE, TWO), partition_epoch=known.partition_epoch + 1)
+    world.store.states[tp("T-0")] = stored
+    world.handle(events.IsrChangesNoticed({tp("T-0"): stored}, ("isr_change_0",)))
+    assert [(type(r), r.to) for r in world.take_mail()] == [
+        (UpdateMetadata, 1),
+        (UpdateMetadata, 2),
+        (UpdateMetadata, 3),
+    ]
+    assert world.store.writes[-1] == RemoveNotifications((), ("isr_change_0",))
+    # The next change is judged by what is stored.
+    grow = replace(SHRINK, partition_epoch=stored.partition_epoch, isr=(ONE, TWO, THREE))
+    ((_, code, _),) = ask(world, grow).results
+    assert code is ErrorCode.NONE
+
+
+def test_a_notice_about_what_was_written_since_changes_nothing(world: World) -> None:
+    before = world.state("T-0")
+    ask(world, SHRINK)
+    world.handle(events.IsrChangesNoticed({tp("T-0"): before, tp("gone-0"): before}, ("n",)))
+    (result,) = ask(world, replace(SHRINK, partition_epoch=1)).results
+    assert result[2] is not None
+    assert result[2].isr == (ONE, TWO)

@@ -104,6 +104,7 @@ BROKEN = {
     "endless number": b"\xff" * 30,
     "another offset": area_of(Record(1, T0, b"k", b"v")),
     "time beyond all bounds": varint(15) + b"\0" + varint(1 << 62) + b"\0\x01\x01\0",
+    "time of more than 64 bits": varint(15) + b"\0" + b"\x80" * 9 + b"\x02\0\x01\x01\0",
 }
 
 

@@ -8,13 +8,14 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
 from klamm.model.errors import InvariantBroken, StoreUnavailable, UsageError
+from klamm.store.database import read_copy
 from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Check, Create, Delete, Node, SetData
 from unit.store.contract import Bell, StoreContract, connected
@@ -302,7 +303,7 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
 def test_a_node_without_a_parent_is_damage(path: Path) -> None:
     asyncio.run(EmbeddedStore.open(path).close())
     connection = sqlite3.connect(path)
-    connection.execute("INSERT INTO node VALUES ('/a/b', NULL, 0, 1, 1, 0, 0)")
+    connection.execute("INSERT INTO node VALUES ('/a/b', NULL, 0, 1, 1, 0, 0, 1, 0, NULL, 0, 0, 0)")
     connection.commit()
     connection.close()
     assert "'/a' has children, but is not there" in _fails_to_open(path)
@@ -358,3 +359,34 @@ def test_on_disk_and_over_restarts_it_does_what_the_model_does(plan: list[Step])
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(scenario(Path(folder) / "store.db"))
+
+
+_FIRST_SCHEMA = """
+CREATE TABLE node (
+    path TEXT PRIMARY KEY, data BLOB, version INTEGER NOT NULL, czxid INTEGER NOT NULL,
+    mzxid INTEGER NOT NULL, ctime_ms INTEGER NOT NULL, children_made INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE counter (zxid INTEGER NOT NULL);
+INSERT INTO counter VALUES (7);
+INSERT INTO node VALUES ('/', X'', 0, 0, 0, 0, 1), ('/p', X'31', 2, 3, 5, 1000, 4);
+PRAGMA application_id = 1802264941;
+PRAGMA user_version = 1;
+"""
+
+
+@pytest.mark.parametrize("serving", [False, True])
+async def test_a_file_of_the_first_version_is_taken_over(path: Path, serving: bool) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_FIRST_SCHEMA)
+    copied = read_copy(path)  # as a back-up is: nothing is written to it
+    store = EmbeddedStore.open(path, serving=serving)
+    session = await store.connect()
+    assert copied.entries == store.tree.entries
+    entry = store.tree.entries["/p"]
+    assert (entry.data, entry.pzxid, entry.mtime_ms, entry.children_made) == (b"1", 3, 1000, 4)
+    (made,) = await session.multi([Create("/p/n", sequential=True)])
+    assert made.path == "/p/n0000000004"
+    await store.close()
+    again = EmbeddedStore.open(path)
+    assert again.tree.entries["/p"].pzxid == 8
+    await again.close()

@@ -49,7 +49,7 @@ def base(topic: str = "orders", id: uuid.UUID = ONE) -> Tree:
     draft = Draft(tree)
     ops = [Create(path, data.get(path)) for path in layout.with_parents(data)]
     assert all(result.ok for result in draft.multi(ops, owner=0, now_ms=1))
-    tree.publish(draft.changes)
+    tree.publish(draft)
     return tree
 
 

@@ -38,7 +38,7 @@ _VISIBLE_MS: Final = 1000
 
 
 class Host(admin.Host, Protocol):
-    """What auto-creation needs of its broker."""
+    """The services auto-creation needs of its broker."""
 
     @property
     def quotas(self) -> Quotas: ...
@@ -166,7 +166,6 @@ class AutoCreation:
         return await asyncio.shield(running)
 
     async def _create(self, topic: str, client: Client) -> Refused | None:
-        log.info("creating a topic unasked", extra={"topic": topic, "client": client})
         ask = _ask(topic, self._host.settings)
         if self._controller.is_active:
             quota = self._host.quotas.mutations(client, self._host.settings, strict=False)
@@ -174,6 +173,7 @@ class AutoCreation:
             refused = outcome if isinstance(outcome, Refused) else None
         else:
             refused = await self._send_on(ask, client)
+        _tell(topic, client, refused)
         if await self._may_come(topic, refused):
             await self._host.metadata.wait_for(
                 lambda snapshot: snapshot.is_led(topic, 1), _VISIBLE_MS
@@ -222,6 +222,17 @@ _BEING_CREATED: Final = frozenset(
         ErrorCode.NOT_CONTROLLER,
     }
 )
+
+
+def _tell(topic: str, client: Client, refused: Refused | None) -> None:
+    """Write down what came of an attempt; clients repeat those that fail many times a second."""
+    if refused is None:
+        log.info("created a topic unasked", extra={"topic": topic, "client": client})
+    elif refused.code not in _BEING_CREATED:
+        # By the topic, so that many failures for one are a few lines, and another's still show.
+        log.warning(
+            "%s cannot be created unasked", topic, extra={"client": client, "why": refused.why}
+        )
 
 
 def _ask(topic: str, settings: BrokerSettings) -> NewTopic:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from klamm.broker.admin import loggers, topic_writes
 from klamm.broker.admin import topic_admin as admin
@@ -25,18 +25,24 @@ from klamm.model.names import BrokerId, name_fault
 from klamm.model.settings import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
+    UNTOLD,
     BrokerSettings,
     Definition,
     Dynamic,
     Origin,
     Source,
     broker_fault,
+    described,
+    foreign,
     relation_fault,
     topic_faults,
 )
 from klamm.store import layout
 from klamm.store.layout import ConfigEntity, ConfigKind
 from klamm.store.port import Session
+
+# Everybody's settings of plug-ins are stored, as in Kafka, but not as a place for anything.
+_FOREIGN_SIZE_MAX: Final = 64 * 1024
 
 
 class ResourceType(IntEnum):
@@ -48,7 +54,7 @@ class ResourceType(IntEnum):
 
 
 class Host(admin.Host, Protocol):
-    """What the settings of others need of this broker."""
+    """The services the settings of others need of this broker."""
 
     @property
     def id(self) -> BrokerId: ...
@@ -126,19 +132,29 @@ async def _broker_entries(host: Host, owner: ConfigEntity) -> Iterator[Entry]:
 def _cluster_entries(texts: Mapping[str, str]) -> Iterator[Entry]:
     """Only what was set for all brokers: each broker has its own idea of the rest."""
     for name, text in texts.items():
-        definition = BROKER_SETTINGS.get(name)
-        if definition is not None:
-            origin = Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)
-            yield Entry(definition, text, origin.source, False, [origin])
+        definition = described(name)
+        shown = None if definition.is_sensitive else text
+        origin = Origin(name, shown, Source.DYNAMIC_DEFAULT_BROKER)
+        read_only = definition.dynamic is Dynamic.READ_ONLY
+        yield Entry(definition, shown, origin.source, read_only, [origin])
 
 
 def _own_entries(settings: BrokerSettings) -> Iterator[Entry]:
     for name, definition in BROKER_SETTINGS.items():
         source, read_only = settings.source(name), definition.dynamic is Dynamic.READ_ONLY
+        if name in UNTOLD and source is Source.DEFAULT:
+            continue
         hidden = definition.is_sensitive
         value = None if hidden else settings.text(name)
         origins = [o._replace(text=None) if hidden else o for o in settings.origins(name)]
         yield Entry(definition, value, source, read_only, origins)
+    for name in settings.further_names:
+        definition = described(name)
+        origins = settings.origins(name)
+        if definition.is_sensitive:
+            origins = [origin._replace(text=None) for origin in origins]
+        read_only = definition.dynamic is Dynamic.READ_ONLY
+        yield Entry(definition, origins[0].text, origins[0].source, read_only, origins)
 
 
 async def alter_all(
@@ -156,7 +172,7 @@ async def alter_all(
     async for each in in_turns(resources):
         kind, name = each.resource_type, each.resource_name
         if counts[kind, name] > 1:
-            outcome: Refused | None = Refused("the resource is in the request more than once")
+            outcome: Refused | None = Refused("Each resource must appear at most once.")
         else:
             outcome = await alter(
                 host,
@@ -250,11 +266,22 @@ class _Brokers:
         return self.settings.text(name)
 
     def fault(self, texts: Mapping[str, str], changes: Sequence[Change]) -> Refused | None:
-        known = [c.name for c in changes if c.name in BROKER_SETTINGS]
-        fixed = [n for n in known if BROKER_SETTINGS[n].dynamic is Dynamic.READ_ONLY]
+        strange = foreign({change.name: "" for change in changes})
+        # Also under the name of a listener: what asks for protection is never taken and ignored.
+        known = [c.name for c in changes if c.name not in strange]
+        fixed = [n for n in known if described(n).dynamic is Dynamic.READ_ONLY]
         if fixed:
-            return Refused(f"cannot be changed while brokers run: {', '.join(fixed)}")
-        why = broker_fault(texts) or relation_fault(self._with(texts))
+            return Refused(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
+        strange = foreign(texts)
+        size = sum(len(name) + len(text) for name, text in strange.items())
+        if size > _FOREIGN_SIZE_MAX:
+            return Refused(
+                f"Settings that are none of klamm's have {size} characters; "
+                f"{_FOREIGN_SIZE_MAX} are stored at most",
+                ErrorCode.INVALID_CONFIG,
+            )
+        own = {name: text for name, text in texts.items() if name not in strange}
+        why = broker_fault(own) or relation_fault(self._with(own))
         return None if why is None else Refused(why, ErrorCode.INVALID_CONFIG)
 
     def _with(self, texts: Mapping[str, str]) -> BrokerSettings:
@@ -279,18 +306,18 @@ def _policy_refusal(host: Host, entity: ConfigEntity, changes: Sequence[Change])
 
 def _topic_fault(host: Host, topic: str) -> Refused | None:
     if not topic:
-        return Refused("a topic must be named")
+        return Refused("Default topic resources are not allowed. Name a topic.")
     fault = name_fault(topic)
     if fault is not None:
         return Refused(fault, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if topic not in host.metadata.snapshot.topics:
-        return Refused(f"there is no topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return Refused(f"The topic '{topic}' does not exist.", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return None
 
 
 def _broker_entity(host: Host, name: str) -> ConfigEntity | Refused:
     if name and name != str(host.id):
-        return Refused(f"this is broker {host.id}: it cannot speak for broker {name}")
+        return Refused(f"Unexpected broker id, expected {host.id}, but received {name}")
     return ConfigEntity(ConfigKind.BROKER, name or None)
 
 

@@ -22,7 +22,13 @@ from klamm.broker.clock import Clock
 from klamm.broker.quotas.quotas import Quotas
 from klamm.model.errors import StoreUnavailable
 from klamm.model.names import BrokerId
-from klamm.model.settings import BrokerSettings, TopicSettings, broker_fault
+from klamm.model.settings import (
+    BrokerSettings,
+    TopicSettings,
+    broker_fault,
+    foreign,
+    foreign_warning,
+)
 from klamm.store import layout
 from klamm.store.layout import ConfigEntity, ConfigKind
 from klamm.store.port import Delete, Session, Unwatch
@@ -37,7 +43,7 @@ _MARKER_LIFE_MS_MIN: Final = 60 * 1000
 
 
 class Host(Protocol):
-    """What the settings need of their broker."""
+    """The services the settings need of their broker."""
 
     @property
     def id(self) -> BrokerId: ...
@@ -60,6 +66,7 @@ class DynamicConfig:
         self._quotas = quotas
         self._clock = clock
         self._topics: dict[str, Mapping[str, str]] = {}  # overrides; no entry for a topic without
+        self._told: set[str] = set()  # names that nobody knows
         self._last = -1  # the number of the last marker that was read
         self._acted = asyncio.Condition()
         self._settled = -1  # the number of the last marker that was acted upon
@@ -212,7 +219,7 @@ class DynamicConfig:
         own = ConfigEntity(ConfigKind.BROKER, str(self._host.id))
         cluster_texts, own_texts = await _read(session, [default, own])
         old = self.settings
-        settings = old.with_overrides(_valid(cluster_texts), _valid(own_texts))
+        settings = old.with_overrides(self._valid(cluster_texts), self._valid(own_texts))
         if (settings.cluster_dynamic, settings.own_dynamic) == (
             old.cluster_dynamic,
             old.own_dynamic,
@@ -221,6 +228,14 @@ class DynamicConfig:
         self.settings = settings
         for hook in self.on_broker:
             hook(settings)
+
+    def _valid(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """What makes sense of what is stored; each name that nobody knows is told of once."""
+        strange = foreign(texts)
+        for name in strange.keys() - self._told:
+            log.warning(foreign_warning(name))
+        self._told |= strange.keys()
+        return _valid({name: text for name, text in texts.items() if name not in strange})
 
     async def _load_topics(self, session: Session) -> None:
         names = await session.children(f"{layout.CONFIG}/{ConfigKind.TOPIC}") or ()

@@ -53,7 +53,7 @@ _TOLD_S: Final = 0.25
 
 
 class Controller(Protocol):
-    """What administration asks the controller's memory for."""
+    """The questions of administration to the controller's memory."""
 
     @property
     def topic_names(self) -> Mapping[uuid.UUID, str]: ...
@@ -66,7 +66,7 @@ class Controller(Protocol):
 
 
 class Host(Protocol):
-    """What administration needs of its broker."""
+    """The services administration needs of its broker."""
 
     @property
     def settings(self) -> BrokerSettings: ...
@@ -183,7 +183,7 @@ class Admin:
         validate_only: bool = False,
     ) -> list[Refused | None]:
         """One outcome a topic, in the order asked; None is success."""
-        faults = duplicates([ask.topic for ask in asks])
+        faults = duplicates([ask.topic for ask in asks], "Duplicate topic in request.")
         counts: dict[str, int] = {}
         outcomes: list[Refused | None] = []
         async with self._turn:

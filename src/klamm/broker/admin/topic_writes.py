@@ -182,11 +182,13 @@ async def _config_operations(
 
 
 def _unknown(topic: str) -> Refused:
-    return Refused(f"there is no topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return Refused(
+        f"Topic `{topic}` to delete does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
 
 
 def _exists(topic: str) -> Refused:
-    return Refused(f"topic {topic} already exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+    return Refused(f"Topic '{topic}' already exists.", ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 def _gave_up(subject: str) -> Refused:

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34), versions 1-2: in which of its directories a broker keeps a log.
+"""AlterReplicaLogDirs (key 34), versions 0-2: in which of its directories a broker keeps a log.
 
 The answer says that a move has begun, not that it is over: DescribeLogDirs shows the copy as a
 future log with its lag, for as long as there is one. Where the replica is not here yet the answer

@@ -1,4 +1,4 @@
-"""CreateAcls (30), versions 1-3: refused, for this cluster has no authorizer."""
+"""CreateAcls (30), versions 0-3: refused, for this cluster has no authorizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics (19), versions 2-7: new topics, by counts or with an assignment of their own.
+"""CreateTopics (19), versions 0-7: new topics, by counts or with an assignment of their own.
 
 Only the controller answers, once its own metadata shows a leader for every partition. From version
 5 on it tells what was created, from version 6 on quotas are strict.

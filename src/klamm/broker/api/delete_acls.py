@@ -1,4 +1,4 @@
-"""DeleteAcls (31), versions 1-3: refused, for this cluster has no authorizer."""
+"""DeleteAcls (31), versions 0-3: refused, for this cluster has no authorizer."""
 
 from __future__ import annotations
 

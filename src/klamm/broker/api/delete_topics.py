@@ -1,4 +1,4 @@
-"""DeleteTopics (20), versions 1-6: mark topics for deletion, by name or (version 6) by id.
+"""DeleteTopics (20), versions 0-6: mark topics for deletion, by name or (version 6) by id.
 
 Only the controller answers, once its own metadata has lost the topics. That says that clients no
 longer see them, not that their files are gone, unless klamm.delete.topic.wait.for.completion is on.

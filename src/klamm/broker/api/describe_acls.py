@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1-3: refused, for this cluster has no authorizer."""
+"""DescribeAcls (29), versions 0-3: refused, for this cluster has no authorizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), versions 1-4: the settings of topics and brokers, and where they come from.
+"""DescribeConfigs (32), versions 0-4: the settings of topics and brokers, and where they come from.
 
 Any broker answers for topics; a broker answers only for itself, and under an empty name for what is
 set for all brokers. Left out: client metrics.
@@ -14,6 +14,7 @@ from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode, Refused
+from klamm.model.settings import Source
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -79,6 +80,7 @@ def _entry(entry: Entry, request: Request) -> DescribeConfigsResourceResult:
         name=definition.name,
         value=entry.value,
         read_only=entry.read_only,
+        is_default=entry.source is Source.DEFAULT,
         config_source=entry.source,
         is_sensitive=definition.is_sensitive,
         synonyms=[

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 1-4: what is on this broker's disks.
+"""DescribeLogDirs (35), versions 0-4: what is on this broker's disks.
 
 A log that moves to another directory is there twice: in the new one as a future log, whose lag is
 what it has still to copy.

@@ -1,20 +1,22 @@
 """ElectLeaders (key 43): preferred elections, and unclean ones where nobody in sync is left.
 
-The answer waits until this broker's own metadata shows the new leaders. Version 0 knows preferred
-elections only and has no error of its own: a broker that is not the controller says so for every
-partition.
+The answer waits until this broker's own metadata has shown each new leader, or a later one: that
+all of them lead at the same moment is more than a busy cluster can promise. Version 0 knows
+preferred elections only and has no error of its own: a broker that is not the controller says so
+for every partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from klamm.broker.metadata_cache import MetadataCache, Snapshot
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_parts
 from klamm.broker.parts import Parts
 from klamm.controller.events import ElectionsAsked, ElectionType, PartitionFault
 from klamm.model.errors import ErrorCode, RequestRefused
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.names import TopicPartition
 from klamm.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
@@ -29,14 +31,14 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
             ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
         )
     results: dict[TopicPartition, PartitionFault] = {}
-    leaders: dict[TopicPartition, BrokerId] = {}
+    epochs: dict[TopicPartition, int] = {}
     for wanted in in_parts(_wanted(request)):
         answer = await parts.controller.submit(
             ElectionsAsked(ElectionType(request.election_type), wanted)
         )
         results |= answer.results
-        leaders |= answer.leaders
-    for id in await _not_seen(parts, leaders, request.timeout_ms):
+        epochs |= answer.leader_epochs
+    for id in await _not_seen(parts.metadata, epochs, request.timeout_ms):
         results[id] = PartitionFault(
             ErrorCode.REQUEST_TIMED_OUT, "the election was not seen in time"
         )
@@ -63,21 +65,20 @@ def _wanted(request: Request) -> tuple[TopicPartition, ...] | None:
 
 
 async def _not_seen(
-    parts: Parts, leaders: Mapping[TopicPartition, BrokerId], timeout_ms: int
+    metadata: MetadataCache, epochs: Mapping[TopicPartition, int], timeout_ms: int
 ) -> list[TopicPartition]:
-    """The partitions whose new leader this broker has not heard of when the time is up."""
+    """The partitions whose election this broker has not heard of when the time is up."""
+    left = dict(epochs)
 
-    def missing() -> list[TopicPartition]:
-        snapshot = parts.metadata.snapshot
-        found = {id: snapshot.partition(id) for id in leaders}
-        return [
-            id
-            for id, leader in leaders.items()
-            if (info := found[id]) is None or info.leader != leader
-        ]
+    def all_seen(snapshot: Snapshot) -> bool:
+        for id, epoch in list(left.items()):
+            info = snapshot.partition(id)
+            if info is not None and info.leader_epoch >= epoch:
+                del left[id]
+        return not left
 
-    await parts.metadata.wait_for(lambda _: not missing(), max(timeout_ms, 0))
-    return missing()
+    await metadata.wait_for(all_seen, max(timeout_ms, 0))
+    return list(left)
 
 
 def _grouped(

@@ -1,4 +1,4 @@
-"""ListOffsets (2), versions 1-9: from names or times to offsets.
+"""ListOffsets (2), versions 0-9: from names or times to offsets.
 
 Negative timestamps are names: -1 latest, -2 earliest, -3 the record with the largest timestamp,
 -4 earliest on local disks, -5 latest in remote storage, of which there is none. A consumer's latest
@@ -40,7 +40,7 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-_SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_SINCE: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
@@ -56,7 +56,8 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
             if asked[topic.name, wanted.partition_index] > 1:
                 answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
             else:
-                answers.append(await _find(parts, context, request, topic.name, wanted))
+                found = await _find(parts, context, request, topic.name, wanted)
+                answers.append(_listed(found, wanted) if context.version == 0 else found)
         response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
     return response
 
@@ -72,6 +73,19 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
 
 def _refused(wanted: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(wanted.partition_index, code)
+
+
+def _listed(
+    found: ListOffsetsPartitionResponse, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """The answer as version 0 has it: a list, from which clients take the first.
+
+    Kafka fills it with the first offsets of segments, as many as were asked for; here it is the
+    one offset that later versions answer with, which is the more exact one.
+    """
+    if found.error_code == ErrorCode.NONE and wanted.max_num_offsets > 0:
+        found.old_style_offsets = [found.offset]
+    return found
 
 
 async def _find(
@@ -133,6 +147,8 @@ async def _look_up(
         else local.search_timestamp(timestamp, bound)
     )
     found = await _carried_out(search, local.settings.expanded_size_max)
+    if found is None and context.version == 0:
+        return _at(local, index, bound)  # before a time that is yet to come is all there is
     if found is None:
         return ListOffsetsPartitionResponse(index)
     return _at(local, index, found.offset, found.timestamp)

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8), versions 2-10: a group keeps how far it has read.
+"""OffsetCommit (key 8), versions 1-10: a group keeps how far it has read.
 
 Answered when the offsets are durable. The retention time that versions 2-4 name is not heeded:
 offsets live by the broker's rule. A partition that does not exist spoils only itself. From 10 on a

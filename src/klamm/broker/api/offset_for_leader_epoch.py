@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: where the log of an epoch ends, as the leader sees it.
+"""OffsetForLeaderEpoch (23), versions 0-4: where the log of an epoch ends, as the leader sees it.
 
 Consumers ask after a change of leader whether what they have read is still there.
 """

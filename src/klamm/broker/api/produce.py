@@ -32,23 +32,18 @@ from klamm.broker.net.promises import Receipt
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.turns import finished
 from klamm.broker.parts import Parts
-from klamm.broker.quotas.charging import charge, charge_time
-from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE
-from klamm.broker.replicas.leaders import current_leader, endpoints_of
+from klamm.broker.producing.appending import append, as_result, count, not_here, reply_of
+from klamm.broker.producing.confirmation import Confirmation
 from klamm.broker.replicas.partition import Partition
 from klamm.broker.storage.openers import opened
 from klamm.log.append import Appended, AppendRefused, Later
 from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import INTERNAL_TOPICS, TopicPartition
-from klamm.protocol.frames import encode_response_frame
 from klamm.protocol.produce import (
     PartitionResult,
     ProduceRequest,
-    ProduceResponse,
-    RecordError,
     TopicResult,
-    encode_response,
     parse_request,
 )
 
@@ -135,7 +130,7 @@ def _append_steps(
     refusal = _refusal(request)
     find = parts.replicas.find_leader
     topics: list[TopicResult] = []
-    waiting: _Waiting | None = None
+    waiting: Confirmation[_Place] | None = None
     later: list[_Unlooked] = []
     for name, partitions in request.topics:
         results: list[PartitionResult] = []
@@ -147,7 +142,7 @@ def _append_steps(
             yield
             partition = fault or find(TopicPartition(name, index))
             if not isinstance(partition, Partition):
-                results.append(_not_here(parts, name, index, partition))
+                results.append(not_here(parts, name, index, partition))
                 continue
             if opening and (verdict := opening.get(partition.topic_partition)) is not None:
                 code = verdict.told_to_producers(partition, context.version)
@@ -162,14 +157,41 @@ def _append_steps(
             result = as_result(parts, partition, outcome)
             results.append(result)
             if acks == -1 and result[1] == 0:
-                waiting = waiting or _Waiting(parts, context, topics, size)
-                waiting.expect(partition, results, len(results) - 1)
+                waiting = waiting or _confirmation(parts, context, acks, topics, size)
+                waiting.expect(partition, (results, len(results) - 1))
     if later:
-        waiting = waiting or _Waiting(parts, context, topics, size)
+        waiting = waiting or _confirmation(parts, context, acks, topics, size)
         return _append_later(parts, context, acks, request.timeout_ms, waiting, later, opening)
     if waiting is not None:
         return waiting.begin(request.timeout_ms)
     return reply_of(parts, context, acks, topics, size)
+
+
+# Where the result of an append stands: in which list, and where in it.
+_Place = tuple[list[PartitionResult], int]
+
+
+class _Told(NamedTuple):
+    """What the sender of a request is told: the results, as far as they are known."""
+
+    parts: Parts
+    context: RequestContext
+    acks: int
+    topics: list[TopicResult]
+    size: int
+
+    def failed(self, place: _Place, code: ErrorCode) -> None:
+        results, at = place
+        results[at] = results[at]._replace(error_code=code)
+
+    def reply(self) -> Reply:
+        return reply_of(self.parts, self.context, self.acks, self.topics, self.size)
+
+
+def _confirmation(
+    parts: Parts, context: RequestContext, acks: int, topics: list[TopicResult], size: int
+) -> Confirmation[_Place]:
+    return Confirmation(context.peer, _Told(parts, context, acks, topics, size))
 
 
 class _Unlooked(NamedTuple):
@@ -192,7 +214,7 @@ async def _append_later(
     context: RequestContext,
     acks: int,
     timeout_ms: int,
-    waiting: _Waiting,
+    waiting: Confirmation[_Place],
     later: list[_Unlooked],
     opening: Mapping[TopicPartition, Opening],
 ) -> Reply | Receipt:
@@ -211,9 +233,7 @@ async def _append_later(
             outcome = ErrorCode.UNKNOWN_SERVER_ERROR
         result = results[at] = as_result(parts, partition, outcome)
         if acks == -1 and result[1] == 0:
-            waiting.expect(partition, results, at)
-    if acks != -1:
-        return waiting.answer(acks)
+            waiting.expect(partition, (results, at))
     receipt = waiting.begin(timeout_ms)
     if isinstance(receipt, Receipt):
         receipt.then(_note)  # until the connection has taken it over
@@ -245,7 +265,7 @@ async def _look_through_and_append(
             return AppendRefused(code, NOT_VERIFIED)
     outcome = partition.append_inspected(inspected, acks=acks)
     if isinstance(outcome, Appended):
-        _count(parts, outcome, len(records))
+        count(parts, outcome, len(records))
     return outcome
 
 
@@ -266,153 +286,3 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
                 if records is not None and is_transactional(records):
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
-
-
-def append(
-    parts: Parts, partition: Partition, version: int, records: memoryview | None, acks: int
-) -> Appended | AppendRefused | ErrorCode | Later:
-    """Put what a client sent into a log; what became of it."""
-    if records is None:
-        return AppendRefused(ErrorCode.INVALID_RECORD, "there are no records")
-    try:
-        outcome = partition.append(records, acks=acks, version=version)
-    except StorageTrouble as trouble:
-        parts.storage_trouble(trouble)
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    except Exception:
-        log.exception("an append failed", extra={"partition": str(partition.topic_partition)})
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    if isinstance(outcome, Appended):
-        _count(parts, outcome, len(records))
-    return outcome
-
-
-def _count(parts: Parts, appended: Appended, size: int) -> None:
-    base_offset, last_offset, _, _, is_duplicate = appended
-    if not is_duplicate:
-        metrics = parts.metrics
-        metrics.bytes_in += size
-        metrics.messages_in += last_offset - base_offset + 1
-
-
-def as_result(
-    parts: Parts, partition: Partition, outcome: Appended | AppendRefused | ErrorCode
-) -> PartitionResult:
-    """The same as it is told to the client."""
-    topic, index = partition.topic_partition
-    if isinstance(outcome, Appended):
-        base_offset, _, log_start, append_time_ms, _ = outcome
-        return PartitionResult(index, 0, base_offset, append_time_ms, log_start)
-    if isinstance(outcome, AppendRefused):
-        return PartitionResult(
-            index,
-            outcome.code,
-            record_errors=[RecordError(at, why) for at, why in outcome.record_errors],
-            error_message=outcome.message,
-        )
-    return _not_here(parts, topic, index, outcome)
-
-
-def _not_here(parts: Parts, topic: str, index: int, code: ErrorCode) -> PartitionResult:
-    leader = None
-    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        leader = current_leader(parts, TopicPartition(topic, index))
-    return PartitionResult(index, code, current_leader=leader)
-
-
-def reply_of(
-    parts: Parts, context: RequestContext, acks: int, topics: list[TopicResult], size: int
-) -> Reply:
-    """The reply that tells these results, with what the client's quotas make of it."""
-    quotas = parts.quotas
-    wait_ms = charge(parts, context, PRODUCER_BYTE_RATE, size) if quotas.is_active else 0
-    failed = [result for topic in topics for result in topic[1] if result[1]]
-    if acks == 0:
-        return Reply(mute_ms=wait_ms, then_close=bool(failed))
-    if quotas.is_timing:
-        wait_ms = max(wait_ms, charge_time(parts, context))
-    response = ProduceResponse(topics, wait_ms)
-    if failed:
-        leaders = [result.current_leader for result in failed if result.current_leader is not None]
-        response.node_endpoints = endpoints_of(parts, context.listener, leaders)
-    header = context.header
-    frame = encode_response_frame(header, encode_response(header[1], response))
-    return Reply((frame,), wait_ms)
-
-
-class _Unsettled(NamedTuple):
-    """One append whose result holds only once all replicas in sync have its records."""
-
-    results: list[PartitionResult]
-    at: int  # which of the results
-    offset_end: int
-
-
-class _Waiting:
-    """One request with acks=all: what became of its partitions, and what is still open."""
-
-    __slots__ = ("_context", "_open", "_parts", "_receipt", "_size", "_topics")
-
-    def __init__(
-        self, parts: Parts, context: RequestContext, topics: list[TopicResult], size: int
-    ) -> None:
-        self._parts = parts
-        self._context = context
-        self._topics = topics
-        self._size = size
-        # Of each partition the results in the order of their appends: a request may name one twice.
-        self._open: dict[Partition, list[_Unsettled]] = {}
-        self._receipt: Receipt | None = None
-
-    def expect(self, partition: Partition, results: list[PartitionResult], at: int) -> None:
-        """One of these results holds only once all replicas in sync have its records."""
-        assert partition.log is not None, partition
-        # A retry of a batch waits as the batch itself did, so the log's end will do for both.
-        unsettled = _Unsettled(results, at, partition.log.log_end_offset)
-        self._open.setdefault(partition, []).append(unsettled)
-
-    def begin(self, timeout_ms: int) -> Reply | Receipt:
-        """The reply, or the promise of one."""
-        for partition, appends in list(self._open.items()):
-            for _, _, offset_end in list(appends):
-                partition.await_acks(offset_end, self)
-        if not self._open:
-            return self.answer(-1)
-        self._receipt = Receipt(self._drop)
-        self._context.peer.alarm.set(max(timeout_ms, 0) / 1000, self._expire)
-        return self._receipt
-
-    @property
-    def is_over(self) -> bool:
-        return not self._open
-
-    def settled(self, partition: Partition, code: ErrorCode) -> None:
-        appends = self._open.get(partition)
-        if appends is None:
-            return
-        results, at, _ = appends.pop(0)
-        if not appends:
-            del self._open[partition]
-        if code is not ErrorCode.NONE:
-            results[at] = results[at]._replace(error_code=code)
-        if not self._open and self._receipt is not None:
-            self._context.peer.alarm.stop(self._expire)
-            self._receipt.keep(self.answer(-1))
-
-    def _expire(self) -> None:
-        """The records stay in the log; that all replicas have them was not seen in time."""
-        late = list(self._open.items())
-        for partition, appends in late:
-            for _ in range(len(appends)):
-                self.settled(partition, ErrorCode.REQUEST_TIMED_OUT)
-        for partition, _ in late:
-            partition.forget_over()
-
-    def _drop(self) -> None:
-        """The client has gone; nothing is left to tell."""
-        self._context.peer.alarm.stop(self._expire)
-        self._open.clear()
-
-    def answer(self, acks: int) -> Reply:
-        """The results for the partitions, as far as they are known."""
-        return reply_of(self._parts, self._context, acks, self._topics, self._size)

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27), version 1: the end of a transaction, for each partition it wrote to.
+"""WriteTxnMarkers (key 27), versions 0-1: the end of a transaction, for each partition it wrote to.
 
 Sent by the transaction's coordinator. The marker is
 appended to each partition led here; in the offsets topic it also lets go the offsets that waited

@@ -64,7 +64,7 @@ _BEGINNING: Final = Place()
 
 
 class _Host(Protocol):
-    """What this needs of its broker."""
+    """The services this needs of its broker."""
 
     @property
     def id(self) -> BrokerId: ...

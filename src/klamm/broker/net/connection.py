@@ -22,7 +22,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from klamm.broker.net.framing import FrameBuffer, FrameMemory
 from klamm.broker.net.promises import Alarm, Promise, Receipt
@@ -30,7 +30,6 @@ from klamm.broker.net.proof import REQUEST_SIZE_MAX, Challenge
 from klamm.broker.net.replies import Reply, Sender
 from klamm.model.errors import ProtocolError
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.beginnings import Beginnings
 from klamm.protocol.bounds import Bounds
 from klamm.protocol.private import PrivateKey
 from klamm.repeats import limited
@@ -47,8 +46,26 @@ GRACE_S: Final = 0.5
 _HEADER_SIZE_MAX: Final = 256
 
 
+class Memory(Protocol):
+    """What a shortcut for a peer's requests remembers of those it has sent so far."""
+
+    def recognise(self, frame: memoryview) -> Any | None:
+        """What is known of the request in this frame; None where nothing is."""
+        ...
+
+
+class _Blank:
+    """The memory of a peer that has sent nothing worth remembering."""
+
+    def recognise(self, frame: memoryview) -> None:
+        return None
+
+
+_BLANK: Final = _Blank()
+
+
 class Peer(Protocol):
-    """What a router may know of the connection a request came in on."""
+    """The facts a router may know of the connection a request came in on."""
 
     client_host: str
     listener: str
@@ -56,7 +73,7 @@ class Peer(Protocol):
     is_broker: bool  # of this cluster: it has proven that, or is taken for one
     challenge: Challenge | None  # the proof that is under way
     alarm: Alarm  # for requests that are served: until when they wait
-    beginnings: Beginnings  # of the Produces it has sent so far
+    memory: Memory
     # Called when another request arrives while one is served: some that only wait end early then.
     on_more: Callable[[], None] | None
 
@@ -71,7 +88,7 @@ Route = Callable[[Peer, memoryview], Answer]
 
 
 class Owner(Protocol):
-    """Who keeps the list of connections."""
+    """The keeper of the list of connections."""
 
     def joined(self, connection: Connection) -> None: ...
 
@@ -106,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.on_memory = self._make_room
         self._frames.on_given_up = self._give_up
         self.alarm = Alarm(self._loop)
-        self.beginnings = Beginnings()
+        self.memory: Memory = _BLANK
         self._serving: asyncio.Future[Reply | Receipt] | Promise | None = None
         # What is said when it is its turn: replies to requests that were served out of turn.
         self._owed: list[Receipt | Reply] = []
@@ -244,12 +261,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def buffered(self) -> int:
-        """How many bytes wait to be served."""
+        """The number of bytes that wait to be served."""
         return self._frames.waiting
 
     @property
     def capacity(self) -> int:
-        """How much memory the buffer takes."""
+        """The memory that the buffer takes."""
         return self._frames.capacity
 
     def shrink(self) -> None:

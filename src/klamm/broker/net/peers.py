@@ -31,7 +31,7 @@ _PROVE_S: Final = 10.0
 
 
 class Host(Protocol):
-    """What this needs of its broker."""
+    """The services this needs of its broker."""
 
     @property
     def id(self) -> BrokerId: ...

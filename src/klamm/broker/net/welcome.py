@@ -1,4 +1,4 @@
-"""How new connections are welcomed, by somebody who counts them."""
+"""Welcomes new connections, and counts them."""
 
 from __future__ import annotations
 

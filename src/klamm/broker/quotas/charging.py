@@ -1,4 +1,4 @@
-"""What a request costs its client's quotas, and how long the client has to wait for it."""
+"""Charges a request to its client's quotas, and says how long the client has to wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.model.settings import BrokerSettings
 
 
 class Charging(Protocol):
-    """What is needed to count what clients use."""
+    """The parts that count what clients use."""
 
     @property
     def quotas(self) -> Quotas: ...

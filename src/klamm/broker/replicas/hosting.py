@@ -1,4 +1,4 @@
-"""What a broker has once its logs are open: the replicas, and what they follow and propose with."""
+"""The parts of a broker once its logs are open: replicas, fetchers, proposals."""
 
 from __future__ import annotations
 

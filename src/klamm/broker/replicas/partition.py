@@ -65,7 +65,7 @@ class AckWaiter(Protocol):
 
 
 class Host(Protocol):
-    """What a partition needs of its broker."""
+    """The services a partition needs of its broker."""
 
     broker_id: BrokerId
 

@@ -301,11 +301,14 @@ class ReplicaManager:
         topic_partition = order.topic_partition
         partition = self.partitions.get(topic_partition)
         refusal = self._refused_at_once(order, partition)
-        if refusal is not None:
+        only_id = partition is not None and _tells_only_an_id(order, partition)
+        if refusal is not None and not only_id:
             return refusal
         if partition is None:
             partition = self.partitions[topic_partition] = Partition(topic_partition, self)
         try:
+            if only_id:
+                return self._learn_id(partition, order.topic_id)
             return self._take_role(partition, order, settings, log_settings, live_leaders)
         except StorageTrouble as trouble:
             self._ground.storage_trouble(trouble)
@@ -324,6 +327,15 @@ class ReplicaManager:
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return None
+
+    def _learn_id(self, partition: Partition, topic_id: uuid.UUID) -> ErrorCode:
+        """Store the id of a topic from before ids, which comes without a new leader epoch."""
+        assert partition.log is not None, f"{partition.topic_partition} has no log"
+        partition.log.set_topic_id(topic_id)
+        self.topic_names[topic_id] = partition.topic_partition.topic
+        if partition.role is Role.FOLLOWER and not self.is_stopping:
+            self._fetchers.add(partition)  # which asks for it by its id from now on
+        return ErrorCode.NONE
 
     def _not_taken(self, partition: Partition, trouble: StorageTrouble) -> ErrorCode:
         if isinstance(trouble, LogDirectoryFailed):
@@ -642,6 +654,16 @@ def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
     if current_leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _tells_only_an_id(order: Order, partition: Partition) -> bool:
+    """Whether an order repeats a leader epoch, to give a log that has none the id of its topic."""
+    return (
+        partition.role is not Role.OFFLINE
+        and order.state.leader_epoch == partition.leader_epoch
+        and partition.log is not None
+        and order.topic_id != ZERO_ID == _topic_id(partition)
+    )
 
 
 def _topic_id(partition: Partition | None) -> uuid.UUID:

@@ -1,4 +1,4 @@
-"""What this broker holds, as the answer to a new controller's roll call (`roll_call_form.py`)."""
+"""Answers a new controller's roll call with what this broker holds (`roll_call_form.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller counts of itself (`broker/metrics.py`)."""
+"""Counts what a controller does (`broker/metrics.py`)."""
 
 from __future__ import annotations
 

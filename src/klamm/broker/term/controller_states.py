@@ -69,6 +69,8 @@ STATES: Final[Mapping[type, _S]] = {
     events.ElectionsAsked: _S.MANUAL_LEADER_BALANCE,
     events.ShutdownAsked: _S.CONTROLLED_SHUTDOWN,
     events.IsrChangesAsked: _S.ISR_CHANGE,
+    observing.IsrChangesHint: _S.ISR_CHANGE,
+    events.IsrChangesNoticed: _S.ISR_CHANGE,
     events.LeaderAndIsrAnswered: _S.LEADER_AND_ISR_RESPONSE_RECEIVED,
     observing.LogDirsHint: _S.LOG_DIR_CHANGE,
     events.LogDirFailed: _S.LOG_DIR_CHANGE,

@@ -47,7 +47,7 @@ _PAUSE_AFTER_FAILURE_S: Final = 0.5
 
 
 class Host(Protocol):
-    """What the controller's shell needs of its broker."""
+    """The services the controller's shell needs of its broker."""
 
     @property
     def id(self) -> BrokerId: ...

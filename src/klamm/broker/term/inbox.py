@@ -17,7 +17,7 @@ from enum import IntEnum
 from itertools import count
 from typing import Final, NamedTuple
 
-from klamm.broker.term.observing import BrokersHint, Hint
+from klamm.broker.term.observing import BrokersHint, Hint, IsrChangesHint
 from klamm.controller import events
 
 
@@ -38,6 +38,7 @@ _RANKS: Final[dict[type, Rank]] = {
     events.BrokerReached: Rank.BROKER,
     events.ShutdownAsked: Rank.SHUTDOWN,
     events.IsrChangesAsked: Rank.ISR,
+    IsrChangesHint: Rank.ISR,
     events.LeaderAndIsrAnswered: Rank.ISR,
     events.RebalanceDue: Rank.TIMER,
     events.RetryDue: Rank.TIMER,

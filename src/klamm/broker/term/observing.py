@@ -16,7 +16,7 @@ from klamm.controller import effects, events
 from klamm.controller.context import Context
 from klamm.model.brokers import Broker
 from klamm.model.leadership import Leadership
-from klamm.model.names import BrokerId, TopicPartition, is_usable_id
+from klamm.model.names import BrokerId, TopicPartition, is_usable_id, partition_fault
 from klamm.model.settings.topic import FROZEN
 from klamm.model.topics import ProducerIdBlock, TopicNode
 from klamm.store import layout
@@ -61,6 +61,11 @@ class LogDirsHint:
 
 
 @dataclass(frozen=True, slots=True)
+class IsrChangesHint:
+    """A leader of an older kind may have stored an ISR itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReassignmentsHint:
     """A legacy tool may have asked to move partitions."""
 
@@ -77,6 +82,7 @@ Hint = (
     | AllTopicsHint
     | MarkersHint
     | LogDirsHint
+    | IsrChangesHint
     | ReassignmentsHint
     | ElectionsHint
 )
@@ -132,9 +138,11 @@ class Observer:
                 return [*changes, *await self._markers(changes, context)]
             case LogDirsHint():
                 return await self._log_dirs_failed()
+            case IsrChangesHint():
+                return await self._isr_changes_noticed()
             case ReassignmentsHint():
                 asked = await self._reassignment_requests()
-                return [events.ReassignmentsRequested(asked)] if asked else []
+                return [events.ReassignmentsRequested(asked)] if asked is not None else []
             case ElectionsHint():
                 wanted = await self._election_requests()
                 return [events.ElectionsRequested(wanted)] if wanted is not None else []
@@ -269,9 +277,24 @@ class Observer:
         failed = _decoded(nodes, layout.decode_log_dir_event)
         return [events.LogDirFailed(tuple(dict.fromkeys(failed)), names)] if names else []
 
-    async def _reassignment_requests(self) -> effects.Reassignments:
+    async def _isr_changes_noticed(self) -> list[events.Event]:
+        names = await self._names(layout.ISR_CHANGES)
+        nodes = await self._session.get_many([f"{layout.ISR_CHANGES}/{name}" for name in names])
+        found = (layout.decode_partitions(node.data) or () for node in nodes if node is not None)
+        partitions = dict.fromkeys(
+            partition
+            for each in found
+            for partition in each
+            # The name becomes a path of the store: it must lead to a topic.
+            if partition_fault(partition) is None
+        )
+        states = await self.states(list(partitions))
+        return [events.IsrChangesNoticed(states, names)] if names else []
+
+    async def _reassignment_requests(self) -> effects.Reassignments | None:
+        """The request as it can be read, empty where it cannot; None where there is no node."""
         node = await self._session.get(layout.REASSIGN_PARTITIONS)
-        return (layout.decode_reassignment(node.data) if node else None) or {}
+        return None if node is None else layout.decode_reassignment(node.data) or {}
 
     async def _election_requests(self) -> tuple[TopicPartition, ...] | None:
         node = await self._session.get(layout.PREFERRED_REPLICA_ELECTION)

@@ -32,7 +32,7 @@ from klamm.controller.turn import Settings
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.settings import BrokerSettings
 from klamm.store import layout
-from klamm.store.port import Create, Session, Unwatch
+from klamm.store.port import Create, Session, SetData, Unwatch
 
 log = logging.getLogger(__name__)
 state_log = logging.getLogger("klamm.state_change")
@@ -126,9 +126,21 @@ class Term:
 
     async def _make_features(self) -> None:
         """Brokers of Kafka look for this node; klamm has no features to finalize."""
-        node = layout.FeatureNode(enabled=True)
-        # It is made once for all terms, so it needs no fence; one that is there stays as it is.
-        await self._session.multi([Create(layout.FEATURE, layout.encode_feature(node))])
+        data = layout.encode_feature(layout.FeatureNode(enabled=True))
+        # It is made once for all terms, so it needs no fence; one that is enabled stays as it is.
+        await self._session.multi([Create(layout.FEATURE, data)])
+        node = await self._session.get(layout.FEATURE)
+        found = layout.decode_feature(node.data) if node is not None else None
+        if node is None or (found is not None and found.enabled):
+            return
+        # A controller from before KIP-584, or a hand, switched features off; what such a node
+        # names counts for nothing, in Kafka too.
+        log.warning(
+            "the node /feature was %s and is enabled again, without features",
+            "unreadable" if found is None else "disabled",
+            extra={"features": {} if found is None else dict(found.levels)},
+        )
+        await self._session.multi([SetData(layout.FEATURE, data, node.stat.version)])
 
     async def _take_turn(self, letter: Letter) -> None:
         content = letter.content
@@ -213,6 +225,7 @@ class Term:
             layout.TOPICS: observing.TopicsHint(),
             layout.DELETE_TOPICS: observing.MarkersHint(),
             layout.LOG_DIR_EVENTS: observing.LogDirsHint(),
+            layout.ISR_CHANGES: observing.IsrChangesHint(),
         }
         for path, hint in children.items():
             self._watches[path] = self._session.watch_children(path, partial(self.inbox.put, hint))
@@ -269,6 +282,7 @@ class Term:
                     observing.MarkersHint(),
                     observing.AllTopicsHint(),
                     observing.LogDirsHint(),
+                    observing.IsrChangesHint(),
                     observing.ReassignmentsHint(),
                     observing.ElectionsHint(),
                 ):

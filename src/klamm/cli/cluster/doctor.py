@@ -126,7 +126,7 @@ def _version(package: str) -> str | None:
 
 
 def _records(loops: Loops) -> Finding:
-    """Which way a broker checks the records of a batch."""
+    """The finding about how a broker checks the records of a batch."""
     if loops.kernel is not None:
         return Finding(Level.OK, "records", "each record is checked, by compiled loops")
     fact = f"records are checked by hand, and not each of them: {loops.why_not}"

@@ -1,8 +1,9 @@
 """`klamm up`: run a cluster until it is told to stop.
 
-The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it; it ends
-with `metrics=...` where metrics are served. Progress and warnings go to stderr. The first SIGINT or
-SIGTERM asks for a controlled shutdown, a second one no longer waits for it.
+The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it; it goes
+on with `metrics=...` where metrics are served, and with `zookeeper=...` where the embedded store
+is. Progress and warnings go to stderr. The first SIGINT or SIGTERM asks for a controlled shutdown,
+a second one no longer waits for it.
 
 Exit codes: 0 stopped as asked, 1 failed, 2 cannot start like this, 3 every broker has stopped by
 itself (failed disks), 130 a second signal cut the shutdown short.
@@ -57,6 +58,10 @@ def up(
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT,...", help="keep metadata in this ZooKeeper")
     ] = None,
+    zookeeper_port: Annotated[
+        int | None,
+        typer.Option(help="serve the embedded store as a ZooKeeper; 0 = a free port [off]"),
+    ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(help="serve Prometheus metrics on this port; 0 = a free port [off]"),
@@ -73,6 +78,8 @@ def up(
     settings = parse_pairs(setting or (), option="-X")
     if metrics_port is not None:
         settings["klamm.metrics.port"] = str(metrics_port)
+    if zookeeper_port is not None:
+        settings["klamm.store.serve.port"] = str(zookeeper_port)
     plan = Plan(
         brokers=brokers,
         host=host,
@@ -100,7 +107,8 @@ async def _serve(plan: Plan) -> int:
             return 0
         progress.clear()
         metrics = f" metrics={cluster.metrics_url}" if cluster.metrics_url else ""
-        print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}", flush=True)
+        store = f" zookeeper={cluster.zookeeper_address}" if cluster.zookeeper_address else ""
+        print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}{store}", flush=True)
         if not await signals.unless_heard(_until_failed(cluster)):
             return 0 if await signals.unless_heard(cluster.stop()) else 130
         await cluster.stop()

@@ -30,7 +30,7 @@ Record = dict[str, Any]
 CAUSES: Final[Mapping[str, str]] = {
     "TermBegan": "a controller took over",
     "BrokersChanged": "brokers came or went",
-    "TopicsChanged": "the topic was created in the store, or removed from it by hand",
+    "TopicsChanged": "the topic was removed from the store by hand",
     "TopicModified": "the topic's assignment was rewritten",
     "MarkersChanged": "a client asked to delete the topic",
     "LeaderAndIsrAnswered": "a broker reported on its replicas",
@@ -43,6 +43,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "RebalanceDue": "the periodic leader rebalance ran",
     "RetryDue": "the retry timer fired",
     "ShutdownAsked": "a broker began a controlled shutdown",
+    "IsrChangesNoticed": "a leader stored a new in-sync set",
     "IsrChangesAsked": "a leader asked to change the in-sync set",
     "ElectionsAsked": "a client asked for an election",
     "ReassignmentsAsked": "a client asked to reassign partitions",
@@ -53,6 +54,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "TopicArchived": "the topic was archived, ready to be deleted",
 }
 _ONE_EVENT_MS: Final = 100
+_BORN: Final = frozenset({"created", "New", "Online"})  # one of these is in any part of a creation
 _ON_BROKER: Final = re.compile(r" on broker (\d+)\Z")
 # What ledgers of earlier controllers call three of them.
 _FORMER: Final[Mapping[str, str]] = {
@@ -126,6 +128,8 @@ def _heading(group: list[Record]) -> str:
         if went or came:
             said = (_did(went, "went down"), _did(came, "came back"))
             return ", ".join(filter(None, said))
+    if cause == "TopicsChanged" and any(record["after"] in _BORN for record in group):
+        return "the topic was created"
     return CAUSES.get(_FORMER.get(cause, cause), cause)
 
 

@@ -70,12 +70,12 @@ def altered(
 def _malformed(changes: Sequence[Change]) -> Refused | None:
     names = Counter(change.name for change in changes)
     if twice := [name for name, count in names.items() if count > 1]:
-        return Refused(f"settings given more than once: {', '.join(twice)}")
+        return Refused(f"Error due to duplicate config keys: {', '.join(twice)}")
     operations = frozenset(Operation)
-    if strange := [c.name for c in changes if c.operation not in operations]:
-        return Refused(f"unknown operation on {', '.join(strange)}")
+    if strange := [c for c in changes if c.operation not in operations]:
+        return Refused(f"Unknown operations type {strange[0].operation} for {strange[0].name}")
     null = [c.name for c in changes if c.value is None and c.operation != Operation.DELETE]
-    return Refused(f"settings without a value: {', '.join(null)}") if null else None
+    return Refused(f"Null value not supported for : {', '.join(null)}") if null else None
 
 
 def _edited(
@@ -87,10 +87,11 @@ def _edited(
     """A list with items added or taken away; it starts from the value in force."""
     if definition is None:
         # Kafka fails over this one inside, and clients know it as an unknown error.
-        return Refused(f"{change.name} is not a setting", ErrorCode.UNKNOWN_SERVER_ERROR)
+        return Refused(f"Unknown config name: {change.name}", ErrorCode.UNKNOWN_SERVER_ERROR)
     if definition.kind is not Kind.LIST:
+        verb = "append" if change.operation == Operation.APPEND else "subtract"
         return Refused(
-            f"{change.name} is not a list: items can be neither added nor taken away",
+            f"Config value {verb} is not allowed for config key: {change.name}. It is no list.",
             ErrorCode.INVALID_CONFIG,
         )
     old = texts[change.name] if change.name in texts else inherited(change.name)

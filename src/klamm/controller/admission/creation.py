@@ -73,10 +73,13 @@ class Creation:
         return len(next(iter(self.placement.values())))
 
 
-def duplicates(names: Sequence[str]) -> dict[str, Refused]:
-    """The names that a request has more than once: which of the wishes was meant?"""
+def duplicates(names: Sequence[str], words: str) -> dict[str, Refused]:
+    """The names that a request has more than once: which of the wishes was meant?
+
+    `words` are Kafka's own, which differ with the request.
+    """
     return {
-        name: Refused(f"topic {name} is in the request {count} times", ErrorCode.INVALID_REQUEST)
+        name: Refused(f"{words} {name} is in the request {count} times.", ErrorCode.INVALID_REQUEST)
         for name, count in Counter(names).items()
         if count > 1
     }
@@ -84,10 +87,11 @@ def duplicates(names: Sequence[str]) -> dict[str, Refused]:
 
 def name_faults(names: Sequence[str]) -> dict[str, Refused]:
     """The names that cannot be created, before anything else is looked at."""
-    faults = duplicates(names)
+    faults = duplicates(names, "Found multiple entries for this topic.")
     if CLUSTER_METADATA in names:
         faults[CLUSTER_METADATA] = Refused(
-            f"{CLUSTER_METADATA} is Kafka's own and cannot be created", ErrorCode.INVALID_REQUEST
+            f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
+            ErrorCode.INVALID_REQUEST,
         )
     return faults
 
@@ -121,15 +125,17 @@ def _no_null_config(ask: NewTopic, facts: CreationFacts) -> Refused | None:
     null = [name for name, value in ask.configs if value is None]
     if not null:
         return None
-    return Refused(f"settings without a value: {', '.join(null)}", ErrorCode.INVALID_CONFIG)
+    return Refused(
+        f"Null value not supported for topic configs: {','.join(null)}", ErrorCode.INVALID_CONFIG
+    )
 
 
 def _counts_or_assignment(ask: NewTopic, facts: CreationFacts) -> Refused | None:
     if not ask.assignment or (ask.partitions == _UNSET and ask.factor == _UNSET):
         return None
     return Refused(
-        "a topic with its own assignment must not also have a number of partitions or a "
-        "replication factor",
+        "Both numPartitions or replicationFactor and replicasAssignments were set. "
+        "Both cannot be used at the same time.",
         ErrorCode.INVALID_REQUEST,
     )
 
@@ -160,7 +166,8 @@ def _not_marked(creation: Creation, facts: CreationFacts) -> Refused | None:
     if creation.topic not in facts.marked:
         return None
     return Refused(
-        f"topic {creation.topic} is marked for deletion and not gone yet",
+        f"Topic '{creation.topic}' is marked for deletion. It is not gone yet: "
+        f"`klamm topics explain {creation.topic}` says what it waits for.",
         ErrorCode.TOPIC_ALREADY_EXISTS,
     )
 
@@ -174,8 +181,8 @@ def _not_colliding(creation: Creation, facts: CreationFacts) -> Refused | None:
     if not others:
         return None
     return Refused(
-        f"topic {creation.topic} collides with {', '.join(others)}: "
-        "'.' and '_' are the same in metric names",
+        f"Topic '{creation.topic}' collides with existing topics: {', '.join(others)}. "
+        "'.' and '_' are the same in metric names.",
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     )
 
@@ -184,12 +191,12 @@ def _equal_factors(creation: Creation, facts: CreationFacts) -> Refused | None:
     sizes = {len(replicas) for replicas in creation.placement.values()}
     if len(sizes) == 1 and 0 not in sizes:
         return None
-    return bad_assignment("all partitions must have the same number of replicas, at least one")
+    return bad_assignment("All partitions should have the same number of replicas, at least one.")
 
 
 def _no_replica_twice(creation: Creation, facts: CreationFacts) -> Refused | None:
     twice = with_duplicates(creation.placement)
-    return bad_assignment(f"a broker holds two replicas of {twice}") if twice else None
+    return bad_assignment(f"Duplicate replica assignment found: {twice}.") if twice else None
 
 
 def _numbered_from_zero(creation: Creation, facts: CreationFacts) -> Refused | None:
@@ -201,7 +208,7 @@ def _numbered_from_zero(creation: Creation, facts: CreationFacts) -> Refused | N
         good = sum(n for n in numbers if n >= 0) == len(numbers) * (len(numbers) - 1) // 2
     if good:
         return None
-    return bad_assignment("partitions must be numbered from 0 without a gap")
+    return bad_assignment("partitions should be a consecutive 0-based integer sequence")
 
 
 def _known_brokers(creation: Creation, facts: CreationFacts) -> Refused | None:

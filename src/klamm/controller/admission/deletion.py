@@ -38,10 +38,10 @@ def deletion_request_fault(asks: Iterable[Doomed], facts: DeletionFacts) -> Refu
         code = (
             ErrorCode.TOPIC_DELETION_DISABLED if facts.version >= 3 else ErrorCode.INVALID_REQUEST
         )
-        return Refused("topics cannot be deleted: delete.topic.enable is false", code)
+        return Refused("Topic deletion is disabled. delete.topic.enable is false.", code)
     if any(ask.name is not None and ask.topic_id != ZERO_ID for ask in asks):
         return Refused(
-            "a topic is named or has its id given, never both", ErrorCode.INVALID_REQUEST
+            "Topic name and topic ID can not both be specified.", ErrorCode.INVALID_REQUEST
         )
     return None
 
@@ -50,9 +50,15 @@ def admit_deletion(ask: Doomed, facts: DeletionFacts) -> str | Refused:
     """The name of the topic to mark, or the first reason not to."""
     name = ask.name if ask.name is not None else facts.names.get(ask.topic_id)
     if name is None:
-        return Refused(f"there is no topic with id {ask.topic_id}", ErrorCode.UNKNOWN_TOPIC_ID)
+        return Refused(
+            f"This server does not host this topic ID. There is no topic with id {ask.topic_id}.",
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        )
     # Kafka cannot delete a topic that never had a leader, nor create another of its name.
     if name not in facts.visible and not facts.unborn(name):
-        return Refused(f"there is no topic {name}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return Refused(
+            f"This server does not host this topic-partition. There is no topic {name}.",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
     why = facts.policy(name) if facts.policy is not None else None
     return name if why is None else Refused(why, ErrorCode.POLICY_VIOLATION)

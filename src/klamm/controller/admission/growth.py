@@ -19,7 +19,6 @@ from klamm.controller.admission.refusals import (
     listed,
     no_partition_zero,
     unknown_brokers,
-    with_duplicates,
 )
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused
@@ -65,16 +64,20 @@ def admit_growth(ask: Growth, facts: GrowthFacts) -> Placement | Refused:
 def _growth_refusal(ask: Growth, facts: GrowthFacts) -> Refused | None:
     if facts.marked:
         return Refused(
-            f"topic {ask.topic} is queued for deletion", ErrorCode.INVALID_TOPIC_EXCEPTION
+            f"The topic is queued for deletion. It is {ask.topic}.",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
         )
     moving = sorted(n for n, assignment in facts.partitions.items() if assignment.is_moving)
     if moving:
         return Refused(
-            f"partitions of topic {ask.topic} are being moved: {listed(moving)}",
+            f"A partition reassignment is in progress for the topic '{ask.topic}'. "
+            f"Partitions that are being moved: {listed(moving)}.",
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
         )
     if not facts.partitions:
-        return Refused(f"there is no topic {ask.topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return Refused(
+            f"The topic '{ask.topic}' does not exist.", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
     if facts.compacted and not facts.settings.bool("klamm.expansion.of.compacted.topics"):
         return Refused(
             f"topic {ask.topic} is compacted: with more partitions its keys would move, and "
@@ -88,11 +91,11 @@ def _count_refusal(ask: Growth, current: int) -> Refused | None:
     if ask.count > current:
         return None
     if ask.count == current:
-        why = f"topic {ask.topic} already has {current} partitions"
+        why = f"Topic already has {current} partitions."
     else:
         why = (
-            f"topic {ask.topic} has {current} partitions, which is higher than the "
-            f"{ask.count} requested; partitions cannot be taken away"
+            f"Topic currently has {current} partitions, which is higher than the requested "
+            f"{ask.count}. Partitions cannot be taken away."
         )
     return Refused(why, ErrorCode.INVALID_PARTITIONS)
 
@@ -114,19 +117,26 @@ def _manual_growth(
         return refused
     if len(assignments) != added:
         return bad_assignment(
-            f"{added} partitions are to be added but {len(assignments)} assignments were given"
+            f"Increasing the number of partitions by {added} but {len(assignments)} assignments "
+            "provided."
         )
     if 0 not in facts.partitions:
         return no_partition_zero(ask.topic)
     if empty := [n for n, replicas in placement.items() if not replicas]:
-        return bad_assignment(f"partitions without replicas: {listed(empty)}")
-    if twice := with_duplicates(placement):
-        return bad_assignment(f"a broker holds two replicas of {twice}")
+        return bad_assignment(f"Cannot have replication factor of 0 for partition id {empty[0]}.")
+    for number, replicas in placement.items():
+        if len(set(replicas)) != len(replicas):
+            return bad_assignment(
+                f"Duplicate brokers not allowed in replica assignment: {listed(replicas)} "
+                f"for partition id {number}."
+            )
     factor = len(facts.partitions[0].replicas)
-    wrong = [f"{n} has {len(r)}" for n, r in placement.items() if len(r) != factor]
+    wrong = {n: len(replicas) for n, replicas in placement.items() if len(replicas) != factor}
     if wrong:
         return bad_assignment(
-            f"every partition must have {factor} replicas, as partition 0 has: {', '.join(wrong)}"
+            "Inconsistent replication factor between partitions, "
+            f"partition 0 has {factor} while partitions [{listed(wrong)}] have "
+            f"replication factors [{listed(wrong.values())}], respectively."
         )
     return placement
 

@@ -55,16 +55,17 @@ def place(
     """The replicas of `count` partitions from number `first`, or why they cannot be placed."""
     if count <= 0:
         return Refused(
-            f"the number of partitions must be above 0, not {count}", ErrorCode.INVALID_PARTITIONS
+            f"Number of partitions must be larger than 0. {count} were asked for.",
+            ErrorCode.INVALID_PARTITIONS,
         )
     if factor <= 0:
         return Refused(
-            f"the replication factor must be above 0, not {factor}",
+            f"Replication factor must be larger than 0. {factor} was asked for.",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
     if factor > len(racks):
         return Refused(
-            f"the replication factor is {factor} but only {len(racks)} brokers are available",
+            f"Replication factor: {factor} larger than available brokers: {len(racks)}.",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
     aware = rack_awareness(racks, mixed)

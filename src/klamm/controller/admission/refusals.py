@@ -11,7 +11,7 @@ from klamm.model.names import BrokerId
 
 def exists(topic: str) -> Refused:
     """The name is taken."""
-    return Refused(f"topic {topic} already exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+    return Refused(f"Topic '{topic}' already exists.", ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 def bad_assignment(why: str) -> Refused:
@@ -21,7 +21,10 @@ def bad_assignment(why: str) -> Refused:
 
 def no_partition_zero(topic: str) -> Refused:
     """A node that only a hand can have written."""
-    return Refused(f"topic {topic} has no partition 0", ErrorCode.UNKNOWN_SERVER_ERROR)
+    return Refused(
+        f"Unexpected existing replica assignment for topic '{topic}', partition id 0 is missing.",
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    )
 
 
 def unknown_brokers(assignments: Iterable[tuple[BrokerId, ...]], known: Racks) -> Refused | None:
@@ -29,7 +32,7 @@ def unknown_brokers(assignments: Iterable[tuple[BrokerId, ...]], known: Racks) -
     strange = sorted({broker for replicas in assignments for broker in replicas} - set(known))
     if not strange:
         return None
-    return bad_assignment(f"unknown brokers in the assignment: {listed(strange)}")
+    return bad_assignment(f"Unknown broker(s) in replica assignment: {listed(strange)}.")
 
 
 def with_duplicates(placement: Placement) -> str:

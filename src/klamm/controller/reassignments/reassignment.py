@@ -60,6 +60,14 @@ def reassignments_asked(turn: Turn, event: ReassignmentsAsked) -> Flow[Reassignm
 def reassignments_requested(turn: Turn, event: ReassignmentsRequested) -> Flow[None]:
     """The legacy request: entries that make no sense are taken out, the rest is started."""
     context = turn.context
+    if not event.targets:
+        turn.warn(
+            "/admin/reassign_partitions asks for nothing that can be read and is removed: "
+            'a request is {"version": 1, "partitions": '
+            '[{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
+        )
+        yield from reassignment_requests.clear(turn)
+        return
     fresh = {
         id: to for id, to in event.targets.items() if context.reassignment_requests.get(id) != to
     }

@@ -28,20 +28,31 @@ def fault_of(
     partition = context.partition(id)
     if replicas is not None:
         if not replicas:
-            return PartitionFault(bad, f"the replica list of {id} is empty")
+            return PartitionFault(bad, "Empty replica list specified in partition reassignment.")
         if len(set(replicas)) != len(replicas):
-            return PartitionFault(bad, f"the replica list of {id} has duplicates: {list(replicas)}")
+            return PartitionFault(
+                bad,
+                f"Duplicate replica ids in partition reassignment replica list: {list(replicas)}",
+            )
         if min(replicas) < 0:
-            return PartitionFault(bad, f"the replica list of {id} has a negative broker id")
+            return PartitionFault(bad, f"Invalid broker id in replica list: {list(replicas)}")
         added = partition.assignment.towards(replicas).adding if partition else replicas
         absent = [broker for broker in added if not context.is_live(broker)]
         if absent:
-            return PartitionFault(bad, f"{id} cannot move to brokers that are not live: {absent}")
+            return PartitionFault(
+                bad,
+                "Replica assignment has brokers that are not alive. "
+                f"Replica list: {list(added)}, brokers that are not: {absent}",
+            )
     elif id not in context.reassigning:
-        return PartitionFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{id} is not being moved")
+        return PartitionFault(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+            f"No partition reassignment is in progress. {id} is not being moved.",
+        )
     if partition is None or context.is_queued(id.topic):
         return PartitionFault(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{id} does not exist or is being deleted"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"The partition does not exist. {id} is unknown, or being deleted.",
         )
     target = where_it_was(context, id) if replicas is None else replicas
     if loses_in_sync(partition, target):

@@ -9,6 +9,12 @@ from klamm.controller.turn import Flow, Turn, commit
 from klamm.model.names import TopicPartition
 
 
+def clear(turn: Turn) -> Flow[None]:
+    """Take the whole request away."""
+    turn.context.reassignment_requests = {}
+    yield from commit([RewriteReassignmentRequests({})])
+
+
 def drop(turn: Turn, partitions: Iterable[TopicPartition]) -> Flow[None]:
     """Take partitions out of the request, for they are done, refused or asked for anew."""
     requested = turn.context.reassignment_requests

@@ -1,21 +1,24 @@
 """Settings: what may be set (`topic`, `broker`), and what is in force (`layers`)."""
 
-from klamm.model.settings.broker import BROKER_SETTINGS
+from klamm.model.settings.broker import BROKER_SETTINGS, UNTOLD
 from klamm.model.settings.definition import Definition, Dynamic, Kind, Source, value_text
 from klamm.model.settings.layers import (
     BrokerSettings,
     Origin,
     TopicSettings,
     broker_fault,
+    described,
+    foreign,
+    foreign_warning,
     relation_fault,
     topic_faults,
-    unknown_name,
 )
 from klamm.model.settings.topic import TOPIC_SETTINGS
 
 __all__ = [
     "BROKER_SETTINGS",
     "TOPIC_SETTINGS",
+    "UNTOLD",
     "BrokerSettings",
     "Definition",
     "Dynamic",
@@ -24,8 +27,10 @@ __all__ = [
     "Source",
     "TopicSettings",
     "broker_fault",
+    "described",
+    "foreign",
+    "foreign_warning",
     "relation_fault",
     "topic_faults",
-    "unknown_name",
     "value_text",
 ]

@@ -27,6 +27,32 @@ GROUPS: Final[Mapping[str, tuple[Definition, ...]]] = {
     "Without effect": IDLE,
 }
 
+# Kafka takes these without telling of them: they are internal, or its authorizer's own. They are
+# described where somebody set them.
+UNTOLD: Final = frozenset(
+    {
+        "allow.everyone.if.no.acl.found",
+        "controller.performance.always.log.threshold.ms",
+        "controller.performance.sample.period.ms",
+        "group.consumer.migration.policy",
+        "group.coordinator.new.enable",
+        "group.share.enable",
+        "log.initial.task.delay.ms",
+        "metadata.log.segment.min.bytes",
+        "producer.id.expiration.check.interval.ms",
+        "remote.log.manager.task.retry.backoff.max.ms",
+        "remote.log.manager.task.retry.backoff.ms",
+        "remote.log.manager.task.retry.jitter",
+        "sasl.oauthbearer.header.urlencode",
+        "server.max.startup.time.ms",
+        "super.users",
+        "unclean.leader.election.interval.ms",
+        "unstable.api.versions.enable",
+        "unstable.feature.versions.enable",
+        "zookeeper.metadata.migration.min.batch.size",
+    }
+)
+
 BROKER_SETTINGS: Final[Mapping[str, Definition]] = by_name(
     definition for group in GROUPS.values() for definition in group
 )

@@ -270,7 +270,8 @@ _IDLE: Final[Mapping[str, str]] = {
 }
 
 
-# Those that Kafka lets change while a broker runs: whoever does so is not refused here either.
+# Those that Kafka lets change while a broker runs: whoever does so is not refused here either. What
+# asks for protection or for addresses is not among them: that is refused rather than ignored.
 _LIVE: Final = frozenset(
     {
         "background.threads",
@@ -286,6 +287,14 @@ _LIVE: Final = frozenset(
         "remote.log.index.file.cache.total.size.bytes",
         "remote.log.manager.copy.max.bytes.per.second",
         "remote.log.manager.fetch.max.bytes.per.second",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
         "transaction.partition.verification.enable",
     }
 )

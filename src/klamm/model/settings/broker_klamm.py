@@ -46,6 +46,52 @@ KLAMM: Final[tuple[Definition, ...]] = (
         AtLeast(1000),
     ),
     setting(
+        "klamm.store.serve.port",
+        Kind.INT,
+        "-1",
+        "The port on which the embedded store speaks ZooKeeper's client protocol, for brokers in "
+        "other processes and for tools; 0 takes a free one, -1 none.",
+        Between(-1, 65535),
+    ),
+    setting(
+        "klamm.store.serve.host",
+        Kind.STRING,
+        "127.0.0.1",
+        "The address on which the embedded store is served. What travels is not encrypted, so "
+        "anything but this machine itself is for networks that are trusted.",
+    ),
+    setting(
+        "klamm.store.serve.writers",
+        Kind.STRING,
+        "cluster",
+        "Who may write to a served store: cluster, those who show the digest in `store.digest` of "
+        "the data directory; or anyone who can connect, which Apache Kafka's brokers need.",
+        OneOf(("cluster", "anyone")),
+    ),
+    setting(
+        "klamm.store.serve.tick.ms",
+        Kind.INT,
+        "2000",
+        "The unit of time of a served store: sessions time out after 2 to 20 of it, and are looked "
+        "at once in it.",
+        Between(100, 60_000),
+    ),
+    setting(
+        "klamm.store.serve.connections.max",
+        Kind.INT,
+        "1000",
+        "How many connections a served store takes. When there are more, those that have not "
+        "shown the cluster's digest make room.",
+        Between(1, 100_000),
+    ),
+    setting(
+        "klamm.zookeeper.digest.file",
+        Kind.STRING,
+        "",
+        "A file, readable by its owner alone, whose line `user:password` is shown to ZooKeeper. A "
+        "store that another klamm serves asks for the `store.digest` of its data directory.",
+    ),
+    setting(
         "klamm.controller.standby.enable",
         Kind.BOOLEAN,
         "true",
@@ -117,7 +163,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.auto.create.prefixes",
         Kind.LIST,
         "",
-        "Only topics whose name begins with one of these are created by being asked for; empty "
+        "Only topics whose name begins with one of these are created automatically; empty "
         "allows every name.",
         None,
         _WIDE,
@@ -126,7 +172,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.auto.create.quarantine.ms",
         Kind.LONG,
         "0",
-        "For how long after its deletion a topic is not created again by being asked for.",
+        "For how long after its deletion a topic is not created again automatically.",
         _FROM_0,
         _WIDE,
     ),
@@ -159,7 +205,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "klamm.delete.topic.cancel.enable",
         Kind.BOOLEAN,
         "false",
-        "Whether a deletion can be called off until the first replica was told to delete its log. "
+        "Whether a deletion can be cancelled until the first replica is told to delete its log. "
         "While this is on, a deletion that a broker's absence would halt half way does not begin: "
         "the topic stays whole until every replica can be deleted.",
         None,
@@ -220,7 +266,7 @@ KLAMM: Final[tuple[Definition, ...]] = (
         Kind.BOOLEAN,
         "false",
         "Whether moves asked for through the node /admin/reassign_partitions obey the rules of the "
-        "API; otherwise, as in Kafka, one to a broker that is not there waits for it.",
+        "API; otherwise, as in Kafka, a move to a broker that is down waits for it.",
     ),
     setting(
         "klamm.fence.unreachable.ms",
@@ -297,10 +343,10 @@ KLAMM: Final[tuple[Definition, ...]] = (
     setting(
         "klamm.request.memory.max.bytes",
         Kind.LONG,
-        "33554432",
-        "How much memory the requests on their way to a broker may take on all connections "
-        "together. When it is used up, connections with large requests wait, one at a time goes "
-        "on, and those that take too long are closed.",
+        "50331648",
+        "How much memory the requests on their way to the brokers of a process may take on all "
+        "connections together. When it is used up, connections with large requests wait, one at a "
+        "time goes on, and those that take too long are closed.",
         AtLeast(1_048_576),
     ),
 )

@@ -26,6 +26,7 @@ LONG_MAX: Final = 2**63 - 1
 class Kind(IntEnum):
     """The type of a setting; the numbers are those of DescribeConfigs."""
 
+    UNKNOWN = 0  # of settings that only a plug-in would know
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -71,7 +72,7 @@ class AtLeast:
     low: float
 
     def fault(self, value: Value) -> str | None:
-        return None if _number(value) >= self.low else f"must be at least {self.low}"
+        return None if _number(value) >= self.low else f"Value must be at least {self.low}"
 
     def __str__(self) -> str:
         return f">= {self.low}"
@@ -89,7 +90,8 @@ class Between:
         number = _number(value)
         if self.low <= number <= self.high or (self.also is not None and number == self.also):
             return None
-        return f"must be {self}"
+        beyond = f"at least {self.low}" if number < self.low else f"no more than {self.high}"
+        return f"Value must be {beyond}" + ("" if self.also is None else f", or {self.also}")
 
     def __str__(self) -> str:
         bounds = f"between {self.low} and {self.high}"
@@ -105,7 +107,7 @@ class OneOf:
     def fault(self, value: Value) -> str | None:
         items: Iterable[str] = value if isinstance(value, tuple) else (str(value),)
         strange = [item for item in items if item not in self.words]
-        return f"must be one of {self}, not {strange[0]!r}" if strange else None
+        return f"String must be one of: {self}, not {strange[0]!r}" if strange else None
 
     def __str__(self) -> str:
         return ", ".join(self.words)
@@ -116,7 +118,7 @@ class Nonempty:
     """Some text."""
 
     def fault(self, value: Value) -> str | None:
-        return None if value else "must not be empty"
+        return None if value else "String must be non-empty"
 
     def __str__(self) -> str:
         return "not empty"
@@ -228,17 +230,20 @@ class Definition:
 
     @property
     def is_sensitive(self) -> bool:
-        return self.kind is Kind.PASSWORD
+        # What nobody here knows may be a secret, as in Kafka.
+        return self.kind in (Kind.PASSWORD, Kind.UNKNOWN)
 
     def parse(self, text: str) -> Value | Refused:
         """The value of a text, or why it has none."""
         value = _READERS[self.kind](text.strip())
         if isinstance(value, Refused):
-            return Refused(f"{self.name}={self._shown(text)}: {value.why}")
+            return self._refused(text, value.why)
         fault = self.valid.fault(value) if self.valid is not None else None
-        if fault is not None:
-            return Refused(f"{self.name}={self._shown(text)}: {fault}")
-        return value
+        return value if fault is None else self._refused(text, fault)
+
+    def _refused(self, text: str, why: str) -> Refused:
+        """A refusal in the words of Kafka, which people and tools look for."""
+        return Refused(f"Invalid value {self._shown(text)} for configuration {self.name}: {why}")
 
     def _shown(self, text: str) -> str:
         return "[hidden]" if self.is_sensitive else text
@@ -251,7 +256,7 @@ def _read_boolean(text: str) -> Value | Refused:
         case "false":
             return False
         case _:
-            return Refused("must be true or false")
+            return Refused("Expected value to be either true or false")
 
 
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]+\Z")
@@ -260,13 +265,14 @@ _DECIMAL: Final = re.compile(r"[+-]?[0-9]+\Z")
 @dataclass(frozen=True, slots=True)
 class _ReadInteger:
     bits: int
+    name: str
 
     def __call__(self, text: str) -> Value | Refused:
         if not _DECIMAL.match(text):
-            return Refused("must be a whole number")
+            return Refused(f"Not a number of type {self.name}: it must be a whole one")
         value = int(text)
         if not -(1 << (self.bits - 1)) <= value < 1 << (self.bits - 1):
-            return Refused(f"does not fit {self.bits} bits")
+            return Refused(f"Not a number of type {self.name}: it does not fit {self.bits} bits")
         return value
 
 
@@ -274,7 +280,7 @@ def _read_double(text: str) -> Value | Refused:
     try:
         return float(text)
     except ValueError:
-        return Refused("must be a number")
+        return Refused("Not a number of type DOUBLE")
 
 
 def _read_list(text: str) -> Value | Refused:
@@ -286,11 +292,12 @@ def _read_text(text: str) -> Value | Refused:
 
 
 _READERS: Final[Mapping[Kind, Callable[[str], Value | Refused]]] = {
+    Kind.UNKNOWN: _read_text,
     Kind.BOOLEAN: _read_boolean,
     Kind.STRING: _read_text,
-    Kind.INT: _ReadInteger(32),
-    Kind.SHORT: _ReadInteger(16),
-    Kind.LONG: _ReadInteger(64),
+    Kind.INT: _ReadInteger(32, "INT"),
+    Kind.SHORT: _ReadInteger(16, "SHORT"),
+    Kind.LONG: _ReadInteger(64, "LONG"),
     Kind.DOUBLE: _read_double,
     Kind.LIST: _read_list,
     Kind.CLASS: _read_text,

@@ -12,11 +12,19 @@ from __future__ import annotations
 import builtins
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from klamm.model.errors import Refused, UsageError
 from klamm.model.settings.broker import BROKER_SETTINGS
-from klamm.model.settings.definition import Definition, Source, Synonym, Value, value_text
+from klamm.model.settings.definition import (
+    Definition,
+    Kind,
+    Source,
+    Synonym,
+    Value,
+    value_text,
+)
 from klamm.model.settings.topic import TOPIC_SETTINGS
 
 _DEFAULTS: Final[Mapping[str, Value]] = {
@@ -195,12 +203,19 @@ class BrokerSettings(_Values):
             for name in names
             if name in layer
         ]
-        defaults = (Origin(name, BROKER_SETTINGS[name].default, Source.DEFAULT) for name in names)
+        known = (BROKER_SETTINGS[name] for name in names if name in BROKER_SETTINGS)
+        defaults = (Origin(each.name, each.default, Source.DEFAULT) for each in known)
         return found + [origin for origin in defaults if origin.text is not None]
 
     def source(self, name: str) -> Source:
         origins = self.origins(name)
         return origins[0].source if origins else Source.DEFAULT
+
+    @property
+    def further_names(self) -> list[str]:
+        """Names that were set while the broker ran and have no line in the table."""
+        given = {**self.cluster_dynamic, **self.own_dynamic}
+        return [name for name in given if name not in BROKER_SETTINGS]
 
     def _inherited(self, topic: Definition) -> Value:
         for origin in self.origins(*(synonym.name for synonym in topic.synonyms)):
@@ -242,11 +257,10 @@ def _broker_name(name: str) -> str:
     return synonyms[0].name if synonyms else name
 
 
-def unknown_name(name: str, known: Iterable[str], what: str) -> str:
-    """The sentence about a name that is no setting, with the one that was probably meant."""
+def meant(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that is no setting: the one that was probably meant."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"{name} is not a {what} setting{hint}"
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def broker_fault(texts: Mapping[str, str]) -> str | None:
@@ -254,11 +268,48 @@ def broker_fault(texts: Mapping[str, str]) -> str | None:
     for name, text in texts.items():
         definition = _find(name)
         if definition is None:
-            return unknown_name(name, [*BROKER_SETTINGS, *TOPIC_SETTINGS], "broker or topic")
+            known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
+            return f"{name} is not a broker or topic setting{meant(name, known)}"
         value = definition.parse(text)
         if isinstance(value, Refused):
             return value.why
     return None
+
+
+def foreign(texts: Mapping[str, str]) -> dict[str, str]:
+    """Those of a broker's settings that are none of klamm's: a plug-in's, or misspelt."""
+    return {name: text for name, text in texts.items() if _find(name) is None}
+
+
+def foreign_warning(name: str) -> str:
+    """What to tell the operator of a setting that is stored and that nobody acts on."""
+    close = difflib.get_close_matches(name, list(BROKER_SETTINGS), n=1, cutoff=0.8)
+    guess = _broker_name(name) if name in TOPIC_SETTINGS else close[0] if close else ""
+    hint = f" Did you mean {guess}?" if guess else ""
+    if name.startswith(_PROTECTING) or guess.startswith(_PROTECTING):
+        return f"{name} looks like a setting of security and PROTECTS NOTHING.{hint}"
+    return f"{name} is no setting of klamm and has no effect.{hint}"
+
+
+_PROTECTING: Final = (
+    "allow.everyone",
+    "authorizer",
+    "delegation.token",
+    "listener",
+    "principal.",
+    "sasl.",
+    "security.",
+    "ssl.",
+    "super.users",
+)
+
+
+def described(name: str) -> Definition:
+    """The definition behind a stored name, also of one that nobody knows."""
+    known = _find(name)
+    if known is None:
+        return Definition(name=name, kind=Kind.UNKNOWN, default=None, doc="")
+    return replace(known, name=name)
 
 
 def relation_fault(settings: BrokerSettings) -> str | None:
@@ -291,7 +342,7 @@ def topic_faults(overrides: Mapping[str, str], broker: BrokerSettings) -> str | 
     for name, text in overrides.items():
         definition = TOPIC_SETTINGS.get(name)
         if definition is None:
-            return unknown_name(name, TOPIC_SETTINGS, "topic")
+            return f"Unknown topic config name: {name}{meant(name, TOPIC_SETTINGS)}"
         value = definition.parse(text)
         if isinstance(value, Refused):
             return value.why
@@ -302,7 +353,10 @@ def topic_faults(overrides: Mapping[str, str], broker: BrokerSettings) -> str | 
 def _lag_fault(topic: TopicSettings) -> str | None:
     least, most = topic.int("min.compaction.lag.ms"), topic.int("max.compaction.lag.ms")
     if least > most:
-        return f"min.compaction.lag.ms={least} must not be more than max.compaction.lag.ms={most}"
+        return (
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > "
+            f"max.compaction.lag.ms ({most})"
+        )
     return None
 
 

@@ -166,8 +166,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Definition]] = by_name(
             FROZEN,
             Kind.BOOLEAN,
             "false",
-            "Whether clients are refused to write to the topic, as before an archive that must be "
-            "the last word. Readers notice nothing.",
+            "Whether writes of clients are refused, as before a final archive. Reading goes on.",
         ),
         _topic(
             "max.compaction.lag.ms",

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34), versions 1-2. Generated."""
+"""AlterReplicaLogDirs (key 34), versions 0-2. By hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateAcls (key 30), versions 1-3. Generated."""
+"""CreateAcls (key 30), versions 0-3. By hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm.protocol.schema import array, int8, int16, int32, string
 class AclCreation:
     resource_type: int = int8()
     resource_name: str = string()
-    resource_pattern_type: int = int8(default=3)
+    resource_pattern_type: int = int8(default=3, versions="1+")
     principal: str = string()
     host: str = string()
     operation: int = int8()
@@ -26,7 +26,7 @@ class Request:
 @dataclass(slots=True)
 class AclCreationResult:
     error_code: int = int16()
-    error_message: str | None = string(default=None, nullable="1+")
+    error_message: str | None = string(default=None, nullable="0+")
 
 
 @dataclass(slots=True)

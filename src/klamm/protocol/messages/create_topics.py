@@ -1,4 +1,4 @@
-"""CreateTopics (key 19), versions 2-7. Generated."""
+"""CreateTopics (key 19), versions 0-7. By hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CreatableReplicaAssignment:
 @dataclass(slots=True)
 class CreatableTopicConfig:
     name: str = string()
-    value: str | None = string(default=None, nullable="2+")
+    value: str | None = string(default=None, nullable="0+")
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class CreatableTopic:
 class Request:
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
-    validate_only: bool = boolean()
+    validate_only: bool = boolean(versions="1+")
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class CreatableTopicResult:
     name: str = string()
     topic_id: uuid.UUID = uuid_(versions="7+")
     error_code: int = int16()
-    error_message: str | None = string(default=None, nullable="2+")
+    error_message: str | None = string(default=None, nullable="1+", versions="1+")
     topic_config_error_code: int = int16(versions="5+", tag=0)
     num_partitions: int = int32(default=-1, versions="5+")
     replication_factor: int = int16(default=-1, versions="5+")
@@ -61,5 +61,5 @@ class CreatableTopicResult:
 
 @dataclass(slots=True)
 class Response:
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(versions="2+")
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31), versions 1-3. Generated."""
+"""DeleteAcls (key 31), versions 0-3. By hand."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from klamm.protocol.schema import array, int8, int16, int32, string
 @dataclass(slots=True)
 class DeleteAclsFilter:
     resource_type_filter: int = int8()
-    resource_name_filter: str | None = string(default=None, nullable="1+")
-    pattern_type_filter: int = int8(default=3)
-    principal_filter: str | None = string(default=None, nullable="1+")
-    host_filter: str | None = string(default=None, nullable="1+")
+    resource_name_filter: str | None = string(default=None, nullable="0+")
+    pattern_type_filter: int = int8(default=3, versions="1+")
+    principal_filter: str | None = string(default=None, nullable="0+")
+    host_filter: str | None = string(default=None, nullable="0+")
     operation: int = int8()
     permission_type: int = int8()
 
@@ -26,10 +26,10 @@ class Request:
 @dataclass(slots=True)
 class DeleteAclsMatchingAcl:
     error_code: int = int16()
-    error_message: str | None = string(default=None, nullable="1+")
+    error_message: str | None = string(default=None, nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
-    pattern_type: int = int8(default=3)
+    pattern_type: int = int8(default=3, versions="1+")
     principal: str = string()
     host: str = string()
     operation: int = int8()
@@ -39,7 +39,7 @@ class DeleteAclsMatchingAcl:
 @dataclass(slots=True)
 class DeleteAclsFilterResult:
     error_code: int = int16()
-    error_message: str | None = string(default=None, nullable="1+")
+    error_message: str | None = string(default=None, nullable="0+")
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 

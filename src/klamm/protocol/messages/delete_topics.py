@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20), versions 1-6. Generated."""
+"""DeleteTopics (key 20), versions 0-6. By hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DeleteTopicState:
 @dataclass(slots=True)
 class Request:
     topics: list[DeleteTopicState] = array(DeleteTopicState, versions="6+")
-    topic_names: list[str] = array("string", versions="1-5")
+    topic_names: list[str] = array("string", versions="0-5")
     timeout_ms: int = int32()
 
 
@@ -31,5 +31,5 @@ class DeletableTopicResult:
 
 @dataclass(slots=True)
 class Response:
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(versions="1+")
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35), versions 1-4. Generated."""
+"""DescribeLogDirs (key 35), versions 0-4. By hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DescribableLogDirTopic:
 
 @dataclass(slots=True)
 class Request:
-    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="1+")
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2), versions 1-9. Generated."""
+"""ListOffsets (key 2), versions 0-9. By hand."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class ListOffsetsPartition:
     partition_index: int = int32()
     current_leader_epoch: int = int32(default=-1, versions="4+")
     timestamp: int = int64()
+    max_num_offsets: int = int32(default=1, versions="0")
 
 
 @dataclass(slots=True)
@@ -31,9 +32,10 @@ class Request:
 class ListOffsetsPartitionResponse:
     partition_index: int = int32()
     error_code: int = int16()
-    timestamp: int = int64(default=-1)
-    offset: int = int64(default=-1)
+    timestamp: int = int64(default=-1, versions="1+")
+    offset: int = int64(default=-1, versions="1+")
     leader_epoch: int = int32(default=-1, versions="4+")
+    old_style_offsets: list[int] = array("int64", versions="0")
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8), versions 2-10. Generated."""
+"""OffsetCommit (key 8), versions 1-10. By hand."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ class OffsetCommitRequestPartition:
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32(default=-1, versions="6+")
-    committed_metadata: str | None = string(default=None, nullable="2+")
+    commit_timestamp: int = int64(default=-1, versions="1")
+    committed_metadata: str | None = string(default=None, nullable="1+")
 
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic:
     topic_id: uuid.UUID = uuid_(versions="10+")
-    name: str = string(versions="2-9")
+    name: str = string(versions="1-9")
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
@@ -42,7 +43,7 @@ class OffsetCommitResponsePartition:
 @dataclass(slots=True)
 class OffsetCommitResponseTopic:
     topic_id: uuid.UUID = uuid_(versions="10+")
-    name: str = string(versions="2-9")
+    name: str = string(versions="1-9")
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 

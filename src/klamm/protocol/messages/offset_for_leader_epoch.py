@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23), versions 2-4. Generated."""
+"""OffsetForLeaderEpoch (key 23), versions 0-4. By hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.protocol.schema import array, int16, int32, int64, string
 @dataclass(slots=True)
 class OffsetForLeaderPartition:
     partition: int = int32()
-    current_leader_epoch: int = int32(default=-1)
+    current_leader_epoch: int = int32(default=-1, versions="2+")
     leader_epoch: int = int32()
 
 
@@ -30,7 +30,7 @@ class Request:
 class EpochEndOffset:
     error_code: int = int16()
     partition: int = int32()
-    leader_epoch: int = int32(default=-1)
+    leader_epoch: int = int32(default=-1, versions="1+")
     end_offset: int = int64(default=-1)
 
 
@@ -42,5 +42,5 @@ class OffsetForLeaderTopicResult:
 
 @dataclass(slots=True)
 class Response:
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(versions="2+")
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27), versions 1. Generated."""
+"""WriteTxnMarkers (key 27), versions 0-1. By hand."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ UNWANTED: Final = "KLAMM_NO_NATIVE"
 
 
 class Unavailable(NamedTuple):
-    """Why there is no library."""
+    """The reason why there is no library."""
 
     why: str
 

@@ -86,7 +86,7 @@ from klamm.store.layout.paths import (
     topic_path,
     with_parents,
 )
-from klamm.store.layout.protection import Protection, protection
+from klamm.store.layout.protection import SECRETS, Protection, protection
 from klamm.store.layout.requests import (
     ForgottenReplica,
     decode_forgotten,
@@ -145,6 +145,7 @@ __all__ = [
     "PRODUCER_ID_BLOCK",
     "REASSIGN_PARTITIONS",
     "ROOTS",
+    "SECRETS",
     "TOKENS",
     "TOKEN_CHANGES",
     "TOKEN_CHANGE_PREFIX",

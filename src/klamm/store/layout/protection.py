@@ -22,7 +22,7 @@ class Protection(StrEnum):
 
 
 # The last is klamm's own: what brokers prove to each other that they know.
-_SECRETS: Final = (
+SECRETS: Final = (
     "/config/users",
     "/config/brokers",
     "/delegation_token/tokens",
@@ -34,6 +34,6 @@ def protection(path: str, *, set_acl: bool) -> Protection:
     """The protection of a new node."""
     if not set_acl or path == "/consumers":
         return Protection.OPEN
-    if path.startswith(_SECRETS):
+    if path.startswith(SECRETS):
         return Protection.SECRET
     return Protection.READABLE

@@ -209,6 +209,20 @@ def test_why_an_internal_topic_cannot_be_is_told() -> None:
             host, host.admin, host.controller, Controller()
         ).create_internal_topic(CONSUMER_OFFSETS)
         assert why is not None
-        assert "only 1 brokers" in why
+        assert "larger than available brokers: 1." in why
 
     on_a_host(test, racks={0: None})
+
+
+def test_a_topic_that_cannot_be_made_is_told_of_a_few_times_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(host: TestHost) -> None:
+        creation = AutoCreation(host, host.admin, host.controller, Controller())
+        for _ in range(50):
+            assert await creation.create_internal_topic(CONSUMER_OFFSETS) is not None
+
+    caplog.set_level("INFO", "klamm.broker.admin.auto_creation")
+    on_a_host(test, racks={0: None})
+    told = [r for r in caplog.records if CONSUMER_OFFSETS in str(r.__dict__)]
+    assert 1 <= len(told) <= 5

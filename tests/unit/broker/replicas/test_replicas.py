@@ -261,3 +261,35 @@ def test_the_files_of_new_logs_are_made_while_others_are_served(
             assert turns > 10
 
     asyncio.run(run())
+
+
+async def test_an_order_that_repeats_an_epoch_gives_a_log_its_id(tmp_path: Path) -> None:
+    async with world(tmp_path, 2) as cluster:
+        await cluster.create("t", (0, 1))
+        known = cluster.leader().leader_epoch
+        for broker_id, broker in cluster.brokers.items():
+            partition = cluster.replica(broker_id)
+            assert partition.log is not None
+            topic_id, partition.log.topic_id = partition.log.topic_id, None
+            assert topic_id is not None
+            states = [
+                LeaderAndIsrPartitionState(
+                    partition_index=0,
+                    controller_epoch=1,
+                    leader=cluster.leader().leader,
+                    leader_epoch=known,
+                    isr=[0, 1],
+                    replicas=[0, 1],
+                )
+            ]
+            request = leader_and_isr.Request(
+                **epochs(broker), topic_states=[LeaderAndIsrTopicState("t", topic_id, states)]
+            )
+            _, ((_, code),) = await broker.parts.replicas.obey(request)
+            assert (code, partition.log.topic_id) == (ErrorCode.NONE, topic_id)
+            _, ((_, again),) = await broker.parts.replicas.obey(request)
+            assert again is ErrorCode.STALE_CONTROLLER_EPOCH
+        connection = await cluster.connect(cluster.leader().leader)
+        # The follower goes on, by the id.
+        assert (await produce(connection, b"v")).error_code == ErrorCode.NONE
+        await connection.close()

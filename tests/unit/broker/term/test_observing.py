@@ -104,6 +104,7 @@ async def test_nothing_new_is_no_event(eyes: Eyes) -> None:
         observing.TopicHint("T"),
         observing.AllTopicsHint(),
         observing.LogDirsHint(),
+        observing.IsrChangesHint(),
         observing.ReassignmentsHint(),
         observing.ElectionsHint(),
     ):

@@ -45,13 +45,21 @@ def test_one_operation_changes_one_setting(
 @pytest.mark.parametrize(
     ("changes", "code", "words"),
     [
-        ([Change("a", "1"), Change("a", None, DELETE)], 42, "more than once: a"),
-        ([Change("a", None)], 42, "without a value: a"),
-        ([Change("a", None, APPEND)], 42, "without a value: a"),
-        ([Change("a", "1", 9)], 42, "unknown operation on a"),
-        ([Change("retention.ms", "1", APPEND)], 40, "retention.ms is not a list"),
-        ([Change("retention.ms", "1", SUBTRACT)], 40, "retention.ms is not a list"),
-        ([Change("zzz", "1", APPEND)], -1, "zzz is not a setting"),
+        (
+            [Change("a", "1"), Change("a", None, DELETE)],
+            42,
+            "Error due to duplicate config keys: a",
+        ),
+        ([Change("a", None)], 42, "Null value not supported for : a"),
+        ([Change("a", None, APPEND)], 42, "Null value not supported for : a"),
+        ([Change("a", "1", 9)], 42, "Unknown operations type 9 for a"),
+        ([Change("retention.ms", "1", APPEND)], 40, "is not allowed for config key: retention.ms"),
+        (
+            [Change("retention.ms", "1", SUBTRACT)],
+            40,
+            "is not allowed for config key: retention.ms",
+        ),
+        ([Change("zzz", "1", APPEND)], -1, "Unknown config name: zzz"),
     ],
 )
 def test_what_cannot_be_done_is_refused(changes: list[Change], code: int, words: str) -> None:

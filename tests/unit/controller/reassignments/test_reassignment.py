@@ -307,6 +307,14 @@ def test_entries_of_the_legacy_request_that_cannot_be_followed_are_removed(world
     assert world.store.reassignment_requests == {tp("T-0"): brokers(4)}
 
 
+def test_a_legacy_request_that_asks_for_nothing_is_told_and_removed(world: World) -> None:
+    world.store.reassignment_requests = {tp("T-0"): brokers(4)}
+    world.handle(events.ReassignmentsRequested({}))
+    assert world.store.reassignment_requests == {}
+    (warning,) = world.warnings()
+    assert "/admin/reassign_partitions" in warning
+
+
 def test_the_newest_request_wins_over_the_legacy_one(world: World) -> None:
     request = {tp("T-0"): brokers(4, 5, 6)}
     world.store.reassignment_requests = dict(request)

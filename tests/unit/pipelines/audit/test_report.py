@@ -41,7 +41,7 @@ def _stuck(number: int = 0) -> dict[str, Any]:
 
 def test_an_empty_ledger_has_a_page() -> None:
     page = render(_audit(), title="an audit")
-    assert "there is nothing to judge" in page
+    assert "there is nothing to check" in page
     assert "Something is wrong" not in page
 
 

@@ -1,0 +1,1 @@
+"""ZooKeeper's client protocol in front of the embedded store."""
