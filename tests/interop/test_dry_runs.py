@@ -122,7 +122,8 @@ def test_of_a_move_with_the_bytes_it_costs(klamm: Klamm, cluster: Cluster, tmp_p
     assert out.startswith("would start 1 moves\n")
     assert "  to copy in all: 9.9 KiB\n" in out
     code, _, err = klamm("reassign", "apply", wanted([7]), "--dry-run")
-    assert (code, err) == (1, "klamm: T-0 cannot move to brokers that are not live: [7]\n")
+    assert code == 1
+    assert err.startswith("klamm: T-0: Replica assignment has brokers that are not alive. ")
 
 
 def test_of_an_election(klamm: Klamm) -> None:

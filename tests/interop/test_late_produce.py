@@ -188,7 +188,7 @@ def test_a_fenced_producer_is_told_so(cluster: Cluster) -> None:
 
 def test_offsets_need_their_transaction_too(cluster: Cluster) -> None:
     async def work(producer: ByHand) -> None:
-        assert await producer.commit_offset("g") == ErrorCode.INVALID_TXN_STATE
+        assert await producer.commit_offset("g") == ErrorCode.TRANSACTION_ABORTABLE
 
     by_hand(cluster, work)
 

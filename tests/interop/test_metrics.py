@@ -59,8 +59,7 @@ def test_a_deletion_that_waits_for_a_dead_broker_is_seen_until_it_ends() -> None
 
 def test_the_ready_line_names_the_address(tmp_path: Path) -> None:
     with up("--brokers", "1", "--port", "0", "--metrics-port", "0", "--ephemeral") as running:
-        _, _, url = running.bootstrap.partition(" metrics=")
-        assert scrape(url)["klamm_controller_active_controller_count"] == 1
+        assert scrape(running.more["metrics"])["klamm_controller_active_controller_count"] == 1
         assert running.stop() == 0
 
 
