@@ -131,7 +131,8 @@ MISTAKES: list[tuple[str, int, str]] = [
     (
         "restore archive --to a/b",
         2,
-        "topic name 'a/b' has characters other than ASCII letters, digits, '.', '_', '-'",
+        "Topic name is invalid: 'a/b' contains one or more characters other than ASCII "
+        "alphanumerics, '.', '_' and '-'",
     ),
     ("restore archive --to x --as-of soon", 2, NO_TIME),
     (
