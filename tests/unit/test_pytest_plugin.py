@@ -16,7 +16,7 @@ def test_importing_the_plugin_imports_no_cluster() -> None:
         "print([m for m in sys.modules if m.startswith(('klamm.', 'kio', 'asyncio'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['klamm.pytest_plugin']"
+    assert done.stdout.strip() == "['klamm.version', 'klamm.pytest_plugin']"
 
 
 def test_markers_shape_the_cluster(pytester: pytest.Pytester) -> None:

@@ -86,7 +86,7 @@ def produce(
         return count
 
     count = run(bootstrap_server, work)
-    say(f"wrote {count} records to {topic}", to=sys.stderr)
+    say(f"wrote {count} record{'s' * (count != 1)} to {topic}", to=sys.stderr)
 
 
 async def _lines() -> AsyncIterator[bytes]:
