@@ -57,7 +57,7 @@ static const uint64_t TIME_SPAN_MAX = (uint64_t)1 << 56;
 static const int64_t FAR = (int64_t)1 << 62;
 static const int64_t NO_KEY = INT64_MAX; /* stands for a time where the key is missing */
 
-/* What is wrong with a record; `record_kernel.py` has the words. */
+/* What is wrong with a record; `record_scan.py` has the words. */
 enum fault { SOUND = -1, ENDS, LENGTHS, PLACE, TIME };
 
 struct record {
