@@ -14,6 +14,7 @@ from klamm.model.errors import ErrorCode as E
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.store import layout
 from klamm.store.port import Create, Node, Session, SetData
+from klamm.view import ClusterView
 
 T0 = TopicPartition("t", 0)
 
@@ -56,10 +57,12 @@ def test_a_legacy_move_is_followed_after_one_that_was_not_readable(wire: Wire) -
         await session.multi([Create(layout.REASSIGN_PARTITIONS, data)])
         await gone(session, layout.REASSIGN_PARTITIONS)
 
+    def has_moved(view: ClusterView) -> bool:
+        moved = view.partition("t", 0)
+        return moved is not None and moved.replicas == (away,)
+
     wire.in_store(ask)
-    moved = wire.cluster.partition("t")
-    assert moved is not None
-    assert moved.replicas == (away,)
+    wire.cluster.wait_until(has_moved)  # the store knows before brokers are told
 
 
 def test_a_notice_of_an_isr_change_is_taken_up_at_once(wire: Wire) -> None:
