@@ -9,17 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from klamm.client.admin import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    PREFERRED_ELECTION,
-    Admin,
-    ConfigChange,
-    Operation,
-    Resource,
-    ResourceType,
-)
+from klamm.client.admin import PREFERRED_ELECTION, Admin, ConfigChange, Resource, ResourceType
 from klamm.client.cluster import Client
 from klamm.client.consumer import Consumed, Consumer
 from klamm.client.errors import DeadlineExceeded
@@ -27,8 +17,10 @@ from klamm.client.groups import Groups
 from klamm.client.partitioner import partition_of
 from klamm.client.producer import Producer
 from klamm.cluster import Cluster
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from klamm.protocol.batch import Codec
 from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from klamm.protocol.private import PrivateKey

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from klamm import Cluster
-from klamm.client.admin import Admin, ConfigChange, Operation, Resource, ResourceType
+from klamm.client.admin import Admin, ConfigChange, Resource, ResourceType
 from klamm.client.cluster import TRANSACTION_KEY, Client
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey

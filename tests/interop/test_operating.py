@@ -14,12 +14,13 @@ import pytest
 
 from klamm import Cluster
 from klamm.cli.__main__ import main
-from klamm.client.admin import EARLIEST, UNCLEAN_ELECTION, Admin
+from klamm.client.admin import UNCLEAN_ELECTION, Admin
 from klamm.client.cluster import Client
 from klamm.client.consumer import Consumer
 from klamm.client.producer import Producer
 from klamm.controller.states.judging import judge
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
 from klamm.protocol.private import PrivateKey
 from klamm.view import ClusterView

@@ -18,19 +18,11 @@ from klamm.client.cluster import Client
 from klamm.client.connection import Connection
 from klamm.client.errors import code_of
 from klamm.client.metadata import Picture
-from klamm.client.requests import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    ConfigChange,
-    Operation,
-    Resource,
-    ResourceType,
-    by_topic,
-    per_partition,
-)
+from klamm.client.requests import ConfigChange, Resource, ResourceType, by_topic, per_partition
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import READ_UNCOMMITTED
 from klamm.protocol.messages import (

@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final, NamedTuple, Self
 
-from klamm.client.admin import EARLIEST, LATEST, Admin
+from klamm.client.admin import Admin
 from klamm.client.cluster import Client
 from klamm.client.errors import ClientError, code_of
 from klamm.client.requests import FETCH_BY_NAME
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import ZERO_ID, TopicPartition
+from klamm.model.offsets import EARLIEST, LATEST
 from klamm.protocol import fetch
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import (

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from klamm.client.errors import check
+from klamm.model.alterations import Operation
 from klamm.model.names import ZERO_ID, TopicPartition
 from klamm.protocol.messages import (
     delete_topics,
@@ -25,10 +26,6 @@ from klamm.protocol.messages import (
     offset_commit,
     offset_fetch,
 )
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
 
 # From 10 on, commits and offsets have topic ids in place of names. Callers have names.
 OFFSETS_BY_NAME: Final = 9
@@ -52,15 +49,6 @@ class Resource(NamedTuple):
 
     type: int
     name: str
-
-
-class Operation(IntEnum):
-    """The operation on one setting."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigChange(NamedTuple):

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from klamm.broker.admin.entries import Entry
-from klamm.controller.admission.alteration import Change, Operation
+from klamm.controller.admission.alteration import Change
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import Definition, Kind, Origin, Source
 

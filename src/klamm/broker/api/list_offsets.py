@@ -26,6 +26,7 @@ from klamm.log.lookup import Search, TimedOffset, Unknown, look_into
 from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from klamm.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -35,11 +36,6 @@ from klamm.protocol.messages.list_offsets import (
 )
 from klamm.protocol.record_scan import Place
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
 _SINCE: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 

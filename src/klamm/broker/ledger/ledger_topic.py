@@ -34,7 +34,7 @@ from klamm.broker.ledger.ledger import Ledger, Line, Place
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.net.authorization import INTERNAL_WRITER
 from klamm.broker.net.peers import Peers
-from klamm.client.admin import LATEST, Admin
+from klamm.client.admin import Admin
 from klamm.client.cluster import Client
 from klamm.client.consumer import Consumer
 from klamm.client.errors import code_of
@@ -44,6 +44,7 @@ from klamm.log.files import replace_unsynced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.model.names import KLAMM_LEDGER, BrokerId, TopicPartition, id_text
+from klamm.model.offsets import LATEST
 from klamm.model.settings import BrokerSettings
 from klamm.protocol import produce
 from klamm.protocol.apis import ApiKey

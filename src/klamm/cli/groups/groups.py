@@ -20,10 +20,11 @@ from klamm.cli.options import (
     new_app,
 )
 from klamm.cli.output import print_json, say, say_text, table
-from klamm.client.admin import EARLIEST, LATEST, Admin
+from klamm.client.admin import Admin
 from klamm.client.groups import Groups
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST, LATEST
 from klamm.protocol.messages.list_groups import ListedGroup
 
 app = new_app("List, describe, reset and delete consumer groups.")

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from klamm.cli.asking import refuse
-from klamm.client.admin import LATEST, Admin
+from klamm.client.admin import Admin
 from klamm.client.groups import Groups
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import LATEST
 
 
 class Standing(NamedTuple):

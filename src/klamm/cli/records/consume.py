@@ -11,10 +11,11 @@ from klamm.cli.asking import run
 from klamm.cli.groups.offsets import offsets_at
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, new_app
 from klamm.cli.records import lines as records
-from klamm.client.admin import EARLIEST, LATEST, Admin
+from klamm.client.admin import Admin
 from klamm.client.consumer import Consumer
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST, LATEST
 from klamm.protocol.fetch import READ_COMMITTED, READ_UNCOMMITTED
 
 app = new_app("Print the records of a topic.")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from klamm.cli.asking import refuse
 from klamm.cli.facts import TopicFacts, describe_topics, list_topics
 from klamm.cli.topics import waiting
-from klamm.client.admin import Admin, ConfigChange, Operation, Resource, ResourceType
+from klamm.client.admin import Admin, ConfigChange, Resource, ResourceType
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import id_text
 from klamm.protocol.messages import create_topics

@@ -17,11 +17,12 @@ from typing import Final
 
 from klamm.cli.groups.offsets import offsets_at
 from klamm.cli.topics import changes as topic_changes
-from klamm.client.admin import EARLIEST, LATEST, Admin
+from klamm.client.admin import Admin
 from klamm.client.consumer import Consumed, Consumer
 from klamm.client.producer import Producer
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST, LATEST
 from klamm.model.settings.topic import FROZEN
 from klamm.protocol.fetch import READ_COMMITTED
 

@@ -17,18 +17,11 @@ from klamm.client.blocking.asking import TIMEOUT_MS, Asker
 from klamm.client.blocking.wire import lease
 from klamm.client.errors import Answered, Unreachable, check
 from klamm.client.metadata import Topic
-from klamm.client.requests import (
-    EARLIEST,
-    LATEST,
-    Committed,
-    ConfigChange,
-    Operation,
-    Resource,
-    ResourceType,
-    per_partition,
-)
+from klamm.client.requests import Committed, ConfigChange, Resource, ResourceType, per_partition
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST, LATEST
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import create_topics, describe_groups, list_groups
 

@@ -9,19 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import Definition, Kind
-
-
-class Operation(IntEnum):
-    """The operation on one setting; the numbers are the wire's."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)

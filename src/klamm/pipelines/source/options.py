@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from klamm.client.addresses import parse_bootstrap
-from klamm.client.requests import EARLIEST, LATEST
 from klamm.client.security import security_of
 from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, name_fault
+from klamm.model.offsets import EARLIEST, LATEST
 from klamm.pipelines.source.option_text import Given
 
 log = logging.getLogger(__name__)

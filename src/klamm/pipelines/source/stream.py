@@ -17,9 +17,10 @@ from typing import Final
 from klamm.client.blocking.lookup import Lookup
 from klamm.client.errors import Answered, Unreachable
 from klamm.client.metadata import View
-from klamm.client.requests import LATEST, Committed
+from klamm.client.requests import Committed
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import LATEST
 from klamm.pipelines.archive.writing import write_whole
 from klamm.pipelines.source.options import ReadOptions, partition_numbers
 from klamm.pipelines.source.ranges import (

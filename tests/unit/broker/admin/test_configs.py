@@ -12,7 +12,8 @@ from klamm.broker.admin.configs import ResourceType
 from klamm.broker.admin.entries import Entry
 from klamm.broker.admin.policies import Alteration
 from klamm.controller.admission import NewTopic
-from klamm.controller.admission.alteration import Change, Operation
+from klamm.controller.admission.alteration import Change
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, UNTOLD, Origin, Source
 from klamm.protocol.messages.alter_configs import (

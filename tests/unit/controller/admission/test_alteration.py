@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.controller.admission.alteration import Change, Operation, altered, replaced
+from klamm.controller.admission.alteration import Change, altered, replaced
+from klamm.model.alterations import Operation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import TOPIC_SETTINGS, BrokerSettings
 

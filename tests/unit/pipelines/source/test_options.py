@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from klamm.client.requests import EARLIEST, LATEST
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
+from klamm.model.offsets import EARLIEST, LATEST
 from klamm.pipelines.source.options import parse_read, parse_write
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
