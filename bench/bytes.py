@@ -81,11 +81,12 @@ def consume(total: int, *, size: int) -> Figures:
         return meter.rates(total)
 
 
-def drain(bootstrap: str, count: int) -> None:
+def drain(bootstrap: str, count: int, more: Mapping[str, object] | None = None) -> None:
     settings = {
         "bootstrap.servers": bootstrap,
         "queued.min.messages": 1_000_000,
         "fetch.queue.backoff.ms": 5,
+        **(more or {}),
     }
     librdkafka.consume(settings, "load", PARTITIONS, count=count)
 

@@ -38,7 +38,7 @@ def wide_creation() -> Figures:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
         admin.list_topics(timeout=10)
         with Meter(running.pid) as meter:
-            _create_wide(admin)
+            create_wide(admin)
         return {
             "wall_s": meter.wall,
             "broker_user_s": meter.user,
@@ -50,7 +50,7 @@ def wide_creation() -> Figures:
 def wide_deletion() -> float:
     with cluster("-X", "log.segment.delete.delay.ms=0") as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
-        _create_wide(admin)
+        create_wide(admin)
         until(lambda: _replicas_on_disk(running) == 3 * WIDE)
         started = time.perf_counter()
         admin.delete_topics(["wide"])["wide"].result(timeout=120)
@@ -58,7 +58,7 @@ def wide_deletion() -> float:
         return time.perf_counter() - started
 
 
-def _create_wide(admin: AdminClient) -> None:
+def create_wide(admin: AdminClient) -> None:
     """Create the topic; done when each of its leaders has told its end offset."""
     admin.create_topics([NewTopic("wide", WIDE, 3)])["wide"].result(timeout=120)
     asked = {TopicPartition("wide", at): OffsetSpec.latest() for at in range(WIDE)}

@@ -29,11 +29,11 @@ def memory(count: int = CONNECTIONS) -> Figures:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with cluster(brokers=1) as running, ExitStack() as open_ones:
         host, port = running.bootstrap.split(":")
-        _greet(open_ones.enter_context(socket.create_connection((host, int(port)))))
+        greet(open_ones.enter_context(socket.create_connection((host, int(port)))))
         before = resident_mb(running.pid)
         with Meter(running.pid) as meter:
             for _ in range(count):
-                _greet(open_ones.enter_context(socket.create_connection((host, int(port)))))
+                greet(open_ones.enter_context(socket.create_connection((host, int(port)))))
         after = resident_mb(running.pid)
         return {
             "connections": float(count),
@@ -42,7 +42,7 @@ def memory(count: int = CONNECTIONS) -> Figures:
         }
 
 
-def _greet(peer: socket.socket) -> None:
+def greet(peer: socket.socket) -> None:
     """What every client does first."""
     for key, version, request in (
         (ApiKey.API_VERSIONS, _VERSIONS, api_versions.Request("bench", "1")),

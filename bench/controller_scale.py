@@ -34,11 +34,11 @@ from klamm.controller.core import Core
 from klamm.controller.effects import LeaderAndIsr, RewriteTopic, Stored, Write
 from klamm.controller.events import IsrChange
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
-from klamm.model.topics import TopicNode
+from klamm.model.topics import StoredTopic
 
 BROKERS = 12
 PARTITIONS_A_TOPIC = 10
@@ -49,15 +49,15 @@ RESULTS = Path(__file__).parent / "results"
 Figures = dict[str, float]
 
 
-def brokers() -> dict[BrokerId, Broker]:
+def brokers() -> dict[BrokerId, Registration]:
     return {
-        BrokerId(id): Broker(id=BrokerId(id), epoch=1, endpoints=(Endpoint("host", id),))
+        BrokerId(id): Registration(id=BrokerId(id), epoch=1, endpoints=(Endpoint("host", id),))
         for id in range(BROKERS)
     }
 
 
-def topic_node(number: int) -> TopicNode:
-    return TopicNode(
+def topic_node(number: int) -> StoredTopic:
+    return StoredTopic(
         topic_id=uuid.UUID(int=number + (1 << 64)),
         partitions={
             p: Assignment(tuple(BrokerId((number + p + r * 3) % BROKERS) for r in range(3)))

@@ -30,11 +30,11 @@ def failover(partitions: int) -> float:
         dead = cluster.wait_for_controller()
         started = time.perf_counter()
         cluster.kill_broker(dead)
-        cluster.wait_until(lambda view: _is_led(view, dead, partitions), 300)
+        cluster.wait_until(lambda view: is_led(view, dead, partitions), 300)
         return time.perf_counter() - started
 
 
-def _is_led(view: ClusterView, dead: int, partitions: int) -> bool:
+def is_led(view: ClusterView, dead: int, partitions: int) -> bool:
     return all(_led_count(broker, dead) >= partitions for broker in view.brokers.values())
 
 

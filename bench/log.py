@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 
 from measure import Measure
 
-from klamm.log.append import Appended
 from klamm.log.directory import LogDirectory
 from klamm.log.settings import LogSettings
+from klamm.log.writing.append import Appended
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import Record, encode_batch
 
@@ -65,7 +65,7 @@ def _append(size: int, count: int) -> float:
 
         def once() -> None:
             data[:8] = unstamped
-            log.append_as_leader(data, leader_epoch=0, now_ms=NOW)
+            log.append_at_once(data, leader_epoch=0, now_ms=NOW)
 
         return _microseconds(count, once)
 
@@ -79,7 +79,7 @@ def _append_idempotent() -> float:
         )
 
         def once() -> None:
-            outcome = log.append_as_leader(next(batches), leader_epoch=0, now_ms=NOW)
+            outcome = log.append_at_once(next(batches), leader_epoch=0, now_ms=NOW)
             assert isinstance(outcome, Appended)
 
         return _microseconds(2000, once)
@@ -110,7 +110,7 @@ def _read(*, at_tail: bool) -> float:
     with _directory() as directory:
         log = directory.create(TopicPartition("bench", 0), uuid.uuid4(), SETTINGS)
         for _ in range(2000):
-            log.append_as_leader(_batch(1000), leader_epoch=0, now_ms=NOW)
+            log.append_at_once(_batch(1000), leader_epoch=0, now_ms=NOW)
         offset = log.log_end_offset - 1 if at_tail else log.log_end_offset // 3
         return _microseconds(2000, lambda: log.read(offset, max_bytes=100_000))
 
@@ -129,7 +129,7 @@ def _load_many(*, clean: bool) -> float:
         directory = _open(path)
         for number in range(LOGS):
             log = directory.create(TopicPartition("bench", number), uuid.uuid4(), SETTINGS)
-            log.append_as_leader(memoryview(bytearray(data)), leader_epoch=0, now_ms=NOW)
+            log.append_at_once(memoryview(bytearray(data)), leader_epoch=0, now_ms=NOW)
         directory.close(clean=clean)
         started = time.perf_counter()
         directory = _open(path)

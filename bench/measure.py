@@ -153,7 +153,7 @@ def cluster(*args: str, brokers: int = 3) -> Iterator[Running]:
             if not line.startswith("ready bootstrap="):
                 raise SystemExit("the cluster did not start")
             ready_cpu_s = sum(cpu_s(process.pid))
-            bootstrap = line.strip().split("=", 1)[1]
+            bootstrap = line.removeprefix("ready bootstrap=").split()[0]
             yield Running(bootstrap, process.pid, Path(data), ready_s, ready_cpu_s)
         finally:
             process.kill()

@@ -28,6 +28,8 @@ import failover
 import hot_paths
 import log
 import null_sink
+import processes
+import tls
 from measure import Case, Measure, machine
 
 MEASURES: tuple[Measure, ...] = (
@@ -43,7 +45,9 @@ CASES: tuple[Case, ...] = (
     *data_plane.CASES,
     *null_sink.CASES,
     *connections.CASES,
+    *tls.CASES,
     *creations.CASES,
+    *processes.CASES,
 )
 RESULTS = Path(__file__).parent / "results"
 

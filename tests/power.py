@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from klamm.log.filesystem import FileSystem
+from klamm.log.disk.filesystem import FileSystem
 
 Change = Callable[[], None]
 

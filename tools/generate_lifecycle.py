@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 
 from klamm import Cluster
 from klamm.cli.topics import waiting
-from klamm.client.admin import PREFERRED_ELECTION, Admin
-from klamm.client.cluster import Client
-from klamm.client.producer import Producer
+from klamm.client.aio.admin import PREFERRED_ELECTION, Admin
+from klamm.client.aio.cluster import Client
+from klamm.client.aio.producer import Producer
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
 from klamm.protocol.private import PrivateKey

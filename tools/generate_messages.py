@@ -31,18 +31,26 @@ BY_HAND = {
     ApiKey.UPDATE_METADATA,
     ApiKey.CONTROLLED_SHUTDOWN,
     # kio has the versions that Kafka 4 kept; their first ones are added by hand.
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
     ApiKey.LIST_OFFSETS,
     ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
     ApiKey.WRITE_TXN_MARKERS,
     ApiKey.DESCRIBE_ACLS,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
     ApiKey.CREATE_ACLS,
     ApiKey.DELETE_ACLS,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.ALTER_PARTITION,
 }
 
 # kio turns codes into enums and milliseconds into spans of time; on the wire they are integers.

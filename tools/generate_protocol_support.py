@@ -37,19 +37,26 @@ versions they chose.
 """
 
 TAIL = """
-## Versions below these
+## Old versions
 
-Kafka 3.9 serves every API from version 0. klamm does too, but for these:
+Kafka 3.9 serves every API from version 0 on, and so does klamm, but for these:
 
 | API | Not served | Why |
 |---|---|---|
-| Produce | 0-2 | Message sets of before 0.11 would have to be rewritten as batches. |
-| Fetch | 0-3 | Batches would have to be rewritten as message sets, without headers. |
-| OffsetCommit, OffsetFetch | 0 | They keep offsets in ZooKeeper, past the group's coordinator. |
-| AlterPartition | 0-1 | Only brokers send it, and klamm's send version 3. |
+| OffsetCommit, OffsetFetch | 0 | They keep offsets as nodes of the store, past the group's \
+coordinator: whoever may write could fill it with nodes of groups that never were. Clients have \
+used version 1 since 0.8.2; the versions are not advertised. |
 
-Produce is advertised from version 0 all the same, because librdkafka before 2.11.1 looks for that
-version before it compresses; who uses a version below 3 has its connection closed.
+Produce 0-2 and Fetch 0-3 carry message sets, the record formats 0 and 1 of before 0.11. The log
+holds batches of format 2 only, as Kafka's does with any `inter.broker.protocol.version` from 3.0
+on, whatever `message.format.version` says. So a message set is made a batch before it is
+appended: one batch for all its messages, with the codec of its wrapper, and no times (-1) where
+format 0 has none. A batch is made messages again for Fetch 0-1 (format 0) and 2-3 (format 1):
+without headers and producers, of transactions also what was aborted, of markers nothing,
+compressed by its own codec. zstd did not exist then (UNSUPPORTED_COMPRESSION_TYPE), and
+`message.downconversion.enable=false` refuses such readers (UNSUPPORTED_VERSION). The work is
+bounded as that of other batches is ([bounds.md](bounds.md)), and a large answer is made while it
+is sent (KIP-283).
 
 The group protocol of KIP-848 (68, 69) is advertised where `group.coordinator.rebalance.protocols`
 has `consumer`, as it has by default; clients use it only when they are told to.

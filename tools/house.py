@@ -85,13 +85,16 @@ def knots(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def functions(paths: Mapping[str, Path]) -> list[tuple[int, str]]:
-    """Every function with its length in lines, the longest first."""
+    """Every function with the length of its body in lines, the longest first.
+
+    A signature does not count: that of a command is a list of its options.
+    """
     lengths = []
     for name, path in paths.items():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None, name
-                lengths.append((node.end_lineno - node.lineno + 1, f"{name}.{node.name}"))
+                lengths.append((node.end_lineno - node.body[0].lineno + 1, f"{name}.{node.name}"))
     return sorted(lengths, reverse=True)
 
 

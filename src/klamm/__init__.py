@@ -14,13 +14,14 @@ from klamm.version import __version__
 
 if TYPE_CHECKING:
     from klamm.cluster import AsyncCluster, Cluster
+    from klamm.secured.wishes import Security
 
-__all__ = ["AsyncCluster", "Cluster", "__version__"]
+__all__ = ["AsyncCluster", "Cluster", "Security", "__version__"]
 
 
 def __getattr__(name: str) -> object:
     # A cluster pulls in everything; the command line and pytest import this package at every start.
-    if name in ("AsyncCluster", "Cluster"):
+    if name in ("AsyncCluster", "Cluster", "Security"):
         from klamm import cluster
 
         return getattr(cluster, name)

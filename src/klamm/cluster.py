@@ -4,22 +4,31 @@ It runs on a loop of its own in a thread of its own, so that neither a blocking 
 loop of the caller can starve it. `with` gives a `Cluster`, whose methods block; `async with` gives
 an `AsyncCluster`, whose methods are awaited. Nothing is shared between clusters: ports are free
 ones and data is temporary unless said otherwise, so any number live side by side.
+
+With `processes=True` each broker is a process of its own, and `kill_broker` is a kill -9.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from klamm import view
-from klamm.app import ClusterApp, Plan
+from klamm.app.one_process import ClusterApp
+from klamm.app.plan import Plan
+from klamm.app.processes import ProcessCluster
 from klamm.broker.metadata_cache import PartitionInfo
+from klamm.model.errors import UsageError
 from klamm.model.settings import BrokerSettings
+from klamm.secured.secured import Secured
+from klamm.secured.wishes import ADMIN, Security, security_of
+from klamm.secured.words import bindings_of
 from klamm.view import ClusterView, Predicate
 
 T = TypeVar("T")
@@ -29,12 +38,16 @@ TIMEOUT = 30.0
 class _Facts:
     """The facts that both kinds of cluster know without waiting."""
 
-    _app: ClusterApp
+    _app: ClusterApp | ProcessCluster
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port,...` of all brokers, for a client's configuration."""
+        """`host:port,...` of all brokers on their first listener, for a client's configuration."""
         return self._app.bootstrap_servers
+
+    def bootstrap_on(self, listener: str) -> str:
+        """The same on one of several listeners, such as `SASL_SSL`."""
+        return self._app.bootstrap_on(listener)
 
     @property
     def metrics_url(self) -> str:
@@ -47,9 +60,48 @@ class _Facts:
         return self._app.data
 
     @property
+    def clients(self) -> Path:
+        """The directory with the files of a secured cluster's clients; see `klamm up --secure`."""
+        return self._secured.clients
+
+    def client_config(
+        self,
+        user: str = ADMIN,
+        client: str = "confluent-kafka",
+        *,
+        listener: str | None = None,
+        mechanism: str | None = None,
+        password: str | None = None,
+        wrong: str = "",
+    ) -> dict[str, Any]:
+        """The settings with which a client gets into a secured cluster as this user.
+
+        `client` is confluent-kafka, kafka-python, aiokafka (keywords for their constructors) or
+        java (properties). Without `listener` and `mechanism` it is the first of either. `wrong`
+        breaks one thing: "password", "expired" (certificate or token), "stranger" (a certificate
+        of somebody else's authority), "authority" (the client trusts nobody here).
+        """
+        return self._secured.client_config(
+            user, client, listener=listener, mechanism=mechanism, password=password, wrong=wrong
+        )
+
+    def token(self, user: str, *, expires_in_s: float = 3600) -> str:
+        """A token for OAUTHBEARER; one whose time is below zero has expired."""
+        return self._secured.token(user, life=timedelta(seconds=expires_in_s))[0]
+
+    @property
+    def _secured(self) -> Secured:
+        if self._app.secured is None:
+            raise UsageError("this cluster is open to everybody, or not started: use security=True")
+        return self._app.secured
+
+    @property
     def controller_id(self) -> int | None:
         """The active controller, None while there is none."""
-        return self._app.controller_id
+        if isinstance(self._app, ClusterApp):
+            return self._app.controller_id
+        found = self.view.controller_id
+        return None if found < 0 else found
 
     @property
     def running(self) -> list[int]:
@@ -64,7 +116,13 @@ class _Facts:
     @property
     def view(self) -> ClusterView:
         """The metadata that each running broker has right now."""
-        return self._app.view()
+        if isinstance(self._app, ClusterApp):
+            return self._app.view()
+        return self._looked()
+
+    def _looked(self) -> ClusterView:
+        """The same, asked of other processes."""
+        raise NotImplementedError
 
     def partition(self, topic: str, partition: int = 0) -> PartitionInfo | None:
         """One partition as the controller's broker sees it; None where it sees none."""
@@ -83,9 +141,15 @@ class Cluster(_Facts):
         data: Path | str | None = None,
         racks: Sequence[str] = (),
         zookeeper: str | None = None,
+        processes: bool = False,
+        security: Security | Mapping[str, object] | str | bool | None = None,
         **more: object,
     ) -> None:
-        """Further keywords are settings: `log_retention_ms=1` is `log.retention.ms=1`."""
+        """Further keywords are settings: `log_retention_ms=1` is `log.retention.ms=1`.
+
+        `security` locks the cluster: True, the name of a listener such as "MTLS", or a
+        `klamm.Security` (or its fields as a mapping).
+        """
         dotted = {name.replace("_", "."): value for name, value in more.items()}
         plan = Plan(
             brokers=brokers,
@@ -94,9 +158,10 @@ class Cluster(_Facts):
             settings={k: _text(v) for k, v in {**(settings or {}), **dotted}.items()},
             racks=tuple(racks),
             zookeeper=zookeeper,
+            security=security_of(security),
         )
         # A fault in what was asked shows here, where the caller's line is, and not in a thread.
-        self._app = ClusterApp(plan)
+        self._app = ProcessCluster(plan) if processes else ClusterApp(plan)
         self._host: _Host | None = None
 
     def start(self) -> Self:
@@ -142,6 +207,18 @@ class Cluster(_Facts):
         self.stop_broker(broker)
         self.start_broker(broker)
 
+    def pause_broker(self, broker: int) -> None:
+        """Have the system stop one broker's process (SIGSTOP); needs `processes=True`."""
+        self._run(self._do(self._processes.pause_broker, broker))
+
+    def resume_broker(self, broker: int) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        self._run(self._do(self._processes.resume_broker, broker))
+
+    def pid(self, broker: int) -> int | None:
+        """The process of one broker, None while it does not run; needs `processes=True`."""
+        return self._processes.pid(broker)
+
     def create_topic(
         self,
         name: str,
@@ -157,6 +234,24 @@ class Cluster(_Facts):
         self.wait_for_topic(
             name, partitions=partitions if partitions > 0 else None, timeout_s=timeout_s
         )
+
+    def allow(
+        self,
+        principal: str,
+        operations: str,
+        *resources: str,
+        deny: bool = False,
+        prefixed: bool = False,
+        host: str = "*",
+    ) -> None:
+        """Let somebody do something, in the words of `klamm acls add`; with `deny` forbid it.
+
+        `cluster.allow("alice", "consume", "topic:orders", "group:billing")`
+        """
+        made = bindings_of(
+            principal, operations, resources, deny=deny, prefixed=prefixed, host=host
+        )
+        self._run(self._app.allow(made))
 
     def wait_until(self, predicate: Predicate, timeout_s: float = TIMEOUT) -> ClusterView:
         """Wait until the brokers' views fulfil `predicate`, which is asked at every change."""
@@ -206,6 +301,18 @@ class Cluster(_Facts):
         """Every path in the metadata store, for tests that want to see nothing left."""
         return self._run(self._app.store_paths())
 
+    @property
+    def _processes(self) -> ProcessCluster:
+        if isinstance(self._app, ProcessCluster):
+            return self._app
+        raise UsageError("these brokers share one process: ask for Cluster(processes=True)")
+
+    async def _do(self, call: Callable[[int], None], broker: int) -> None:
+        call(broker)
+
+    def _looked(self) -> ClusterView:
+        return self._run(self._app.look())
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._host is None:
             work.close()
@@ -248,6 +355,9 @@ class AsyncCluster(_Facts):
         self._app = cluster._app
         self._cluster = cluster
 
+    def _looked(self) -> ClusterView:
+        return self._cluster.view
+
     async def stop_broker(self, broker: int) -> None:
         await asyncio.to_thread(self._cluster.stop_broker, broker)
 
@@ -259,6 +369,15 @@ class AsyncCluster(_Facts):
 
     async def restart_broker(self, broker: int) -> None:
         await asyncio.to_thread(self._cluster.restart_broker, broker)
+
+    async def pause_broker(self, broker: int) -> None:
+        await asyncio.to_thread(self._cluster.pause_broker, broker)
+
+    async def resume_broker(self, broker: int) -> None:
+        await asyncio.to_thread(self._cluster.resume_broker, broker)
+
+    def pid(self, broker: int) -> int | None:
+        return self._cluster.pid(broker)
 
     async def create_topic(
         self,
@@ -276,6 +395,25 @@ class AsyncCluster(_Facts):
             replication_factor,
             configs,
             timeout_s=timeout_s,
+        )
+
+    async def allow(
+        self,
+        principal: str,
+        operations: str,
+        *resources: str,
+        deny: bool = False,
+        prefixed: bool = False,
+        host: str = "*",
+    ) -> None:
+        await asyncio.to_thread(
+            self._cluster.allow,
+            principal,
+            operations,
+            *resources,
+            deny=deny,
+            prefixed=prefixed,
+            host=host,
         )
 
     async def wait_until(self, predicate: Predicate, timeout_s: float = TIMEOUT) -> ClusterView:

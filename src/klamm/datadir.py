@@ -6,29 +6,39 @@ process however that ends, so there is never a stale one to clean up by hand.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from klamm.log.files import FILE_MODE, make_directory, tighten, tighten_below
-from klamm.log.names import META_PROPERTIES, parse_partition
+from klamm.log.disk.files import FILE_MODE, make_directory, tighten, tighten_below
+from klamm.log.disk.names import META_PROPERTIES, parse_partition
 from klamm.model.errors import UsageError
 from klamm.store.backups import DIRECTORY as BACKUPS
-from klamm.store.backups import LOST_MARK
+from klamm.store.backups import LOST_MARK, put_in_place
 
 LOCK_NAME = "klamm.lock"
+_REMOVERS: Final = 8  # threads
 STORE_NAME = "store.db"
+ZOOKEEPER_NAME = "zookeeper"  # the data of a ZooKeeper of the cluster's own
+ADDRESS_NAME = "store.address"  # where the store of a running cluster is served, if it is
 
 
 def default_data() -> Path:
     """`$XDG_STATE_HOME/klamm`, by the XDG rule that a relative value is no value."""
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     return (state if state.is_absolute() else Path.home() / ".local" / "state") / "klamm"
+
+
+class InUse(UsageError):
+    """Another process uses the directory."""
 
 
 class DataDirectory:
@@ -47,7 +57,10 @@ class DataDirectory:
             return cls(temporary, temporary=True, lock=_lock(temporary))
         try:
             make_directory(str(path.absolute()))
-            return cls(path.resolve(), temporary=False, lock=_lock(path))
+            claimed = cls(path.resolve(), temporary=False, lock=_lock(path))
+            # One that was killed has left it behind, and somebody else may have its port now.
+            (claimed.path / ADDRESS_NAME).unlink(missing_ok=True)
+            return claimed
         except OSError as error:
             raise UsageError(f"cannot write to {path}: {error.strerror}") from error
 
@@ -91,12 +104,17 @@ class DataDirectory:
                 f"it: {repair}"
             )
 
+    def tell_address(self, address: str) -> None:
+        """Write where the store is served, for tools on this machine."""
+        put_in_place(lambda draft: _fill(draft, f"{address}\n"), self.path / ADDRESS_NAME)
+
     def release(self) -> None:
         """Let others use the directory; a temporary one is removed."""
         if self._lock is None:
             return
+        (self.path / ADDRESS_NAME).unlink(missing_ok=True)
         if self.temporary:
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove(self.path)
         os.close(self._lock)
         self._lock = None
 
@@ -110,6 +128,29 @@ class DataDirectory:
         at: TracebackType | None,
     ) -> None:
         self.release()
+
+
+def _remove(path: Path) -> None:
+    """Remove a directory with all logs in it, many at a time.
+
+    A disk that is busy takes some milliseconds for each file; one after the other, those of a
+    thousand logs take ten seconds and more, together one.
+    """
+    logs = _inside(_inside([str(path)]))
+    with ThreadPoolExecutor(_REMOVERS, "klamm-remover") as threads:
+        for doomed in (_inside(logs), logs):
+            for _ in threads.map(partial(shutil.rmtree, ignore_errors=True), doomed):
+                pass
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _inside(paths: Iterable[str]) -> list[str]:
+    """The directories in these directories; a link to one is none."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            found += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+    return found
 
 
 def log_directories(broker: Path) -> list[Path]:
@@ -129,6 +170,10 @@ def count_logs(directories: Iterable[Path]) -> int:
     )
 
 
+def _fill(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
 def _lock(directory: Path) -> int:
     """Hold the directory's lock file; its content says who, for the one who comes second."""
     path = directory / LOCK_NAME
@@ -141,7 +186,7 @@ def _lock(directory: Path) -> int:
         holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
         os.close(lock)
         by = f" by process {holder}" if holder else ""
-        raise UsageError(
+        raise InUse(
             f"{directory} is in use{by}; stop that cluster or choose another with --data"
         ) from None
     try:

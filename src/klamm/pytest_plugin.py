@@ -6,6 +6,9 @@ marker `klamm` says what cluster a test wants:
     @pytest.mark.klamm(brokers=1, settings={"auto.create.topics.enable": "false"})
     def test_it(klamm_cluster): ...
 
+`security=True` gives a secured one, with `klamm_cluster.client_config("alice", "kafka-python")` for
+its clients.
+
 Marks on a class or module count for what is in it; the nearest one wins, settings are merged. The
 session's cluster follows the ini options `klamm_brokers` and `klamm_settings`.
 """
@@ -20,7 +23,10 @@ import pytest
 if TYPE_CHECKING:
     from klamm.cluster import Cluster
 
-_MARKER = "klamm(brokers=3, settings={}, racks=()): the cluster that klamm_cluster gives this test"
+_MARKER = (
+    "klamm(brokers=3, settings={}, racks=(), security=None): "
+    "the cluster that klamm_cluster gives this test"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,8 +6,6 @@ For a data directory that no cluster uses. Whatever is replaced is moved aside, 
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from klamm.datadir import DataDirectory, log_directories
-from klamm.log.survey import Survey, survey
+from klamm.log.recovery.survey import Survey, survey
 from klamm.model.errors import UsageError
 from klamm.store import backups
-from klamm.store.database import Database, read_copy, write_copy
+from klamm.store.database import read_copy, write_copy
+from klamm.store.peeking import peek
 from klamm.store.presence import WAL_SUFFIX
 from klamm.store.repair import Evidence, Report, is_bare, rebuild
 from klamm.store.tree import Tree
@@ -28,22 +27,22 @@ _LEDGER_TAIL: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class StoreCopy:
     """A whole copy of the store, and where it was found."""
 
     tree: Tree
     path: Path
 
 
-def copies(store: Path) -> tuple[list[Copy], list[str]]:
+def copies(store: Path) -> tuple[list[StoreCopy], list[str]]:
     """The store and its back-ups, the newest first, and what is wrong with the others."""
-    found: list[Copy] = []
+    found: list[StoreCopy] = []
     faults: list[str] = []
     candidates: list[tuple[Path, Callable[[Path], Tree]]] = [
         (backup.path, read_copy) for backup in backups.find(backups.directory_of(store))
     ]
     if store.exists():
-        candidates.append((store, read_closed))
+        candidates.append((store, peek))
     for path, read in candidates:
         try:
             tree = read(path)
@@ -53,31 +52,8 @@ def copies(store: Path) -> tuple[list[Copy], list[str]]:
         if is_bare(tree):
             faults.append(f"{path} is empty")
         else:
-            found.append(Copy(tree, path))
+            found.append(StoreCopy(tree, path))
     return sorted(found, key=lambda copy: copy.tree.zxid, reverse=True), faults
-
-
-def read_closed(store: Path) -> Tree:
-    """All nodes of a store that may have a write-ahead log, without touching either.
-
-    SQLite drops the log of an empty file; so it is given copies of both.
-    """
-    if store.stat().st_size == 0:
-        raise UsageError(f"{store} is empty")
-    with tempfile.TemporaryDirectory(prefix="klamm-") as folder:
-        copy = Path(folder) / store.name
-        shutil.copyfile(store, copy)
-        wal = Path(f"{store}{WAL_SUFFIX}")
-        if wal.exists():
-            shutil.copyfile(wal, f"{copy}{WAL_SUFFIX}")
-        try:
-            database = Database.open(copy, fsync=False)
-            try:
-                return database.load()
-            finally:
-                database.close()
-        except UsageError as fault:
-            raise UsageError(str(fault).replace(str(copy), str(store))) from fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +111,16 @@ def put_in_place(directory: DataDirectory, tree: Tree, *, now_ms: int) -> list[P
     store = directory.store
     fresh = store.with_name(f"{store.name}.new")
     backups.put_in_place(lambda draft: write_copy(draft, tree.entries, tree.zxid), fresh)
-    moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
-    aside = [
-        old.rename(old.with_name(f"{old.name}.{moment}-aside"))
-        for old in (store, Path(f"{store}{WAL_SUFFIX}"))
-        if old.exists()
-    ]
+    aside = set_aside((store, Path(f"{store}{WAL_SUFFIX}")), now_ms=now_ms)
     fresh.rename(store)
     (directory.path / backups.LOST_MARK).unlink(missing_ok=True)
     backups.sync_directory(directory.path)
     return aside
+
+
+def set_aside(paths: Iterable[Path], *, now_ms: int) -> list[Path]:
+    """Rename those of these files and directories that are there; says what they are called now."""
+    moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    return [
+        old.rename(old.with_name(f"{old.name}.{moment}-aside")) for old in paths if old.exists()
+    ]

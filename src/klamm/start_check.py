@@ -1,4 +1,4 @@
-"""Checks the settings that a cluster of one process is started with.
+"""Checks the settings that a cluster, or one broker of it, is started with.
 
 Every setting is in force, or it has no effect and harms nobody, which is told in one line, or the
 start is refused with the reason. Refused is whatever is about addresses, security or who a broker
@@ -7,28 +7,30 @@ is: somebody who asks for protection and gets an open cluster without a word wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from klamm.model.settings import BROKER_SETTINGS
-from klamm.security.settings.start import check_start
+from klamm.security.settings.start import StartCheck, check_start
 from klamm.security.settings.table import Feature
 
 # The parts of security that the brokers have.
-FEATURES: Final[frozenset[Feature]] = frozenset()
-
-_ADDRESSES: Final = (
-    "has no place here: the brokers listen on PLAINTEXT at --host and --port (Cluster: host, port)"
+FEATURES: Final[frozenset[Feature]] = frozenset(
+    {
+        Feature.LISTENERS,
+        Feature.TLS,
+        Feature.SASL,
+        Feature.OAUTH,
+        Feature.AUTHORIZER,
+        Feature.TOKENS,
+        Feature.ENCODER,
+        Feature.ZOOKEEPER,
+    }
 )
+
 _NUMBERS: Final = "cannot be set for a whole cluster: its brokers are numbered from 0"
 _ELSEWHERE: Final[Mapping[str, str]] = {
-    "listeners": _ADDRESSES,
-    "advertised.listeners": _ADDRESSES,
-    "listener.security.protocol.map": _ADDRESSES,
-    "inter.broker.listener.name": _ADDRESSES,
-    "security.inter.broker.protocol": _ADDRESSES,
-    "control.plane.listener.name": _ADDRESSES,
     "broker.id": _NUMBERS,
     "node.id": _NUMBERS,
 }
@@ -36,17 +38,20 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 _AS_IT_IS: Final[Mapping[str, frozenset[str]]] = {
     "broker.id": frozenset({"-1"}),
     "node.id": frozenset({"-1"}),
-    "inter.broker.listener.name": frozenset({"PLAINTEXT"}),
-    "security.inter.broker.protocol": frozenset({"PLAINTEXT"}),
 }
+# What is for a broker that is started alone, and has no effect on a whole cluster.
+_OF_ONE: Final = frozenset({"broker.id.generation.enable", "reserved.broker.max.id"})
+# What asks for the other mode of Kafka, in which metadata is somewhere else altogether.
+_KRAFT: Final = ("process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
 
 @dataclass(frozen=True, slots=True)
 class Heeded:
-    """The reasons not to start with these settings, and those without effect."""
+    """The reasons not to start with these settings, those without effect, and warnings."""
 
     refusals: tuple[str, ...]
     idle: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def heed(given: Mapping[str, str]) -> Heeded:
@@ -54,9 +59,29 @@ def heed(given: Mapping[str, str]) -> Heeded:
     asking = {n: text for n, text in given.items() if text.strip() not in _AS_IT_IS.get(n, ())}
     refusals = [f"{name} {_ELSEWHERE[name]}. Leave it out" for name in asking if name in _ELSEWHERE]
     rest = {name: text for name, text in asking.items() if name not in _ELSEWHERE}
-    refusals += check_start(rest, FEATURES).refusals
-    idle = [name for name in given if _has_no_effect(name) and name not in _ELSEWHERE]
-    return Heeded(tuple(refusals), tuple(idle))
+    checked = check_start(rest, FEATURES)
+    refusals += checked.refusals
+    ignored = [name for name in given if _has_no_effect(name) or name in _OF_ONE]
+    idle = [name for name in ignored if name not in _ELSEWHERE]
+    return Heeded(tuple(refusals), tuple(idle), _told(checked, idle))
+
+
+def heed_alone(given: Mapping[str, str]) -> Heeded:
+    """Looks through the settings of one broker that is started alone."""
+    refusals = [
+        f"{name} asks for KRaft, and klamm's brokers are those of ZooKeeper mode: leave it out, "
+        "and set zookeeper.connect"
+        for name in _KRAFT
+        if given.get(name, "").strip()
+    ]
+    checked = check_start(given, FEATURES)
+    idle = [name for name in given if _has_no_effect(name)]
+    return Heeded((*refusals, *checked.refusals), tuple(idle), _told(checked, idle))
+
+
+def _told(checked: StartCheck, idle: Sequence[str]) -> tuple[str, ...]:
+    """The warnings that are not about what has no effect, which is told in one line."""
+    return tuple(w for w in checked.warnings if not w.startswith(tuple(f"{n} " for n in idle)))
 
 
 def _has_no_effect(name: str) -> bool:

@@ -7,10 +7,10 @@ that asked that broker would be told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from klamm.broker.metadata_cache import PartitionInfo, Snapshot
+from klamm.broker.metadata_cache import MetadataSnapshot, PartitionInfo
 
 Predicate = Callable[["ClusterView"], bool]
 
@@ -19,7 +19,7 @@ Predicate = Callable[["ClusterView"], bool]
 class BrokerView:
     """The metadata that one broker would give a client."""
 
-    _snapshot: Snapshot
+    _snapshot: MetadataSnapshot
 
     @property
     def controller_id(self) -> int:
@@ -34,7 +34,7 @@ class BrokerView:
     def topics(self) -> frozenset[str]:
         return frozenset(self._snapshot.topics)
 
-    def is_older_than(self, snapshot: Snapshot) -> bool:
+    def is_older_than(self, snapshot: MetadataSnapshot) -> bool:
         """Whether the broker has been told something since."""
         return snapshot is not self._snapshot
 
@@ -116,6 +116,34 @@ def controller_is_agreed(other_than: int | None = None) -> Predicate:
         return named == {view.controller_id} and view.controller_id not in (-1, other_than)
 
     return _called(f"controller_is_agreed({other_than})", holds)
+
+
+def all_are_acquainted(everyone: Iterable[int]) -> Predicate:
+    """Every broker holds all of these to be alive."""
+    wanted = frozenset(everyone)
+
+    def holds(view: ClusterView) -> bool:
+        return all(wanted <= broker.live for broker in view.brokers.values())
+
+    return _called(f"all_are_acquainted({sorted(wanted)})", holds)
+
+
+def all_are_in_sync() -> Predicate:
+    """Every broker sees all replicas of every partition in sync."""
+
+    def holds(view: ClusterView) -> bool:
+        return bool(view.brokers) and not any(map(lagging, view.brokers.values()))
+
+    return _called("all_are_in_sync()", holds)
+
+
+def lagging(broker: BrokerView) -> int:
+    """The number of partitions that lack replicas in sync, as one broker sees it."""
+    return sum(
+        len(seen.isr) < len(seen.replicas)
+        for topic in broker.topics
+        for seen in broker.partitions(topic).values()
+    )
 
 
 def _called(name: str, predicate: Predicate) -> Predicate:

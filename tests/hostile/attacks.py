@@ -593,7 +593,9 @@ def forged_leader_and_isr(target: Target) -> Outcome:
 def unknown_recovery_state(target: Target) -> Outcome:
     """Leader recovery states that no version knows."""
     data = alter_partition.PartitionData(0, 0, [], [0], leader_recovery_state=77)
-    asked = alter_partition.Request(0, 0, [alter_partition.TopicData(_topic_id(target), [data])])
+    asked = alter_partition.Request(
+        0, 0, [alter_partition.TopicData("", _topic_id(target), [data])]
+    )
     state = _lead(0, TOPIC, 0).ungrouped_partition_states[0]
     state.leader_recovery_state = 77
     topic = leader_and_isr.LeaderAndIsrTopicState(TOPIC, uuid.uuid4(), [state])
@@ -660,7 +662,7 @@ def forged_alter_partition(target: Target, *, guesses: int = 300) -> Outcome:
                 [alter_partition.BrokerState(part.leader_id)],
                 [part.leader_id],
             )
-            topics = [alter_partition.TopicData(topic_id, [data])]
+            topics = [alter_partition.TopicData("", topic_id, [data])]
             requests = [alter_partition.Request(part.leader_id, n, topics) for n in range(guesses)]
             codes = _guess(controller, ApiKey.ALTER_PARTITION, 2, requests)
             outcome.facts[f"partition {part.partition_index}"] = codes

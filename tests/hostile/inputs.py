@@ -24,7 +24,7 @@ from klamm.protocol import codec
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.frames import FRAME_SIZE_MAX
 from klamm.protocol.private import PrivateKey
-from klamm.protocol.schema import Wire, wire_fields
+from klamm.protocol.schema import WireField, wire_fields
 from klamm.protocol.varint import uvarint
 
 BLOCK: Final = 1000
@@ -199,7 +199,7 @@ class _Maker:
             }
         )
 
-    def _value(self, name: str, wire: Wire, kind: str) -> Any:
+    def _value(self, name: str, wire: WireField, kind: str) -> Any:
         dice = self._dice
         self._budget -= 1
         if kind == wire.kind and self._version in wire.nullable and dice.random() < 0.2:
@@ -231,7 +231,7 @@ class _Maker:
             return dice.choice(_BOUNDS[kind])
         return dice.randrange(-2, 8)
 
-    def _array(self, name: str, wire: Wire) -> list[Any]:
+    def _array(self, name: str, wire: WireField) -> list[Any]:
         dice = self._dice
         count = dice.choice((0, 1, 1, 1, 2, 3)) if self._budget > 0 else 0
         made = [self._value(name, wire, wire.element or "") for _ in range(count)]

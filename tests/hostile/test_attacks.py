@@ -8,6 +8,7 @@ the limits are the goal: a healthy user's p99 under 250 ms, less than 100 MB mor
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_all_records_are_still_there(shared: Shared) -> None:
 
 
 @pytest.mark.timeout(7200)
-def test_fuzzed_requests(shared: Shared, record_property: pytest.RecordProperty) -> None:
+def test_fuzzed_requests(shared: Shared, record_property: Callable[[str, object], None]) -> None:
     """All APIs and versions, control and private ones too; a failure names the seed."""
     wanted = os.environ.get("KLAMM_HOSTILE_INPUTS") or (100_000 if IS_LONG else SMOKE_INPUTS)
     seed = int(os.environ.get("KLAMM_HOSTILE_SEED") or 20261118)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import confluent_kafka
@@ -12,16 +13,26 @@ from klamm import Cluster
 
 
 class Load(threading.Thread):
-    """One idempotent producer with acks=all that notes what it was promised."""
+    """One producer with acks=all, mostly idempotent, that notes what it was promised."""
 
-    def __init__(self, servers: str, topic: str, partitions: int, name: str) -> None:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        partitions: int,
+        name: str,
+        *,
+        pause_s: float = 0.01,
+        idempotent: bool = True,
+    ) -> None:
         super().__init__(daemon=True, name=name)
+        self._pause_s = pause_s
         self._topic = topic
         self._partitions = partitions
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": servers,
-                "enable.idempotence": True,
+                "enable.idempotence": idempotent,
                 "acks": "all",
                 "linger.ms": 2,
                 "batch.num.messages": 200,
@@ -34,6 +45,9 @@ class Load(threading.Thread):
         self._progress = threading.Condition()
         self._halt = threading.Event()
         self.acked: list[Acked] = []
+        self.sent = 0
+        self.unheard = 0  # how often it was told that there is no such topic
+        self.times: list[float] = []  # when each was acknowledged
         self.failed: list[str] = []
 
     def run(self) -> None:
@@ -51,10 +65,18 @@ class Load(threading.Thread):
             except BufferError:
                 self._producer.poll(0.05)
                 continue
-            sequence += 1
+            except confluent_kafka.KafkaException as fault:
+                # A broker that has just started may not have heard of the topic: the client gives
+                # up at once, a user tries again.
+                if fault.args[0].code() != confluent_kafka.KafkaError._UNKNOWN_TOPIC:
+                    raise
+                self.unheard += 1
+                self._halt.wait(0.1)
+                continue
+            sequence = self.sent = sequence + 1
             self._producer.poll(0)
             if sequence % 20 == 0:
-                self._halt.wait(0.01)  # a steady stream, not a flood
+                self._halt.wait(self._pause_s)  # a steady stream, not a flood
         self._producer.flush(120)
 
     def _note(self, sequence: int, value: bytes) -> Callable[..., None]:
@@ -67,6 +89,7 @@ class Load(threading.Thread):
                     offset = message.offset()
                     assert offset is not None
                     self.acked.append(Acked(self.name, sequence, at, offset, value))
+                    self.times.append(time.monotonic())
                 self._progress.notify_all()
 
         return delivered
@@ -77,6 +100,14 @@ class Load(threading.Thread):
             wanted = len(self.acked) + count
             done = self._progress.wait_for(lambda: len(self.acked) >= wanted, timeout_s)
             assert done, f"{self.name}: {wanted - len(self.acked)} of {count} were not acknowledged"
+
+    def wait_for_one_after(self, sequence: int, timeout_s: float = 60) -> None:
+        """Wait until a record that was sent behind this one was acknowledged."""
+        with self._progress:
+            done = self._progress.wait_for(
+                lambda: any(record.sequence > sequence for record in self.acked[-100:]), timeout_s
+            )
+            assert done, f"{self.name}: nothing behind {sequence} was acknowledged"
 
     def halt(self) -> None:
         self._halt.set()

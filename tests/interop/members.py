@@ -128,7 +128,7 @@ class ConfluentMember(Member):
                 value = message.value()
                 assert value is not None
                 self.seen.add(self.name, value)
-                consumer.commit(message, asynchronous=True)
+                consumer.commit(message=message, asynchronous=True)
         finally:
             consumer.close()
 

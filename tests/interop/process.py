@@ -48,7 +48,8 @@ class Up:
 @contextmanager
 def up(*args: str, launcher: Sequence[str] = ()) -> Iterator[Up]:
     """Start `klamm up` with these arguments; whatever happens, it is gone afterwards."""
-    command = [*launcher, sys.executable, "-m", "klamm.cli", "up", *args]
+    more = ["--processes"] if os.environ.get("KLAMM_TEST_PROCESSES") else []
+    command = [*launcher, sys.executable, "-m", "klamm.cli", "up", *more, *args]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from interop.wire import Wire, codes, topic
 from klamm import Cluster
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.model.errors import ErrorCode as E
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import metadata
@@ -59,7 +59,7 @@ def test_an_impossible_name_is_refused_and_its_neighbour_is_not(wire: Wire) -> N
     assert codes(answers) == [E.INVALID_TOPIC_EXCEPTION, E.NONE]
 
 
-def test_all_brokers_asked_at_once_create_one_topic(wire: Wire) -> None:
+async def test_all_brokers_asked_at_once_create_one_topic(wire: Wire) -> None:
     endpoints = [broker.endpoint for broker in wire.cluster._app.brokers.values()]
     request = metadata.Request([metadata.MetadataRequestTopic(name="rush")])
 
@@ -75,7 +75,7 @@ def test_all_brokers_asked_at_once_create_one_topic(wire: Wire) -> None:
     async def all_at_once() -> list[metadata.MetadataResponseTopic]:
         return await asyncio.gather(*(one(e.host, e.port) for e in endpoints for _ in range(5)))
 
-    answers = asyncio.run(all_at_once())
+    answers = await all_at_once()
     assert set(codes(answers)) <= {E.NONE, E.LEADER_NOT_AVAILABLE}
     wire.cluster.wait_for_topic("rush")
     ids = {a.topic_id for a in answers if a.error_code == E.NONE}

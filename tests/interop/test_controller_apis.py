@@ -21,7 +21,7 @@ from kafka.errors import (
 )
 
 from klamm import Cluster
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.protocol.private import PrivateKey
 
 SETTINGS = {"auto.leader.rebalance.enable": "false", "log.segment.delete.delay.ms": "100"}

@@ -18,8 +18,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm import Cluster
-from klamm.client.admin import Admin
-from klamm.client.cluster import Client
+from klamm.client.aio.admin import Admin
+from klamm.client.aio.cluster import Client
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 

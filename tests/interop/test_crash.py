@@ -147,16 +147,29 @@ def _produce_one_each(running: Up, topic: str) -> None:
     assert failures == []
 
 
+def _end(consumer: Consumer, topic: str, partition: int) -> int:
+    """The end offset, as soon as a leader that has just begun may tell it."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        except KafkaException as fault:
+            code = fault.args[0].code()
+            if code not in (KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION):
+                raise
+            assert time.monotonic() < deadline, f"{topic}-{partition} never has an end"
+            time.sleep(0.05)
+        else:
+            return int(found[1])
+
+
 def _read_all(running: Up, topic: str, partitions: int) -> list[bytes]:
     """Everything up to the end offsets of this moment."""
     consumer = Consumer(
         {"bootstrap.servers": running.bootstrap, "group.id": "reader", "check.crcs": True}
     )
     try:
-        ends = {
-            at: consumer.get_watermark_offsets(TopicPartition(topic, at), timeout=30)[1]
-            for at in range(partitions)
-        }
+        ends = {at: _end(consumer, topic, at) for at in range(partitions)}
         consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
         values: list[bytes] = []
         left = {at for at, end in ends.items() if end > 0}

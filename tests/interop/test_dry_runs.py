@@ -12,8 +12,8 @@ import pytest
 
 from klamm import Cluster
 from klamm.cli.__main__ import main
-from klamm.client.cluster import Client
-from klamm.client.producer import Producer
+from klamm.client.aio.cluster import Client
+from klamm.client.aio.producer import Producer
 
 Klamm = Callable[..., tuple[int, str, str]]
 RECORD = b"x" * 5_000
@@ -119,7 +119,7 @@ def test_of_a_move_with_the_bytes_it_costs(klamm: Klamm, cluster: Cluster, tmp_p
     assert plan["bytes_to_remove"] == copy["bytes"]
     code, out, _ = klamm("reassign", "apply", wanted(there), "--dry-run")
     assert code == 0
-    assert out.startswith("would start 1 moves\n")
+    assert out.startswith("would start 1 move\n")
     assert "  to copy in all: 9.9 KiB\n" in out
     code, _, err = klamm("reassign", "apply", wanted([7]), "--dry-run")
     assert code == 1

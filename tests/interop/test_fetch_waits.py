@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from klamm import Cluster
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.model.names import ZERO_ID
 from klamm.protocol.batch import Record, encode_batch
 from klamm.protocol.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -16,9 +16,9 @@ import pytest
 
 from interop.process import Up, data_args, up
 from klamm import Cluster
-from klamm.client.admin import Admin
-from klamm.client.cluster import Client
-from klamm.client.producer import Producer
+from klamm.client.aio.admin import Admin
+from klamm.client.aio.cluster import Client
+from klamm.client.aio.producer import Producer
 from klamm.model.errors import KlammError
 from klamm.protocol.messages.create_topics import CreatableTopic
 
@@ -53,7 +53,7 @@ def crowd(running: Up, each: int) -> Iterator[list[socket.socket]]:
             each_socket.close()
 
 
-def test_a_flood_of_connections_harms_neither_disks_nor_replication(tmp_path: Path) -> None:
+async def test_a_flood_of_connections_harms_neither_disks_nor_replication(tmp_path: Path) -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     each = min(400, (soft - 100) // 3)
     flags = ("-X", "replica.high.watermark.checkpoint.interval.ms=50")
@@ -71,14 +71,14 @@ def test_a_flood_of_connections_harms_neither_disks_nor_replication(tmp_path: Pa
                         for number in range(50):
                             await producer.send("t", b"%d" % number)
 
-        asyncio.run(asyncio.wait_for(work(), 60))
+        await asyncio.wait_for(work(), 60)
 
         async def after() -> None:
             async with Client(running.bootstrap) as client:
                 (result,) = await Admin(client).create_topics([CreatableTopic("u", 3, 3)])
                 assert result.error_code == 0, "new clients are served again"
 
-        asyncio.run(asyncio.wait_for(after(), 60))
+        await asyncio.wait_for(after(), 60)
         assert running.stop() == 0
         assert running.process.stderr is not None
         lines = running.process.stderr.read().splitlines()
@@ -118,6 +118,7 @@ def test_a_process_without_a_living_broker_ends_and_says_so(tmp_path: Path) -> N
         assert "klamm: no broker is left" in running.process.stderr.read()
 
 
+@pytest.mark.one_process
 def test_a_cluster_in_a_program_notices_too(tmp_path: Path) -> None:
     quick = {"replica.high.watermark.checkpoint.interval.ms": "50"}
     with Cluster(brokers=1, data=tmp_path, settings=quick) as cluster:

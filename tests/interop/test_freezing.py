@@ -13,8 +13,8 @@ from klamm import Cluster
 from klamm.cli.__main__ import main
 from klamm.cli.asking import run
 from klamm.cli.topics import changes as topic_changes
-from klamm.cli.topics import freezing
-from klamm.client.admin import Admin
+from klamm.client.aio import freezing
+from klamm.client.aio.admin import Admin
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.protocol.private import PrivateKey
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 from interop.wire import Wire
 from klamm import Cluster
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import HEADER_SIZE as H
@@ -63,46 +63,40 @@ async def send(connection: Connection, topic: str, data: bytes) -> produce.Parti
     return response.responses[0].partition_responses[0]
 
 
-def test_poison_is_refused_and_the_next_batch_gets_its_offset(cluster: Cluster) -> None:
+async def test_poison_is_refused_and_the_next_batch_gets_its_offset(cluster: Cluster) -> None:
     good = encode_batch([Record(0, NOW, b"k", b"v")])
 
-    async def work() -> None:
-        connection = await _connect(cluster)
-        assert (await send(connection, "poisoned", good)).base_offset == 0
-        for data in (
-            batch(b"", (1 << 31) - 1),
-            batch(b"\xff\x07garbage" * 9, 5),
-            batch(b"\xff\x07garbage" * 9, 5, Codec.ZSTD),
-            batch(good[H:] * 2, 2),
-        ):
-            result = await send(connection, "poisoned", data)
-            assert result.error_code == ErrorCode.INVALID_RECORD
-            assert result.error_message
-        bomb = await send(
-            connection,
-            "poisoned",
-            batch(b"\x0c\0\0\0\x01\x01\0" * 6_000_000, 6_000_000, Codec.ZSTD),
-        )
-        assert bomb.error_code == ErrorCode.MESSAGE_TOO_LARGE
-        assert (await send(connection, "poisoned", good)).base_offset == 1
-        await connection.close()
-
-    asyncio.run(work())
-
-
-def test_records_of_a_compacted_topic_are_named(cluster: Cluster) -> None:
-    async def work() -> None:
-        connection = await _connect(cluster)
-        sent = encode_batch([Record(i, NOW, None if i % 2 else b"k", b"") for i in range(5000)])
-        result = await send(connection, "compacted", sent)
+    connection = await _connect(cluster)
+    assert (await send(connection, "poisoned", good)).base_offset == 0
+    for data in (
+        batch(b"", (1 << 31) - 1),
+        batch(b"\xff\x07garbage" * 9, 5),
+        batch(b"\xff\x07garbage" * 9, 5, Codec.ZSTD),
+        batch(good[H:] * 2, 2),
+    ):
+        result = await send(connection, "poisoned", data)
         assert result.error_code == ErrorCode.INVALID_RECORD
-        assert [error.batch_index for error in result.record_errors] == list(range(1, 200, 2))
-        await connection.close()
+        assert result.error_message
+    bomb = await send(
+        connection,
+        "poisoned",
+        batch(b"\x0c\0\0\0\x01\x01\0" * 6_000_000, 6_000_000, Codec.ZSTD),
+    )
+    assert bomb.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert (await send(connection, "poisoned", good)).base_offset == 1
+    await connection.close()
 
-    asyncio.run(work())
+
+async def test_records_of_a_compacted_topic_are_named(cluster: Cluster) -> None:
+    connection = await _connect(cluster)
+    sent = encode_batch([Record(i, NOW, None if i % 2 else b"k", b"") for i in range(5000)])
+    result = await send(connection, "compacted", sent)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in result.record_errors] == list(range(1, 200, 2))
+    await connection.close()
 
 
-def test_nobody_waits_for_a_look_into_very_many_records(cluster: Cluster) -> None:
+async def test_nobody_waits_for_a_look_into_very_many_records(cluster: Cluster) -> None:
     """Very many records, the time only in the last of them: others are served meanwhile."""
     area = b"".join(record(i) for i in range(MANY))
     sent = batch(area + record(MANY, 9), MANY + 1, Codec.ZSTD, latest=NOW + 9)
@@ -129,7 +123,7 @@ def test_nobody_waits_for_a_look_into_very_many_records(cluster: Cluster) -> Non
             await connection.close()
         return max(waits)
 
-    assert asyncio.run(work()) < 0.8
+    assert await work() < 0.8
 
 
 async def _ask(connection: Connection) -> float:

@@ -126,7 +126,7 @@ class Confluent:
 
 def _record(message: Message) -> Record:
     assert message.error() is None, message.error()
-    headers = tuple((name, value) for name, value in message.headers() or ())
+    headers = tuple(message.headers() or ())
     return Record(message.partition(), message.key(), message.value(), headers)
 
 

@@ -94,7 +94,7 @@ def test_a_replica_goes_where_the_plan_says(
     }
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"version": 1, "partitions": [plan]}))
-    assert klamm("reassign", "apply", str(file)) == (0, "started 1 moves\n")
+    assert klamm("reassign", "apply", str(file)) == (0, "started 1 move\n")
     cluster.wait_until(
         lambda view: all(
             sorted(b.partitions("planned")[0].isr) == [0, 1] for b in view.brokers.values()
@@ -110,7 +110,7 @@ def test_the_command_line_moves_logs_and_says_where_they_are(
     (broker,) = (cluster.partition("placed", 0) or pytest.fail("no partition")).replicas
     _, target = home_of(cluster, broker, "placed-0")
     code, said = klamm("brokers", "move-logs", str(broker), str(target), "placed-0")
-    assert (code, said) == (0, f"1 logs of broker {broker} will be in {target}\n")
+    assert (code, said) == (0, f"1 log of broker {broker} will be in {target}\n")
     assert arrives(target / "placed-0", admin)
     code, said = klamm("brokers", "dirs", str(broker), "-o", "json")
     rows = json.loads(said)

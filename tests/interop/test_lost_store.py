@@ -20,6 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 QUIET = {"log_level": 0}
 
 
+@pytest.mark.one_process
 def test_a_store_unlinked_under_a_cluster_is_noticed_and_repaired(tmp_path: Path) -> None:
     with up(*data_args(tmp_path)) as first:
         _create(first, "orders", 3)

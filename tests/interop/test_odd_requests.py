@@ -27,6 +27,7 @@ from klamm.protocol.messages import (
     init_producer_id,
     join_group,
     list_groups,
+    metadata,
     offset_commit,
     offset_delete,
     offset_fetch,
@@ -233,10 +234,17 @@ def test_a_reader_with_an_old_epoch_is_told_the_new_one() -> None:
         first = cluster.wait_for_leader(HERE)
         cluster.stop_broker(first)
         leader = cluster.wait_for_leader(HERE, other_than=first)
+        wire = Wire(cluster)
+        named = [metadata.MetadataRequestTopic(name=HERE)]
+        (found,) = wire.ask(ApiKey.METADATA, 12, metadata.Request(named)).topics
         partition = fetch.FetchPartition(0, current_leader_epoch=0, partition_max_bytes=1)
-        request = fetch.Request(topics=[fetch.FetchTopic(topic=HERE, partitions=[partition])])
-        answer = Wire(cluster).ask(ApiKey.FETCH, 12, request, broker=leader)
-    (told,) = answer.responses[0].partitions
-    assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        topic = fetch.FetchTopic(topic_id=found.topic_id, topic=HERE, partitions=[partition])
+        request = fetch.Request(topics=[topic])
+        answers = {
+            version: wire.ask(ApiKey.FETCH, version, request, broker=leader) for version in (12, 16)
+        }
+    (before,), (told,) = (each.responses[0].partitions for each in answers.values())
+    assert {before.error_code, told.error_code} == {ErrorCode.FENCED_LEADER_EPOCH}
+    assert before.current_leader.leader_id == -1, "KIP-951 came with version 16"
     assert told.current_leader.leader_id == leader
     assert told.current_leader.leader_epoch > 0

@@ -73,7 +73,8 @@ def test_the_rest_is_answered(wire: Wire) -> None:
         assert answer.partitions[0].end_offset == 3
     dirs = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 0, describe_log_dirs.Request(None))
     assert [each.error_code for each in dirs.results] == [E.NONE]
-    acls = wire.ask(ApiKey.DESCRIBE_ACLS, 0, describe_acls.Request(1, operation=1))
+    anything = describe_acls.Request(1, operation=1, permission_type=1)
+    acls = wire.ask(ApiKey.DESCRIBE_ACLS, 0, anything)
     assert acls.error_code == E.SECURITY_DISABLED
 
 

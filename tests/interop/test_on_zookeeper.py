@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NoAuthError
 
 from interop.lifecycle import SETTINGS, live_and_die
+from interop.process import data_args, refused, up
 from interop.test_lifecycle_confluent import Confluent
 from klamm import Cluster
+from klamm.broker.access.lists import Edit
 from klamm.broker.term.standby import Standby
 from klamm.cli.__main__ import main
+from klamm.security.authorization.acls import (
+    Acl,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from klamm.store import layout
 from klamm.store.port import Create
 from klamm.store.zookeeper import ZooKeeperStore
@@ -50,6 +63,39 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 def test_a_topics_life_on_zookeeper(zookeeper: ZooKeeperServer) -> None:
     with Cluster(3, settings=SETTINGS, zookeeper=f"{zookeeper.connect_string}/life") as cluster:
         live_and_die(Confluent(cluster.bootstrap_servers), cluster, "life-of-a-topic")
+
+
+def test_a_zookeeper_of_the_clusters_own_comes_and_goes_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A session of a killed broker lasts for its time: as short as may be.
+    quick = ("-X", f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}")
+    args = (*data_args(tmp_path, brokers=2), *quick)
+    with up(*args, "--zookeeper") as first:
+        client = Confluent(first.bootstrap)
+        client.create("kept", 2, 2)
+        with reader(first.more["zookeeper"]) as tool:
+            assert "kept" in tool.get_children("/brokers/topics")
+            for write in (
+                lambda: tool.delete("/controller"),
+                lambda: tool.set("/brokers/topics/kept", b""),
+                lambda: tool.get("/config/users"),
+            ):
+                with pytest.raises(NoAuthError):
+                    write()
+        first.crash()
+    assert "start it with --zookeeper" in refused(*args)
+    with up(*args, "--zookeeper-nodes", "1") as second:
+        assert "kept" in Confluent(second.bootstrap).topics()
+        assert second.stop() == 0
+        host, _, port = second.more["zookeeper"].partition("/")[0].rpartition(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)))
+    stopped = ["--brokers", "--offline", "--data", str(tmp_path)]
+    assert main(["configs", "set", "max.connections=9", *stopped]) == 0
+    capsys.readouterr()
+    assert main(["configs", "get", *stopped]) == 0
+    assert "max.connections" in capsys.readouterr().out
 
 
 def test_a_setting_is_undone_past_the_brokers(
@@ -167,7 +213,8 @@ def live_without_a_server(ensemble: ZooKeeperEnsemble, cluster: Cluster, tool: A
         changing.result(120)
     client.expand("t", 5)
     cluster.wait_for_isr("t", size=3)
-    lost.start()
+    lost.launch()
+    lost.wait()
     client.create("u", 2, 3)
     cluster.wait_for_isr("u", size=3)
 
@@ -201,6 +248,8 @@ def reader(connect: str) -> Iterator[Any]:
         yield SimpleNamespace(
             get=lambda path: tool.retry(tool.get, path),
             get_children=lambda path: tool.retry(tool.get_children, path),
+            set=tool.set,
+            delete=tool.delete,
         )
     finally:
         tool.stop()
@@ -212,3 +261,32 @@ def tool_waits_for(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+def test_lists_that_anybody_writes_into_kafkas_nodes_hold(zookeeper: ZooKeeperServer) -> None:
+    """A cluster that comes from Kafka, or is shared with it, keeps its lists."""
+    from kazoo.client import KazooClient
+
+    connect = f"{zookeeper.connect_string}/lists"
+    settings = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    orders = Pattern(ResourceType.TOPIC, "orders", PatternType.PREFIXED)
+    other = Pattern(ResourceType.GROUP, "billing")
+    read = Acl("User:alice", "*", Operation.READ, Permission.ALLOW)
+    with Cluster(2, settings=settings, zookeeper=connect) as cluster:
+        here, there = (cluster._app.brokers[at].parts.lists for at in (0, 1))
+        assert here is not None
+        assert there is not None
+        assert cluster._run(here.write({orders: Edit(frozenset({read}))})) == {}
+        client = KazooClient(connect)
+        client.start(10)
+        try:
+            data, _ = client.get("/kafka-acl-extended/prefixed/Topic/orders")
+            assert json.loads(data)["acls"][0]["principal"] == "User:alice"
+            client.create("/kafka-acl/Group/billing", data)
+            change = "/kafka-acl-changes/acl_changes_"
+            client.create(change, b"GROUP:billing", sequence=True)
+        finally:
+            client.stop()
+            client.close()
+        cluster._run(until(lambda: there.snapshot.acls(other) == {read}, "it was never heard of"))
+        assert there.snapshot.acls(orders) == {read}

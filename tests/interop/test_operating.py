@@ -14,10 +14,10 @@ import pytest
 
 from klamm import Cluster
 from klamm.cli.__main__ import main
-from klamm.client.admin import UNCLEAN_ELECTION, Admin
-from klamm.client.cluster import Client
-from klamm.client.consumer import Consumer
-from klamm.client.producer import Producer
+from klamm.client.aio.admin import UNCLEAN_ELECTION, Admin
+from klamm.client.aio.cluster import Client
+from klamm.client.aio.consumer import Consumer
+from klamm.client.aio.producer import Producer
 from klamm.controller.states.judging import judge
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST
@@ -49,6 +49,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         "auto.leader.rebalance.enable": False,
         "log.segment.delete.delay.ms": 0,
         "klamm.delete.topic.cancel.enable": True,
+        "klamm.placement.strict.assignment": False,
     }
     with Cluster(3, settings=settings, data=tmp_path) as running:
         yield running
@@ -191,7 +192,7 @@ def test_a_topic_is_waited_for_until_nothing_is_left(
     before = cluster.store_paths()
     cluster.create_topic("gone", 2, 3)
     said = klamm("topics", "delete", "gone", "nobody", "--if-exists", "--wait", "-o", "json")
-    assert said.json() == ["gone"]
+    assert said.json() == {"topics": ["gone"], "waiting": []}
     assert cluster.store_paths() == before
     assert hosts(tmp_path, "gone-0") == set()
     assert klamm("topics", "delete", "gone", "--wait").code == 1
@@ -206,7 +207,7 @@ def test_a_broker_out_of_the_controllers_reach_loses_its_leaderships() -> None:
         (led,) = [p for p in range(3) if cluster.wait_for_leader("T", p) == deaf]
         # It is registered and runs, but nobody can connect to it any more.
         broker = cluster._app.brokers[deaf]
-        cluster._run(broker.listener.stop())
+        cluster._run(broker.listeners.stop())
         cluster._run(_nudge(cluster))
 
         def is_led_elsewhere(view: ClusterView) -> bool:
@@ -273,3 +274,72 @@ async def _consume(cluster: Cluster) -> list[bytes | None]:
     begin = {TopicPartition("T", 0): EARLIEST}
     async with Client(cluster.bootstrap_servers) as client, Consumer(client, begin) as consumer:
         return [record.value for record in await consumer.poll(timeout_s=10)]
+
+
+def test_status_says_what_is_wrong_and_nothing_else(klamm: Klamm, cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=2, replication_factor=3)
+    cluster.create_topic("safe", partitions=1, replication_factor=3)
+    assert klamm("configs", "set", "-t", "safe", "min.insync.replicas=3").code == 0
+    well = klamm("status")
+    assert (well.code, well.out.splitlines()[0]) == (0, "healthy")
+    absent = next(id for id in range(3) if id != cluster.controller_id)
+    cluster.kill_broker(absent)
+    cluster.wait_until(
+        lambda view: all(
+            absent not in info.isr
+            for topic in ("orders", "safe")
+            for broker in view.brokers.values()
+            for info in broker.partitions(topic).values()
+        )
+    )
+    ill = klamm("status")
+    assert (ill.code, ill.out.splitlines()[0]) == (1, "not healthy")
+    assert f"broker {absent} is down" in ill.out
+    assert "below min.insync.replicas: safe-0" in ill.out
+    assert "under-replicated: orders-0, orders-1, safe-0" in ill.out
+    said = klamm("topics", "delete", "orders")
+    assert "topic orders is marked for deletion, and the deletion waits:" in said.out
+    assert f"klamm topics delete orders --forget-broker {absent}" in said.out
+    assert "deleted topic" not in said.out
+    assert f"orders  halted  broker {absent}" in klamm("topics", "list", "--deleting").out
+    assert "orders is being deleted" in klamm("topics", "explain", "--all").out
+    found = klamm("status", "-o", "json")
+    assert found.code == 1
+    told = json.loads(found.out)
+    assert (told["healthy"], told["complete"]) == (False, True)
+    assert told["deletions"]["items"][0]["waits_for"] == [absent]
+    rows = klamm("brokers", "list", "-o", "json").json()
+    assert [row["id"] for row in rows if row["state"] == "down"] == [absent]
+
+
+def test_a_move_is_throttled_and_the_limit_lifted(cluster: Cluster, klamm: Klamm) -> None:
+    assert klamm("topics", "create", "slow", "--assignment", "0,1").code == 0
+    cluster.wait_for_topic("slow", partitions=2)
+    plan = cluster.data / "plan.json"
+    plan.write_text(klamm("reassign", "plan", "slow", "--brokers", "2").out)
+    said = klamm("reassign", "apply", str(plan), "--throttle", "1000000")
+    assert "klamm reassign unthrottle lifts the limit" in said.out
+    rate = klamm("configs", "get", "--broker", "2", "-o", "json").json()
+    assert rate["follower.replication.throttled.rate"]["value"] == "1000000"
+    lists = klamm("configs", "get", "-t", "slow", "-o", "json").json()
+    assert lists["leader.replication.throttled.replicas"]["value"] == "0:0,1:1"
+    assert lists["follower.replication.throttled.replicas"]["value"] == "0:2,1:2"
+    lifted = klamm("reassign", "unthrottle", "-o", "json").json()
+    assert lifted == {"brokers": [0, 1, 2], "topics": ["slow"]}
+    assert klamm("reassign", "unthrottle").out == "nothing was throttled\n"
+
+
+def test_a_broker_of_three_is_drained_although_the_ledger_is_everywhere(
+    cluster: Cluster, klamm: Klamm
+) -> None:
+    cluster.create_topic("orders", partitions=2, replication_factor=2)
+    said = klamm("brokers", "drain", "0")
+    assert (said.code, said.err) == (0, "")
+    cluster.wait_until(
+        lambda view: all(
+            0 not in info.replicas
+            for broker in view.brokers.values()
+            for topic in broker.topics
+            for info in broker.partitions(topic).values()
+        )
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from klamm.cluster import Cluster
 
 
@@ -21,6 +23,7 @@ def loosen(path: Path) -> None:
         found.chmod(0o755 if found.is_dir() else 0o644)
 
 
+@pytest.mark.one_process
 def test_nobody_else_sees_anything_of_a_cluster(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with Cluster(1, data=data) as cluster:
@@ -33,3 +36,11 @@ def test_nobody_else_sees_anything_of_a_cluster(tmp_path: Path) -> None:
         assert open_to_others(data) == {}, "an older one is closed at its next start"
         cluster.create_topic("u")
     assert open_to_others(data) == {}
+
+
+def test_nor_of_one_that_serves_its_store(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Cluster(1, data=data, klamm_store_serve_port=0, zookeeper_set_acl=True):
+        assert {"store.address", "store.digest"} <= {path.name for path in data.iterdir()}
+        assert open_to_others(tmp_path) == {}
+    assert open_to_others(tmp_path) == {}

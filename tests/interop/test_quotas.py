@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from interop.wire import BROKER, SET, TOPIC, Wire, check, codes, topic
 from klamm import Cluster
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.model.errors import ErrorCode as E
 from klamm.model.names import ZERO_ID
 from klamm.protocol.apis import ApiKey

@@ -81,8 +81,10 @@ REFUSED = [
         "t",
         [("flush.ms", SET, "x")],
         E.INVALID_CONFIG,
+        "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
         "Invalid value x for configuration flush.ms: Not a number of type LONG",
     ),
+    (99, "t", [("flush.ms", SET, "1")], E.INVALID_REQUEST, "Unknown resource type 99"),
     (
         TOPIC,
         "t",
@@ -132,10 +134,16 @@ REFUSED = [
         BROKER,
         "",
         [("listener.name.plain.ssl.keystore.location", SET, "/x")],
-        E.INVALID_REQUEST,
-        "dynamically: Set(listener.name.plain.ssl.keystore.location)",
+        E.INVALID_CONFIG,
+        "broker id must be specified: {listener.name.plain.ssl.keystore.location}",
     ),
-    (BROKER, "", [("sasl.enabled.mechanisms", SET, "PLAIN")], E.INVALID_REQUEST, "dynamically"),
+    (
+        BROKER,
+        "",
+        [("sasl.enabled.mechanisms", SET, "PLAIN")],
+        E.INVALID_CONFIG,
+        "broker id must be specified: {sasl.enabled.mechanisms}",
+    ),
     (BROKER, "", [("plug.in", SET, "x" * 70_000)], E.INVALID_CONFIG, "none of klamm's"),
     (BROKER, "", [("log.retention.ms", SET, "0")], E.INVALID_CONFIG, "must not be 0"),
     (
@@ -201,6 +209,7 @@ def test_questions_are_refused(wire: Wire, kind: int, name: str, code: E) -> Non
         assert result.configs == []
 
 
+@pytest.mark.one_process
 @pytest.mark.parametrize("name", ["", "0"])
 def test_a_broker_stores_settings_of_plug_ins_and_shows_them_without_value(
     wire: Wire, name: str, caplog: pytest.LogCaptureFixture

@@ -154,13 +154,15 @@ def test_no_time_to_wait_creates_and_says_so(wire: Wire) -> None:
     wire.cluster.wait_for_topic("hasty", partitions=2)
 
 
-def test_a_topic_on_absent_brokers_is_stored_but_has_no_leader(wire: Wire) -> None:
+def test_a_topic_on_absent_brokers_is_stored_but_has_no_leader() -> None:
     absent = topic("absent", assigned={0: [98, 99]})
-    (result,) = wire.create(absent, timeout_ms=100)
-    check(result, E.REQUEST_TIMED_OUT, None)
-    # It is in no metadata, so this is the store's word.
-    (again,) = wire.create(topic("absent"))
-    check(again, E.TOPIC_ALREADY_EXISTS, "Topic 'absent' already exists.")
+    with Cluster(1, **{"klamm.placement.strict.assignment": "false"}) as cluster:
+        wire = Wire(cluster)
+        (result,) = wire.create(absent, timeout_ms=100)
+        check(result, E.REQUEST_TIMED_OUT, None)
+        # It is in no metadata, so this is the store's word.
+        (again,) = wire.create(topic("absent"))
+        check(again, E.TOPIC_ALREADY_EXISTS, "Topic 'absent' already exists.")
 
 
 def test_a_created_topic_is_described_in_the_answer(wire: Wire) -> None:
@@ -208,10 +210,15 @@ def test_racks_of_some_brokers_only(choice: str, code: E, words: str | None) -> 
         check(result, code, words)
 
 
-def test_a_strict_cluster_knows_its_brokers() -> None:
-    with Cluster(1, **{"klamm.placement.strict.assignment": "true"}) as cluster:
-        (result,) = Wire(cluster).create(topic("t", assigned={0: [0, 9]}))
+def test_replicas_go_to_brokers_that_are_there_or_were() -> None:
+    with Cluster(2) as cluster:
+        wire = Wire(cluster)
+        (result,) = wire.create(topic("t", assigned={0: [0, 9]}))
         check(result, E.INVALID_REPLICA_ASSIGNMENT, "Unknown broker(s) in replica assignment: 9.")
+        assert codes(wire.create(topic("held", 1, 2))) == [E.NONE]
+        cluster.kill_broker(wire.other)
+        cluster.wait_until(lambda view: all(len(b.live) == 1 for b in view.brokers.values()))
+        assert codes(wire.create(topic("u", assigned={0: [0, 1]}))) == [E.NONE]
 
 
 def test_a_name_is_taken_until_its_deletion_is_complete() -> None:

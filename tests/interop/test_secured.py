@@ -22,8 +22,8 @@ from doors import PASSWORD, TOKEN, USER, Door, doors, server_tls
 from klamm import Cluster
 from klamm.cli.__main__ import main
 from klamm.client.addresses import parse_bootstrap
+from klamm.client.aio.cluster import Client
 from klamm.client.blocking.wire import close_idle, lease
-from klamm.client.cluster import Client
 from klamm.client.errors import ClientError, ConnectionLost, Distrusted
 from klamm.client.settings import of_properties, parse_connection
 from klamm.protocol.apis import ApiKey
@@ -198,7 +198,9 @@ def test_a_server_of_tls_1_2_and_a_client_that_wants_more(
         with_blocking(door.address, trusted | {"ssl.enabled.protocols": "TLSv1.3"})
 
 
-def test_sessions_that_end_are_renewed_on_the_open_connection(build: Any, tmp_path: Path) -> None:
+async def test_sessions_that_end_are_renewed_on_the_open_connection(
+    build: Any, tmp_path: Path
+) -> None:
     (door, _) = build(None, ["SCRAM-SHA-256"], lifetime_ms=300)
     given = {"security.protocol": "SASL_PLAINTEXT"} | signed_in("SCRAM-SHA-256", tmp_path)
     request = metadata.Request(topics=[])
@@ -211,7 +213,7 @@ def test_sessions_that_end_are_renewed_on_the_open_connection(build: Any, tmp_pa
                 asked = (connection.request(ApiKey.METADATA, version, request) for _ in range(3))
                 assert all(answer.brokers for answer in await asyncio.gather(*asked))
 
-    asyncio.run(main())
+    await main()
     reach = parse_connection(door.address, given)
     with lease(reach.bootstrap[0], reach) as wire:
         version = wire.version(ApiKey.METADATA)

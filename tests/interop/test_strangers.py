@@ -12,7 +12,7 @@ import pytest
 
 from interop.wire import Wire
 from klamm import Cluster
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.client.errors import ConnectionLost
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import APIS, ApiKey
@@ -185,7 +185,7 @@ def test_who_calls_itself_a_follower_learns_no_offsets(cluster: Cluster, wire: W
         assert answer.topics[0].partitions[0].error_code == denied
 
 
-def test_a_name_alone_opens_no_internal_topic(cluster: Cluster, wire: Wire) -> None:
+async def test_a_name_alone_opens_no_internal_topic(cluster: Cluster, wire: Wire) -> None:
     broker = cluster._app.brokers[0]
     batch = memoryview(encode_batch([Record(0, 1, b"k", b"v")]))
 
@@ -203,8 +203,8 @@ def test_a_name_alone_opens_no_internal_topic(cluster: Cluster, wire: Wire) -> N
         finally:
             await connection.close()
 
-    assert asyncio.run(exchange("anybody")) == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert asyncio.run(exchange("__admin_client")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert await exchange("anybody") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert await exchange("__admin_client") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     proven = cluster._run(exchange("__admin_client", proven=True))
     assert proven == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a broker may; there is none yet"
 

@@ -14,6 +14,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop.process import data_args, refused, up
+from klamm.app.one_process import ClusterApp
+from klamm.app.plan import Plan
+from klamm.log.directory import LogDirectory
 
 
 def test_the_ready_line_names_brokers_that_serve(tmp_path: Path) -> None:
@@ -80,6 +83,9 @@ def test_a_directory_that_cannot_be_written_is_one_sentence() -> None:
         (["--brokers", "0"], "at least one broker"),
         (["--brokers", "3", "--rack", "a,b"], "2 racks were named for 3 brokers"),
         (["--zookeeper", ""], "the list of ZooKeeper servers is empty"),
+        (["--zookeeper-nodes", "2"], "1, 3, 5 or 7 nodes, not 2"),
+        (["--zookeeper", "h:1", "--zookeeper-nodes", "3"], "another was named"),
+        (["--zookeeper", "h:1", "-X", "zookeeper.set.acl=true"], "who made the nodes"),
         (["--ephemeral", "--data", "/tmp/x"], "cannot be used together"),
         (["--port", "65535"], "leaves no room"),
         (["-X", "broker.id=1"], "broker.id cannot be set for a whole cluster"),
@@ -176,3 +182,24 @@ def test_a_missing_zookeeper_is_told_soon_and_given_up_in_time(tmp_path: Path) -
     assert last.startswith(f"klamm: no ZooKeeper could be reached within 2 s ({address}: ")
     assert "--zookeeper" in last
     assert process.returncode == 2
+
+
+@pytest.mark.parametrize("place", ["removed", "data", "log.dirs"])
+async def test_what_is_removed_next_is_not_brought_to_the_disk(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bringing logs to a busy disk is most of what a stop takes."""
+    closed: list[bool] = []
+    close = LogDirectory.close
+
+    def noting(self: LogDirectory, *, clean: bool = True, broker_epoch: int = -1) -> None:
+        closed.append(clean)
+        close(self, clean=clean, broker_epoch=broker_epoch)
+
+    monkeypatch.setattr(LogDirectory, "close", noting)
+    settings = {"log.dirs": str(tmp_path / "logs")} if place == "log.dirs" else {}
+    data = tmp_path if place == "data" else None
+    app = ClusterApp(Plan(brokers=1, port=0, data=data, settings=settings))
+    await app.start()
+    await app.stop()
+    assert closed == [place != "removed"]

@@ -35,10 +35,10 @@ def java(version: str, *words: str) -> list[str]:
 
 def shell(version: str, name: str, *words: str, stdin: str = "") -> str:
     """What a shell tool of Kafka prints."""
-    return run(java(version, _main(version, name), *words), stdin=stdin)
+    return run(java(version, main_class(version, name), *words), stdin=stdin)
 
 
-def _main(version: str, name: str) -> str:
+def main_class(version: str, name: str) -> str:
     """The class behind `bin/<name>.sh`."""
     if version.startswith("3"):
         return _MAINS_OF_3.get(name, _MAINS[name])
@@ -47,17 +47,20 @@ def _main(version: str, name: str) -> str:
 
 # These were written in Scala then.
 _MAINS_OF_3 = {
+    "kafka-acls": "kafka.admin.AclCommand",
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-dump-log": "kafka.tools.DumpLogSegments",
 }
 
 
 _MAINS = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -72,4 +75,4 @@ _MAINS = {
 def dump(version: str, *files: Path, flags: Sequence[str] = ()) -> str:
     """What DumpLogSegments says about files of a log; of mismatches it speaks on stderr."""
     words = (*flags, "--files", ",".join(map(str, files)))
-    return run(java(version, _main(version, "kafka-dump-log"), *words), with_stderr=True)
+    return run(java(version, main_class(version, "kafka-dump-log"), *words), with_stderr=True)

@@ -28,12 +28,14 @@ def kafka_server(
     settings: Mapping[str, object],
     *,
     address: str | None = None,
+    protocol: str = "PLAINTEXT",
+    login: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """Broker 0 on this log directory: its address. It is shut down in a controlled way."""
     address = address or f"127.0.0.1:{_free_port()}"
     properties = {
         "broker.id": 0,
-        "listeners": f"PLAINTEXT://{address}",
+        "listeners": f"{protocol}://{address}",
         "log.dirs": directory,
         "zookeeper.connect": zookeeper,
         **settings,
@@ -47,7 +49,7 @@ def kafka_server(
         ) as process,
     ):
         try:
-            _wait_until_it_serves(address, process, output)
+            _wait_until_it_serves({"bootstrap.servers": address, **(login or {})}, process, output)
             yield address
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=READY_WITHIN)
@@ -55,13 +57,15 @@ def kafka_server(
             process.kill()
 
 
-def _wait_until_it_serves(address: str, process: subprocess.Popen[bytes], output: Path) -> None:
+def _wait_until_it_serves(
+    client: Mapping[str, str], process: subprocess.Popen[bytes], output: Path
+) -> None:
     deadline = time.monotonic() + READY_WITHIN
     while True:
         assert process.poll() is None, output.read_text(errors="replace")[-6000:]
         assert time.monotonic() < deadline, output.read_text(errors="replace")[-6000:]
         try:
-            admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+            admin = AdminClient({**client, "log_level": 0})
             metadata = admin.list_topics(timeout=5)
         except KafkaException:
             continue

@@ -21,7 +21,7 @@ import pytest
 
 from interop.process import up
 from interop_extra.differential import judging
-from interop_extra.differential.dice import TIME_MS, TOPICS, Asked, Dice
+from interop_extra.differential.dice import OLD_TOPICS, TIME_MS, TOPICS, Asked, Dice
 from interop_extra.differential.speech import Speaker, common_versions
 from interop_extra.differential.trees import Tree, comparable, differences
 from interop_extra.kafka_server import kafka_server
@@ -73,10 +73,10 @@ def _furnish(speaker: Speaker) -> None:
         {"name": name, "num_partitions": 3 if name == "orders" else 1, "replication_factor": 1}
         | (
             {"configs": [{"name": "cleanup.policy", "value": "compact"}]}
-            if name == "compacted"
+            if name.endswith("compacted")
             else {}
         )
-        for name in TOPICS
+        for name in (*TOPICS, *OLD_TOPICS)
     ]
     speaker.ask(ApiKey.CREATE_TOPICS, 7, {"topics": topics, "timeout_ms": 30_000})
     items = [batch.Record(at, TIME_MS + at, b"k%d" % at, b"value") for at in range(10)]

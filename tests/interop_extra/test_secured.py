@@ -6,7 +6,6 @@ commands come in by the same door.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
@@ -34,8 +33,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from interop_extra.kafka_server import kafka_server
+from klamm.client.aio.cluster import Client
 from klamm.client.blocking.wire import close_idle, lease
-from klamm.client.cluster import Client
 from klamm.client.errors import Distrusted
 from klamm.client.settings import of_properties, parse_connection
 from klamm.pipelines.source.datasource import plan_batch
@@ -198,7 +197,7 @@ def test_commands(secured: dict[str, str], tmp_path: Path, mechanism: str) -> No
     _klamm(config, door, "groups", "list")
 
 
-def test_sessions_are_renewed(secured: dict[str, str]) -> None:
+async def test_sessions_are_renewed(secured: dict[str, str]) -> None:
     given = {n: v for n, v in (secured | _named("SCRAM-SHA-256")).items() if n[0] == "s"}
     door = secured["bootstrap.servers"]
     request = metadata.Request(topics=[])
@@ -213,7 +212,7 @@ def test_sessions_are_renewed(secured: dict[str, str]) -> None:
                 asked += 1
             return asked
 
-    assert asyncio.run(main()) > 10
+    assert await main() > 10
     reach = parse_connection(door, given)
     end += 5
     with lease(reach.bootstrap[0], reach) as wire:

@@ -8,8 +8,8 @@ import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.log.append import AppendRefused, checked_header, header_fault, read_sole_header
 from klamm.log.settings import LogSettings
+from klamm.log.writing.append import AppendRefused, checked_header, header_fault, read_sole_header
 from klamm.protocol.batch import CRC_AT, CRC_FROM, HEADER, HEADER_SIZE, BatchHeader
 
 LENGTH = HEADER_SIZE - 12

@@ -28,7 +28,7 @@ from klamm.pipelines.archive.layout import (
     entry_of,
     plan_windows,
 )
-from klamm.pipelines.archive.restore_partition import ContentSums, Job, Walk, send
+from klamm.pipelines.archive.restore_partition import ContentSums, RestoreJob, Walk, send
 from klamm.pipelines.records.batches import OpenBatch
 from klamm.pipelines.records.scanning import walk as hop
 from klamm.pipelines.source.ranges import Range
@@ -158,8 +158,8 @@ class Shelf:
         return [record._replace(offset=n) for n, record in enumerate(found)]
 
 
-def _job(files: list[File], directory: Path, **more: Any) -> Job:
-    return Job(
+def _job(files: list[File], directory: Path, **more: Any) -> RestoreJob:
+    return RestoreJob(
         connection=ConnectionOptions(bootstrap=()),
         directory=str(directory),
         topic="t",

@@ -23,8 +23,8 @@ from klamm.model.errors import ProtocolError
 from klamm.model.names import ZERO_ID
 from klamm.protocol import codec
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.compiler import _Writer
-from klamm.protocol.schema import Wire
+from klamm.protocol.compiling.writer import MessageWriter
+from klamm.protocol.schema import WireField
 from wire.messages import random_message, random_text
 
 NOT_IN_KIO = frozenset(range(4, 8))
@@ -36,8 +36,10 @@ CASES = [
 ]
 # The versions that only brokers before Kafka 4 serve; their bytes are in test_old_versions.py.
 OLDER_THAN_KIO = frozenset(
-    [(key, 0) for key in (2, 19, 20, 23, 27, 29, 30, 31, 32, 34, 35)]
-    + [(key, 1) for key in (8, 19, 23)]
+    [(key, 0) for key in (2, 19, 20, 23, 27, 29, 30, 31, 32, 34, 35, 38, 39, 40, 41, 56)]
+    + [(key, 1) for key in (8, 19, 23, 56)]
+    + [(0, version) for version in range(3)]
+    + [(1, version) for version in range(4)]
 )
 KIO_CASES = [
     case
@@ -159,10 +161,10 @@ def test_round_trip(key: int, version: int, direction: str, seed: int) -> None:
     assert decode(key, version, direction, encode(key, version, direction, message)) == message
 
 
-class FromTheFuture(_Writer):
+class FromTheFuture(MessageWriter):
     """Writes a tagged field that nobody knows into every struct, at every depth."""
 
-    def tags(self, fields: list[tuple[str, Wire]], subject: str) -> None:
+    def tags(self, fields: list[tuple[str, WireField]], subject: str) -> None:
         tag = self.constant(b"\x63\x02hi")
         if fields:
             super().tags(fields, subject)
@@ -252,3 +254,12 @@ def test_work_in_steps_comes_to_the_same(key: int, version: int, direction: str)
         else:
             _, written = steps_of(codec.encode_response_in_steps(key, version, message))
             assert written == body
+
+
+@pytest.mark.parametrize("direction", ["Request", "Response"])
+@pytest.mark.parametrize("key", [38, 39, 40, 41])
+def test_the_oldest_bytes_about_tokens_are_those_of_the_version_after(
+    key: int, direction: str
+) -> None:
+    message = random_message(key, 1, direction, random.Random(key))
+    assert encode(key, 0, direction, message) == encode(key, 1, direction, message)

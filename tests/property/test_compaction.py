@@ -15,12 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from klamm.log import cleaner
-from klamm.log.append import Appended
-from klamm.log.files import FilePool
-from klamm.log.loading import Known, load_log
+from klamm.log.cleaning import cleaner
+from klamm.log.disk.files import FilePool
 from klamm.log.partition import PartitionLog
+from klamm.log.recovery.loading import Known, load_log
 from klamm.log.settings import LogSettings
+from klamm.log.writing.append import Appended
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import (
     ControlKind,
@@ -31,6 +31,7 @@ from klamm.protocol.batch import (
     encode_control_batch,
     iter_batches,
 )
+from leading import append_as_leader
 
 PARTITION = TopicPartition("t", 0)
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])
@@ -106,8 +107,12 @@ class CompactedMachine(RuleBasedStateMachine):
         ]
 
     def _append(self, data: bytes, *, from_client: bool = True) -> None:
-        outcome = self.log.append_as_leader(
-            memoryview(bytearray(data)), leader_epoch=0, now_ms=self.now, from_client=from_client
+        outcome = append_as_leader(
+            self.log,
+            memoryview(bytearray(data)),
+            leader_epoch=0,
+            now_ms=self.now,
+            from_client=from_client,
         )
         assert isinstance(outcome, Appended), outcome
         assert not outcome.is_duplicate

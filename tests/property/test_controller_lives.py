@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from klamm.controller import events
 from klamm.controller.effects import UpdateState, Write
 from klamm.controller.events import ElectionType
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership
 from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
@@ -42,7 +42,7 @@ class Lives(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(BROKERS, settings=Settings(vanished_deletes_logs=True))
+        self.world = World(BROKERS, settings=ControllerSettings(vanished_deletes_logs=True))
         self.seen: dict[tuple[uuid.UUID, TopicPartition], Leadership] = {}
         self.leaders: dict[tuple[uuid.UUID, TopicPartition, int], BrokerId] = {}
         self.stale_next: list[int] = []
@@ -86,7 +86,9 @@ class Lives(RuleBasedStateMachine):
     ) -> None:
         self.same_controller = same_controller
         self.world.calls_roll = calls_roll
-        self.world.settings = Settings(vanished_deletes_logs=True, deletion_cancellable=cancellable)
+        self.world.settings = ControllerSettings(
+            vanished_deletes_logs=True, deletion_cancellable=cancellable
+        )
         for broker in self.world.brokers.values():
             broker.remembers_disk = remembering
         self.world.elect(0)

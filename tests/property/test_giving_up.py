@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from klamm.controller import events
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.names import BrokerId
 from world.cluster import World
 from world.settled import change_isr, settle
@@ -77,7 +77,7 @@ def test_the_ledger_tells_of_it_truly(
     after: list[tuple[str, int]],
     cancellable: bool,
 ) -> None:
-    world = World(BROKERS, settings=Settings(deletion_cancellable=cancellable))
+    world = World(BROKERS, settings=ControllerSettings(deletion_cancellable=cancellable))
     world.elect(3)
     world.create("T", assignment)
     for kind, broker in before:

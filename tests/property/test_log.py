@@ -14,13 +14,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from klamm.log.append import Appended
-from klamm.log.files import FilePool
-from klamm.log.loading import Known, load_log
+from klamm.log.disk.files import FilePool
 from klamm.log.partition import PartitionLog
+from klamm.log.recovery.loading import Known, load_log
 from klamm.log.settings import LogSettings
+from klamm.log.writing.append import Appended
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import Record, decode_records, encode_batch, iter_batches
+from leading import append_as_leader
 
 PARTITION = TopicPartition("t", 0)
 NOW = 1_700_000_000_000
@@ -52,7 +53,7 @@ class LogMachine(RuleBasedStateMachine):
         data = encode_batch(records, base_offset=first, leader_epoch=self.epoch)
         view = memoryview(bytearray(data))
         if lead:
-            outcome = self.log.append_as_leader(view, leader_epoch=self.epoch, now_ms=NOW)
+            outcome = append_as_leader(self.log, view, leader_epoch=self.epoch, now_ms=NOW)
         else:
             outcome = self.log.append_as_follower(view)
         assert isinstance(outcome, Appended)

@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.log import cleaner
-from klamm.log.append import Appended
+from klamm.log.cleaning import cleaner
 from klamm.log.directory import LogDirectory
 from klamm.log.partition import PartitionLog
-from klamm.log.producers import ProducerStates, follow
+from klamm.log.producers.tracking import ProducerStates, follow
+from klamm.log.segments.transactions import Aborted
 from klamm.log.settings import LONG_MAX, LogSettings
-from klamm.log.transactions import Aborted
+from klamm.log.writing.append import Appended
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import (
     BatchHeader,
@@ -37,6 +38,7 @@ from klamm.protocol.batch import (
     encode_control_batch,
     iter_batches,
 )
+from leading import append_as_leader, offset_for_timestamp
 from power import Disk
 
 PARTITION = TopicPartition("t", 0)
@@ -138,8 +140,8 @@ class Life:
         )
         for offset, value in enumerate(values, first):
             self.ever.setdefault(offset, set()).add(value)
-        done = self.log.append_as_leader(
-            memoryview(bytearray(batch)), leader_epoch=self.epoch, now_ms=NOW
+        done = append_as_leader(
+            self.log, memoryview(bytearray(batch)), leader_epoch=self.epoch, now_ms=NOW
         )
         assert isinstance(done, Appended), done
         if producer >= 0:
@@ -153,8 +155,12 @@ class Life:
         marker = encode_control_batch(
             kind, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW
         )
-        done = self.log.append_as_leader(
-            memoryview(bytearray(marker)), leader_epoch=self.epoch, now_ms=NOW, from_client=False
+        done = append_as_leader(
+            self.log,
+            memoryview(bytearray(marker)),
+            leader_epoch=self.epoch,
+            now_ms=NOW,
+            from_client=False,
         )
         assert isinstance(done, Appended), done
         self.in_transaction = False
@@ -321,10 +327,18 @@ def _look_at_producers(log: PartitionLog, found: list[tuple[BatchHeader, memoryv
 def _look_up_times(log: PartitionLog, records: list[Record]) -> None:
     visible = [record for record in records if record.offset >= log.log_start_offset]
     for time in {record.timestamp for record in visible}:
-        found = log.offset_for_timestamp(time, log.log_end_offset)
+        found = offset_for_timestamp(log, time, log.log_end_offset)
         expected = min(record.offset for record in visible if record.timestamp >= time)
         assert found is not None
         assert found.offset == expected, f"the first record at {time}"
+
+
+# An abort marker is cut off: the index of aborted transactions must not shrink before the records.
+_CUT_ABORT = [
+    *[("append", 0)] * 2, ("append", 32), ("checkpoint", 1), ("append_in_transaction", 0),
+    ("stop_and_start", 0), ("append", 17), ("append", 35), ("end_transaction", 1), ("append", 0),
+    ("checkpoint", 1), ("roll", 0), ("cut", 2),
+]  # fmt: skip
 
 
 LIVES = st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 40)), max_size=25)
@@ -355,6 +369,18 @@ def test_what_was_promised_is_there_after_a_loss_of_power(
         preallocate=preallocate,
         file_delete_delay_ms=0,
     )
+    _live_and_lose_power(life, log_settings, dice)
+
+
+@pytest.mark.parametrize("dice", [27, 30, 41, 47])
+def test_a_cut_abort_marker_takes_its_index_along(dice: int) -> None:
+    log_settings = LogSettings(
+        flush_messages=1, segment_bytes=900, index_interval_bytes=0, file_delete_delay_ms=0
+    )
+    _live_and_lose_power(_CUT_ABORT, log_settings, dice)
+
+
+def _live_and_lose_power(life: list[tuple[str, int]], log_settings: LogSettings, dice: int) -> None:
     with tempfile.TemporaryDirectory() as home:
         lived = Life(Path(home) / "disk", log_settings)
         with lived.disk.recording():

@@ -38,6 +38,9 @@ class Users:
     def token(self, mechanism: Any, token_id: str) -> None:
         return None
 
+    def looks(self, mechanism: Any) -> tuple[()]:
+        return ()
+
 
 def scram() -> ScramExchange:
     return ScramExchange(ScramMechanism.SHA_256, Users(), "own", b"decoy")

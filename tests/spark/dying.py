@@ -26,9 +26,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from klamm.client.aio.connection import Connection
 from klamm.client.blocking.wire import Wire
-from klamm.client.connection import Connection
-from klamm.pipelines.session.progress import Silent
+from klamm.pipelines.jobs.progress import Silent
 from klamm.protocol.apis import ApiKey
 
 Gateway = tuple[int, str]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from klamm.cli.__main__ import main
-from klamm.pipelines.archive.files import Job as WindowJob
+from klamm.pipelines.archive.files import ArchiveJob as WindowJob
 from klamm.pipelines.archive.files import archive_window
-from klamm.pipelines.archive.restore_partition import Job as PartitionJob
+from klamm.pipelines.archive.restore_partition import RestoreJob as PartitionJob
 from klamm.pipelines.archive.restore_partition import restore_partition
 from klamm.pipelines.audit.judging import put_in_place
 from klamm.pipelines.source.options import ReadOptions

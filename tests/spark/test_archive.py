@@ -25,7 +25,7 @@ from klamm.pipelines.archive.archiving import archive, verify
 from klamm.pipelines.archive.layout import Manifest, Part, sha256
 from klamm.pipelines.archive.restoring import restore
 from klamm.pipelines.archive.shelf import find_archive, vacuum
-from klamm.pipelines.session.progress import Silent
+from klamm.pipelines.jobs.progress import Silent
 
 Make = Callable[..., str]
 Fill = Callable[..., None]

@@ -14,7 +14,7 @@ import pytest
 
 from klamm.client.blocking.lookup import Lookup
 from klamm.pipelines.archive.archiving import range_of
-from klamm.pipelines.archive.files import Job, archive_window
+from klamm.pipelines.archive.files import ArchiveJob, archive_window
 from klamm.pipelines.archive.layout import FOOTER, File, Window, sha256
 from klamm.pipelines.archive.reuse import kept
 from klamm.pipelines.source.ranges import Range
@@ -26,11 +26,11 @@ Fill = Callable[..., None]
 RECORDS = 10
 
 
-def _job(lookup: Lookup, name: str, directory: Path) -> tuple[Job, Range]:
+def _job(lookup: Lookup, name: str, directory: Path) -> tuple[ArchiveJob, Range]:
     """An archive of a topic's only window; all topics here pretend to be the same one."""
     view = lookup.view([name])
     wanted = range_of(view, name, Window(0, 0, RECORDS))
-    job = Job(
+    job = ArchiveJob(
         connection=lookup.options,
         directory=str(directory),
         topic=name,
@@ -41,14 +41,16 @@ def _job(lookup: Lookup, name: str, directory: Path) -> tuple[Job, Range]:
 
 
 @pytest.fixture
-def written(topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path) -> tuple[Job, Range, File]:
+def written(
+    topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path
+) -> tuple[ArchiveJob, Range, File]:
     name = topic(1)
     fill(name, numbered(RECORDS, 1))
     job, wanted = _job(lookup, name, tmp_path)
     return job, wanted, archive_window(job, wanted)
 
 
-def _rewritten(job: Job, file: File, change: Callable[[Any], Any], footer: bytes) -> None:
+def _rewritten(job: ArchiveJob, file: File, change: Callable[[Any], Any], footer: bytes) -> None:
     """Another file of the window in the place of the one there is, with a name that fits it."""
     path = Path(job.directory) / file.path
     table = change(pq.read_table(path))
@@ -57,7 +59,7 @@ def _rewritten(job: Job, file: File, change: Callable[[Any], Any], footer: bytes
     draft.rename(path.with_name(f"{path.name.split('.')[0]}.{sha256(draft)[:8]}.parquet"))
 
 
-def test_what_is_whole_and_current_is_kept(written: tuple[Job, Range, File]) -> None:
+def test_what_is_whole_and_current_is_kept(written: tuple[ArchiveJob, Range, File]) -> None:
     job, wanted, file = written
     assert kept(job, wanted) == file
     assert kept(replace(job, compacted=True), wanted) == file
@@ -66,7 +68,7 @@ def test_what_is_whole_and_current_is_kept(written: tuple[Job, Range, File]) -> 
     assert kept(job, replace(wanted, stop=RECORDS - 1)) is None
 
 
-def test_a_damaged_file_is_not_taken_up_for_ever(written: tuple[Job, Range, File]) -> None:
+def test_a_damaged_file_is_not_taken_up_for_ever(written: tuple[ArchiveJob, Range, File]) -> None:
     job, wanted, file = written
     assert kept(replace(job, named={file.path: "0" * 64}), wanted) is None
     path = Path(job.directory) / file.path
@@ -79,7 +81,7 @@ def test_a_damaged_file_is_not_taken_up_for_ever(written: tuple[Job, Range, File
 
 
 def test_records_of_another_leader_epoch_are_other_records(
-    written: tuple[Job, Range, File],
+    written: tuple[ArchiveJob, Range, File],
 ) -> None:
     """An unclean election has cut the log, and others have written there since."""
     job, wanted, file = written
@@ -103,7 +105,7 @@ def test_records_of_another_leader_epoch_are_other_records(
 
 
 def test_what_compaction_has_taken_is_not_brought_back(
-    written: tuple[Job, Range, File], topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path
+    written: tuple[ArchiveJob, Range, File], topic: Make, fill: Fill, lookup: Lookup, tmp_path: Path
 ) -> None:
     _, _, file = written
     name = topic(1)
@@ -114,14 +116,14 @@ def test_what_compaction_has_taken_is_not_brought_back(
 
 
 @pytest.mark.parametrize("footer", [b"", b"[]", b"{}", b'{"topic_id": "an id"}', b"\xff"])
-def test_footers_that_make_no_sense(written: tuple[Job, Range, File], footer: bytes) -> None:
+def test_footers_that_make_no_sense(written: tuple[ArchiveJob, Range, File], footer: bytes) -> None:
     job, wanted, file = written
     _rewritten(job, file, lambda table: table, footer)
     assert kept(job, wanted) is None
 
 
 def test_a_footer_may_have_less_than_a_later_klamm_would_write(
-    written: tuple[Job, Range, File],
+    written: tuple[ArchiveJob, Range, File],
 ) -> None:
     job, wanted, file = written
     footer = json.loads(pq.read_metadata(Path(job.directory) / file.path).metadata[FOOTER])

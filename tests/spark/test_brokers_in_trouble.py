@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 from klamm import Cluster
 from klamm.cli.asking import run
 from klamm.cli.options import Output
-from klamm.cli.spark.audit import gather, not_in_the_topic
 from klamm.cli.topics.archiving import archived
 from klamm.client.addresses import parse_bootstrap
 from klamm.client.blocking.lookup import Lookup
@@ -36,7 +35,8 @@ from klamm.pipelines.archive.restore_topic import FROZEN
 from klamm.pipelines.archive.restoring import restore
 from klamm.pipelines.archive.shelf import find_archive
 from klamm.pipelines.audit import judging as audit
-from klamm.pipelines.session.progress import Silent
+from klamm.pipelines.audit.gathering import gather, not_in_the_topic
+from klamm.pipelines.jobs.progress import Silent
 from klamm.pipelines.session.session import plainly
 from klamm.pipelines.source.datasource import plan_batch
 from klamm.pipelines.source.fetcher import read_range
@@ -302,7 +302,7 @@ def test_deletion_after_an_archive_when_a_broker_vanishes(
 def test_audit_when_a_broker_vanishes(
     spark: SparkSession, small: Cluster, reach: ConnectionOptions, tmp_path: Path
 ) -> None:
-    def evidence() -> audit.Evidence:
+    def evidence() -> audit.LedgerEvidence:
         waiting = run(small.bootstrap_servers, not_in_the_topic)
         return gather(spark, reach, waiting, now_ms=1)
 

@@ -148,7 +148,7 @@ def test_topics_are_deleted_together_or_stay_as_they_were(
     assert said["topics"] == names
     assert [(a["topic"], a["records"]) for a in said["archives"]] == [(names[0], 5), (names[1], 6)]
     assert all(Path(a["manifest"]).is_file() for a in said["archives"])
-    assert klamm(*line, "--if-exists") == (0, '{"topics": [], "archives": []}\n', "")
+    assert klamm(*line, "--if-exists") == (0, '{"topics": [], "waiting": [], "archives": []}\n', "")
 
 
 @pytest.mark.skipif(FOREIGN is not None, reason="only klamm has a ledger")

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from klamm.cli.spark.spark import last_committed
+from klamm.installing import install_command
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.archive.layout import File, Manifest, Part, digest_of, entry_of
 from klamm.pipelines.session.session import check_master
@@ -270,7 +271,7 @@ def test_missing_java_is_a_kind_sentence(tmp_path: Path, line: str) -> None:
     ran = _without_java(line, tmp_path)
     assert ran.returncode == 2
     assert ran.stderr == (
-        "klamm: Spark needs Java: install Java 17 or newer, or `pip install 'klamm[java]'`\n"
+        f"klamm: Spark needs Java: install Java 17 or newer, or `{install_command('java')}`\n"
     )
 
 

@@ -17,8 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from klamm.client.blocking.lookup import Lookup
+from klamm.installing import install_command
 from klamm.pipelines.archive.archiving import archive
-from klamm.pipelines.session.progress import Silent
+from klamm.pipelines.jobs.progress import Silent
 from klamm.spark import read_stream
 
 from .conftest import FOREIGN, numbered
@@ -126,7 +127,7 @@ def _without_java(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]
     )
 
 
-NO_JAVA = "Spark needs Java: install Java 17 or newer, or `pip install 'klamm[java]'`"
+NO_JAVA = f"Spark needs Java: install Java 17 or newer, or `{install_command('java')}`"
 
 
 def test_missing_java(tmp_path: Path) -> None:

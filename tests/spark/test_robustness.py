@@ -25,11 +25,11 @@ from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive.archiving import archive, verify
-from klamm.pipelines.archive.files import Job, archive_window
+from klamm.pipelines.archive.files import ArchiveJob, archive_window
 from klamm.pipelines.archive.restoring import restore
 from klamm.pipelines.archive.shelf import find_archive
-from klamm.pipelines.archive.writing import write_whole
-from klamm.pipelines.session.progress import Silent
+from klamm.pipelines.jobs.progress import Silent
+from klamm.pipelines.jobs.writing import write_whole
 from klamm.pipelines.source.datasource import plan_batch
 from klamm.pipelines.source.fetcher import read_range
 from klamm.pipelines.source.options import parse_read, parse_write
@@ -246,7 +246,7 @@ def _window(bootstrap: str, name: str, directory: Path) -> Any:
     options = _options(bootstrap, name)
     ((piece,),) = plan_batch(options)
     return archive_window(
-        Job(
+        ArchiveJob(
             connection=options.connection,
             directory=str(directory),
             topic=name,
@@ -304,7 +304,7 @@ def test_topic_deleted_under_a_task_of_an_archive(
     options = _options(bootstrap, name)
     ((piece,),) = plan_batch(options)
     lookup.delete(name)
-    job = Job(
+    job = ArchiveJob(
         connection=options.connection,
         directory=str(tmp_path),
         topic=name,

@@ -23,9 +23,9 @@ from klamm.client.requests import Committed
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive.archiving import archive, range_of, verify
-from klamm.pipelines.archive.files import Job as WindowJob
+from klamm.pipelines.archive.files import ArchiveJob as WindowJob
 from klamm.pipelines.archive.layout import Manifest, plan_windows
-from klamm.pipelines.archive.restore_partition import Job as PartitionJob
+from klamm.pipelines.archive.restore_partition import RestoreJob as PartitionJob
 from klamm.pipelines.archive.restoring import restore
 from klamm.pipelines.archive.shelf import find_archive, vacuum
 

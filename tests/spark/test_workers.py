@@ -10,7 +10,7 @@ from collections import Counter
 import pyspark
 from pyspark.sql import SparkSession
 
-from klamm.pipelines.archive.archiving import run_tasks
+from klamm.pipelines.jobs.tasks import run_tasks
 from klamm.pipelines.session.workers import begin_task
 
 

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,10 @@ from suites.outcomes import FAILED, Outcome, of_go, of_junit
 _READY_WITHIN: Final = 120
 _STOP_WITHIN: Final = 60
 _PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors")
+
+
+# Starts a cluster for a suite, which writes to a file, and tells its bootstrap servers.
+Cluster = Callable[[Suite, Path], AbstractContextManager[str]]
 
 
 @contextmanager
@@ -86,6 +90,10 @@ class Run:
             names = "|".join(f"^{_go_pattern(test)}$" for test in left_out)
             return self._go(["-skip", names] if names else [], "first")
         return self._pytest(_deselecting(left_out), "first")
+
+    def only(self, tests: Sequence[str]) -> list[Outcome]:
+        """The tests that these patterns name, and their neighbours in one function."""
+        return self.again([Outcome(test, FAILED) for test in tests])
 
     def again(self, failed: Sequence[Outcome]) -> list[Outcome]:
         """A second attempt of the tests that failed."""
@@ -168,6 +176,23 @@ def _pytest_top(test: str) -> str:
 def _deselecting(tests: Sequence[str]) -> list[str]:
     words = " or ".join(_pytest_top(test) for test in tests)
     return ["-k", f"not ({words})"] if words else []
+
+
+def run_explained(
+    suite: Suite, known: Sequence[Explanation], work: Path, logs: Path, cluster: Cluster
+) -> list[Outcome]:
+    """The tests that are known to fail, on another cluster; those that are never run are not."""
+    source = fetching.fetch(suite)
+    tests = [test for each in known if each.run for test in each.tests]
+    if not tests:
+        return []
+    with cluster(suite, logs / f"{suite.name}-kafka.log") as bootstrap:
+        words = addresses(bootstrap)
+        place = work / suite.name
+        fetching.copy(suite, source, place, words)
+        going = Run(suite, place, words | {"place": str(place)}, logs)
+        going.prepare()
+        return going.only(tests)
 
 
 def run(suite: Suite, known: Sequence[Explanation], work: Path, logs: Path) -> tuple:

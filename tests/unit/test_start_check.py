@@ -5,39 +5,64 @@ from __future__ import annotations
 import pytest
 
 from klamm import Cluster
-from klamm.app import ClusterApp, Plan
+from klamm.app.one_process import ClusterApp
+from klamm.app.plan import Plan
 from klamm.model.errors import UsageError
-from klamm.security.settings.table import SECURITY_SETTINGS, Effect
+from klamm.security.settings.table import SECURITY_SETTINGS, Effect, Feature
 from klamm.start_check import FEATURES, heed
 
 ASKING = {
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "listeners": "SASL_SSL://:9093",
-    "security.inter.broker.protocol": "SASL_SSL",
-    "ssl.client.auth": "required",
-    "ssl.keystore.location": "/etc/kafka/broker.p12",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "ssl.engine.factory.class": "com.example.Engine",
+    "sasl.login.class": "com.example.Login",
     "super.users": "User:admin",
-    "zookeeper.set.acl": "true",
-    "zookeeper.ssl.client.enable": "true",
-    "delegation.token.secret.key": "secret",
-    "password.encoder.secret": "secret",
-    "connections.max.reauth.ms": "60000",
-    "advertised.listeners": "PLAINTEXT://broker.example:9092",
+    "zookeeper.ssl.crl.enable": "true",
+    "zookeeper.ssl.truststore.location": "/etc/kafka/ca.pem",
+    "sasl.client.callback.handler.class": "com.example.Handler",
     "broker.id": "7",
 }
 
 
 @pytest.mark.parametrize("name", ASKING)
 def test_who_asks_for_what_is_not_there_gets_no_cluster(name: str) -> None:
-    with pytest.raises(UsageError, match=name):
+    with pytest.raises(UsageError, match="SASL_SSL" if name == "listeners" else name):
         ClusterApp(Plan(settings={name: ASKING[name]}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"authorizer.class.name": "com.example.Rules"}, "klamm loads no class of Java's"),
+        ({"authorizer.class.name": "no_such_module:rules"}, "No module named 'no_such_module'"),
+        ({"authorizer.class.name": "json:no_such_rules"}, "json has no no_such_rules"),
+        ({"authorizer.class.name": "klamm", "super.users": "admin"}, "Write type:name"),
+        (
+            {"authorizer.class.name": "json:loads", "allow.everyone.if.no.acl.found": "true"},
+            "names other rules",
+        ),
+    ],
+)
+def test_rules_that_cannot_be_had_give_no_cluster(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError, match=told), Cluster(1, settings=settings):
+        pass
+
+
+@pytest.mark.parametrize("name", ["ssl.client.auth", "sasl.enabled.mechanisms"])
+def test_what_no_listener_asks_for_is_told(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    asked = {"ssl.client.auth": "required", "sasl.enabled.mechanisms": "PLAIN"}[name]
+    ClusterApp(Plan(settings={name: asked}))
+    assert f"{name} has no effect: no listener" in caplog.text
 
 
 def test_one_listener_of_several_that_asks_for_protection_is_enough() -> None:
     (refusal, *_) = heed({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9093"}).refusals
-    assert refusal.startswith("listeners ")
-    assert "--host and --port" in refusal
+    assert "SASL_SSL" in refusal
+
+
+def test_listeners_are_heeded_and_what_does_not_fit_is_refused() -> None:
+    assert heed({"listeners": "PLAINTEXT://:9092"}).refusals == ()
+    (refusal,) = heed({"security.inter.broker.protocol": "SASL_SSL"}).refusals
+    assert "must be a listener name defined in advertised.listeners" in refusal
 
 
 @pytest.mark.parametrize(
@@ -80,3 +105,105 @@ def test_a_cluster_in_a_program_is_refused_with_the_same_sentence() -> None:
         Cluster(1, settings={"authorizer.class.name": "x"}),
     ):
         pass
+
+
+# A broker that asks for all that there is. Files are read later, when it starts.
+_MODULES = "org.apache.kafka.common.security"
+LOCKED = {
+    "listeners": "SASL_SSL://:9093",
+    "security.inter.broker.protocol": "SASL_SSL",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "/etc/kafka/broker.pem",
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.location": "/etc/kafka/ca.pem",
+    "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+        f'{_MODULES}.plain.PlainLoginModule required username="a" password="b" user_a="b";'
+    ),
+    "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
+        f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+    ),
+    "listener.name.sasl_ssl.oauthbearer.sasl.server.callback.handler.class": (
+        f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    ),
+    "sasl.oauthbearer.jwks.endpoint.url": "https://keys.example/jwks",
+}
+MALFORMED = {
+    "listeners": "SASL_SSL",
+    "advertised.listeners": "SASL_SSL://0.0.0.0:9093",
+    "listener.security.protocol.map": "SASL_SSL:TLS",
+    "inter.broker.listener.name": "OTHER",
+    "security.inter.broker.protocol": "TLS",
+    "control.plane.listener.name": "OTHER",
+    "controller.listener.names": "CONTROLLER",
+    "early.start.listeners": "OTHER",
+    "ssl.protocol": "SSLv3",
+    "ssl.enabled.protocols": "TLSv1.1",
+    "ssl.cipher.suites": "TLS_RSA_WITH_NULL_SHA",
+    "ssl.client.auth": "Required",
+    "ssl.endpoint.identification.algorithm": "ldaps",
+    "ssl.keystore.type": "BKS",
+    "ssl.keystore.password": "a PEM has none",
+    "ssl.keystore.key": "beside a file",
+    "ssl.keystore.certificate.chain": "beside a file",
+    "ssl.truststore.type": "BKS",
+    "ssl.truststore.password": "a PEM has none",
+    "ssl.truststore.certificates": "beside a file",
+    "ssl.principal.mapping.rules": "RULE:half",
+    "ssl.allow.dn.changes": "perhaps",
+    "ssl.allow.san.changes": "perhaps",
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    "sasl.server.max.receive.size": "0",
+    "connection.failed.authentication.delay.ms": "600000",
+    "connections.max.reauth.ms": "-1",
+    "sasl.server.callback.handler.class": "com.example.Handler",
+    "sasl.login.callback.handler.class": "com.example.Handler",
+    "sasl.oauthbearer.jwks.endpoint.url": "",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "0",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "soon",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "soon",
+    "sasl.oauthbearer.clock.skew.seconds": "-1",
+    "sasl.oauthbearer.header.urlencode": "perhaps",
+    "sasl.login.read.timeout.ms": "0",
+    "sasl.login.retry.backoff.ms": "soon",
+    "sasl.login.retry.backoff.max.ms": "soon",
+    "zookeeper.set.acl": "perhaps",
+    "zookeeper.ssl.client.enable": "perhaps",
+}
+# Names, passwords, places and words: nothing is wrong with any of them before they are used.
+ANY_TEXT = {
+    "sasl.jaas.config",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
+    "ssl.key.password",
+    "ssl.keystore.location",
+    "ssl.truststore.location",
+}
+
+
+def test_a_broker_that_asks_for_all_there_is_may_start() -> None:
+    assert heed(LOCKED).refusals == ()
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_malformed_stops_the_start(name: str) -> None:
+    assert heed(LOCKED | {name: MALFORMED[name]}).refusals
+
+
+def test_every_setting_about_security_is_looked_at() -> None:
+    """Whatever becomes a part of the brokers comes with its malformed text here."""
+    ours = {Feature.LISTENERS, Feature.TLS, Feature.SASL, Feature.OAUTH}
+    in_force = {row.name for row in SECURITY_SETTINGS.values() if row.feature in ours}
+    assert in_force - MALFORMED.keys() - ANY_TEXT == set()
+
+
+@pytest.mark.parametrize("name", sorted(ANY_TEXT))
+def test_a_listeners_own_setting_is_known_under_its_prefix(name: str) -> None:
+    assert heed(LOCKED | {f"listener.name.sasl_ssl.{name}": "x"}).refusals == ()
+    (refusal, *_) = heed(LOCKED | {f"listener.name.SASL_SSL.{name}": "x"}).refusals
+    assert "in lower case" in refusal

@@ -9,7 +9,7 @@ from typing import Any, Final
 from klamm.model.names import ZERO_ID
 from klamm.protocol import codec
 from klamm.protocol.apis import APIS
-from klamm.protocol.schema import Wire, wire_fields
+from klamm.protocol.schema import WireField, wire_fields
 
 _BITS: Final = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
@@ -41,7 +41,7 @@ class _Maker:
         }
         return cls(**values)
 
-    def value(self, wire: Wire, kind: str) -> Any:
+    def value(self, wire: WireField, kind: str) -> Any:
         dice = self.dice
         may_be_null = self.version in wire.nullable and kind == wire.kind
         if may_be_null and dice.random() < 0.25:

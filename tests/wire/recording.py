@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from klamm.broker.net.connection import Peer
+from klamm.broker.net.peer import Peer
 from klamm.broker.net.replies import Reply
 from klamm.broker.router import Router
 from klamm.protocol.apis import APIS, ApiKey

@@ -13,7 +13,7 @@ from klamm.controller.events import Ask, Event
 from klamm.controller.membership.roll_call import Holdings, left_to_say
 from klamm.controller.states.invariants import check
 from klamm.controller.states.judging import Judge, line_of
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.errors import ControllerFenced
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
@@ -32,9 +32,11 @@ def tp(text: str) -> TopicPartition:
 class World:
     """A cluster whose every step is a call."""
 
-    def __init__(self, brokers: Sequence[int] = (), *, settings: Settings | None = None) -> None:
+    def __init__(
+        self, brokers: Sequence[int] = (), *, settings: ControllerSettings | None = None
+    ) -> None:
         self.store = FakeStore()
-        self.settings = settings or Settings()
+        self.settings = settings or ControllerSettings()
         self.brokers: dict[BrokerId, FakeBroker] = {}
         self.mail: deque[tuple[Request, int]] = deque()  # on the way, with the controller's epoch
         self.answers: deque[Event] = deque()

@@ -84,11 +84,11 @@ def check_settled(world: World) -> None:
     for id, state in store.states.items():
         node = store.topics[id.topic]
         assignment = node.partitions[id.partition]
-        assert not assignment.is_moving, (id, assignment)
+        assert not assignment.is_reassigning, (id, assignment)
         assert set(state.isr) == set(assignment.replicas), (id, state, assignment)
         assert state.leader in state.isr, (id, state)
-        for broker in assignment.replicas:
-            expected[broker][id] = node.topic_id
+        for replica in assignment.replicas:
+            expected[replica][id] = node.topic_id
     partitions = {TopicPartition(name, p) for name, n in store.topics.items() for p in n.partitions}
     assert partitions == set(store.states)
     for name in store.topics:

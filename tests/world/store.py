@@ -10,11 +10,11 @@ from klamm.controller import effects as do
 from klamm.controller.effects import Outcome, Stale, Stored, Write
 from klamm.controller.events import TermBegan
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import ControllerFenced
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
-from klamm.model.topics import ProducerIdBlock, TopicNode
+from klamm.model.topics import ProducerIdBlock, StoredTopic
 
 
 @dataclass
@@ -22,8 +22,8 @@ class FakeStore:
     """What the store would hold."""
 
     controller_epoch: int = 0
-    brokers: dict[BrokerId, Broker] = field(default_factory=dict)
-    topics: dict[str, TopicNode] = field(default_factory=dict)
+    brokers: dict[BrokerId, Registration] = field(default_factory=dict)
+    topics: dict[str, StoredTopic] = field(default_factory=dict)
     states: dict[TopicPartition, Leadership] = field(default_factory=dict)
     markers: dict[str, None] = field(default_factory=dict)
     reassignment_requests: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class FakeStore:
 
     def register(self, broker: int, rack: str | None = None) -> None:
         self.zxid += 1
-        self.brokers[BrokerId(broker)] = Broker(
+        self.brokers[BrokerId(broker)] = Registration(
             id=BrokerId(broker),
             epoch=self.zxid,
             endpoints=(Endpoint("host", 9000 + broker),),
@@ -50,7 +50,7 @@ class FakeStore:
         self.ids_drawn += 1
         partitions = {p: _assignment(replicas) for p, replicas in enumerate(assignment)}
         topic_id = uuid.UUID(int=(7 << 64) + self.ids_drawn)
-        self.topics[name] = TopicNode(topic_id=topic_id, partitions=partitions)
+        self.topics[name] = StoredTopic(topic_id=topic_id, partitions=partitions)
 
     def grow_topic(self, name: str, assignment: Iterable[Sequence[int]]) -> None:
         node = self.topics[name]

@@ -8,7 +8,7 @@ from klamm.controller.effects import Decision, Request, Write
 from klamm.controller.events import Event
 from klamm.model.leadership import Leadership
 from klamm.model.names import TopicPartition
-from klamm.model.topics import TopicNode
+from klamm.model.topics import StoredTopic
 from world.cluster import World
 
 
@@ -124,11 +124,11 @@ def _led(leadership: Leadership) -> str:
     return f"leader {leadership.leader} epoch {leadership.leader_epoch} isr {_ids(leadership.isr)}"
 
 
-def _partitions(node: TopicNode) -> str:
+def _partitions(node: StoredTopic) -> str:
     parts = []
     for index, assignment in node.partitions.items():
         moving = ""
-        if assignment.is_moving:
+        if assignment.is_reassigning:
             moving = f" adding {_ids(assignment.adding)} removing {_ids(assignment.removing)}"
         parts.append(f"{index}:{_ids(assignment.replicas)}{moving}")
     return "{" + ", ".join(parts) + "}"

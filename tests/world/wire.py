@@ -13,12 +13,12 @@ from typing import Any
 
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.net.peers import Peers
-from klamm.broker.net.proof import Secret
+from klamm.broker.net.proof import ClusterSecret
 from klamm.broker.roll_call_form import to_json
 from klamm.broker.term.control_messages import error_code
 from klamm.broker.term.controlling import ControllerShell
 from klamm.controller.membership.roll_call import Holdings
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
@@ -49,7 +49,7 @@ class WireBroker:
         self._server: asyncio.Server | None = None
         self._peers: set[asyncio.StreamWriter] = set()
         self.cluster_id = ""
-        self.secret = Secret(bytes(32))
+        self.secret = ClusterSecret(bytes(32))
         self.metadata = MetadataCache()
         self.peers = Peers(self, self.metadata)
         self.shell = ControllerShell(self)
@@ -68,7 +68,7 @@ class WireBroker:
             await self.session.multi([Create(path)])
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
-        broker = Broker(id=self.id, epoch=0, endpoints=(Endpoint("127.0.0.1", port),))
+        broker = Registration(id=self.id, epoch=0, endpoints=(Endpoint("127.0.0.1", port),))
         data = layout.encode_broker(broker, timestamp_ms=self.now_ms())
         await self.session.multi([Create(layout.broker_path(self.id), data, ephemeral=True)])
         await self.shell.start()

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from klamm.broker.access.access import Access
+from klamm.broker.access.lists import Lists
+from klamm.broker.access.tokens import Tokens
 from klamm.broker.admin.auto_creation import AutoCreation
 from klamm.broker.admin.dynamic_config import DynamicConfig
 from klamm.broker.admin.policies import Policies
-from klamm.broker.admin.topic_admin import Admin
+from klamm.broker.admin.topic_admin import TopicAdmin
 from klamm.broker.clock import Clock
 from klamm.broker.controller_channel import ControllerChannel
 from klamm.broker.coordinators.replicated import Coordinators
 from klamm.broker.fetching.fetch_sessions import FetchSessions
+from klamm.broker.foreigners import Foreigners
 from klamm.broker.ground import Ground
 from klamm.broker.ledger.ledger_topic import LedgerTopic
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.metrics import BrokerMetrics
-from klamm.broker.net.peers import Peers
+from klamm.broker.net.peers import Peers, Ways
 from klamm.broker.parts import Parts
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.quotas.quotas import Quotas
 from klamm.broker.quotas.throttles import Throttles
-from klamm.broker.replicas.fetcher import Fetchers
+from klamm.broker.replicas.fetchers import Fetchers
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.proposals import Proposals
-from klamm.broker.replicas.relocations import LogMoves
+from klamm.broker.replicas.relocations import Relocations
 from klamm.broker.replicas.replicas import ReplicaManager
 from klamm.broker.seat import Seat
 from klamm.broker.storage.logs import Logs
@@ -37,11 +41,18 @@ from klamm.protocol.bounds import Bounds
 
 
 def lay_ground(
-    seat: Seat, *, settings: BrokerSettings, data_dir: Path, clock: Clock, workers: Workers
+    seat: Seat,
+    *,
+    settings: BrokerSettings,
+    data_dir: Path,
+    clock: Clock,
+    workers: Workers,
+    access: Access,
 ) -> Ground:
-    """The first stage; `dynamic_config` is still to be loaded."""
+    """The first stage; `dynamic_config` and `lists` are still to be loaded."""
     metadata = MetadataCache()
-    peers = Peers(seat, metadata)
+    ways = Ways(seat.listeners.inter_broker, seat.listeners.controller)
+    peers = Peers(seat, metadata, ways, seat.identity.security)
     quotas = Quotas(clock.elapsed_ms)
     throttles = Throttles(seat.id, clock.elapsed_ms)
     throttles.take_rate(settings)
@@ -58,23 +69,33 @@ def lay_ground(
         throttles=throttles,
         bounds=_bounds_of(settings),
         dynamic_config=dynamic_config,
+        access=access,
+        tokens=Tokens(seat, clock, settings),
+        lists=_lists(seat, clock, access),
         workers=workers,
         troubles=Troubles(clock.elapsed_ms),
         peers=peers,
+        foreigners=Foreigners(seat, clock),
         channel=ControllerChannel(metadata, peers, lambda: f"broker-{seat.id}"),
     )
+
+
+def _lists(seat: Seat, clock: Clock, access: Access) -> Lists | None:
+    if access.lists is None:
+        return None
+    return Lists(seat, clock, access.lists, access.lists_changed)
 
 
 def build(ground: Ground, logs: Logs, policies: Policies, topics_at_start: frozenset[str]) -> Parts:
     """All parts of a broker whose settings are loaded and whose logs are open."""
     hosting = _host(ground, logs, topics_at_start)
     controller = ControllerShell(ground)
-    admin = Admin(ground, controller, policies)
+    admin = TopicAdmin(ground, controller, policies)
     auto_creation = AutoCreation(ground, admin, controller)
     producer_ids = ProducerIds(ground.channel, ground.id, lambda: ground.epoch)
     parts = Parts(
         **hosting.inherited(),
-        moves=LogMoves(hosting),
+        relocations=Relocations(hosting),
         sessions=FetchSessions(hosting),
         producer_ids=producer_ids,
         coordinators=Coordinators(hosting, producer_ids),
@@ -130,7 +151,7 @@ def _connect(parts: Parts) -> None:
 
     parts.replicas.on_metadata.append(metadata_changed)
     parts.replicas.on_led.append(parts.sessions.led)
-    parts.replicas.on_role.append(parts.moves.resume)
+    parts.replicas.on_role.append(parts.relocations.resume)
     parts.dynamic_config.on_topic.append(topic_settings_changed)
     parts.dynamic_config.on_broker.append(broker_settings_changed)
 

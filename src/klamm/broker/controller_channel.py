@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.net.peers import Peers
-from klamm.client.connection import Connection
-from klamm.model.brokers import PLAINTEXT, Endpoint
+from klamm.client.aio.connection import Connection
+from klamm.model.brokers import Endpoint
 from klamm.model.errors import KlammError
 from klamm.protocol.apis import ApiKey
 
@@ -55,7 +55,7 @@ class ControllerChannel:
 
     async def _connect(self) -> Connection:
         snapshot = self._metadata.snapshot
-        endpoint = snapshot.endpoint(snapshot.controller_id, PLAINTEXT)
+        endpoint = self._peers.endpoint_as_controller(snapshot.controller_id)
         if endpoint is None:
             raise ControllerUnreachable("no controller is known")
         if self._connection is None or endpoint != self._endpoint:

@@ -12,19 +12,23 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from klamm.broker.access.access import Access
+from klamm.broker.access.lists import Lists
+from klamm.broker.access.tokens import Tokens
 from klamm.broker.admin.dynamic_config import DynamicConfig
 from klamm.broker.clock import Clock
 from klamm.broker.controller_channel import ControllerChannel
+from klamm.broker.foreigners import Foreigners
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.metrics import BrokerMetrics
 from klamm.broker.net.peers import Peers
-from klamm.broker.net.proof import Secret
+from klamm.broker.net.proof import ClusterSecret
 from klamm.broker.quotas.quotas import Quotas
 from klamm.broker.quotas.throttles import Throttles
 from klamm.broker.seat import Seat
 from klamm.broker.troubles import Troubles
 from klamm.broker.workers import Workers
-from klamm.log.failure import StorageTrouble
+from klamm.log.disk.failure import StorageTrouble
 from klamm.model.brokers import Endpoint
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
@@ -47,9 +51,13 @@ class Ground:
     throttles: Throttles
     bounds: Bounds
     dynamic_config: DynamicConfig
+    access: Access
+    tokens: Tokens
+    lists: Lists | None  # None where no access control lists decide
     workers: Workers
     troubles: Troubles
     peers: Peers
+    foreigners: Foreigners
     channel: ControllerChannel
 
     @property
@@ -65,7 +73,7 @@ class Ground:
         return self.seat.cluster_id
 
     @property
-    def secret(self) -> Secret:
+    def secret(self) -> ClusterSecret:
         return self.seat.secret
 
     @property
@@ -75,7 +83,13 @@ class Ground:
 
     @property
     def endpoint(self) -> Endpoint:
+        """The address at which other brokers reach this one."""
         return self.seat.endpoint
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The addresses that are handed out, one a listener."""
+        return self.seat.endpoints
 
     @property
     def epoch(self) -> int:

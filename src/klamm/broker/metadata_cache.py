@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from klamm.model.brokers import SECURITY_PROTOCOL_IDS, Broker, Endpoint
+from klamm.model.brokers import SECURITY_PROTOCOL_IDS, Endpoint, Registration
 from klamm.model.names import (
     LEADER_DURING_DELETE,
     NO_LEADER,
@@ -40,13 +40,13 @@ class PartitionInfo(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MetadataSnapshot:
     """The cluster at one moment."""
 
     topics: Mapping[str, Mapping[int, PartitionInfo]] = field(default_factory=dict)
     topic_ids: Mapping[str, uuid.UUID] = field(default_factory=dict)
     topic_names: Mapping[uuid.UUID, str] = field(default_factory=dict)
-    brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, Registration] = field(default_factory=dict)
     controller_id: BrokerId = NO_LEADER
     # Answers that were already encoded for this moment, by what was asked.
     encoded: dict[object, bytes] = field(default_factory=dict, compare=False)
@@ -68,14 +68,14 @@ class Snapshot:
         return None if found is None else found.endpoint(listener)
 
 
-Predicate = Callable[[Snapshot], bool]
+Predicate = Callable[[MetadataSnapshot], bool]
 
 
 class MetadataCache:
     """The newest snapshot, and who waits for a newer one."""
 
     def __init__(self) -> None:
-        self.snapshot = Snapshot()
+        self.snapshot = MetadataSnapshot()
         self.is_fresh = False  # whether any UpdateMetadata has come since the start
         self._waiting: dict[asyncio.Future[None], Predicate] = {}
 
@@ -109,7 +109,7 @@ class MetadataCache:
             else:
                 topics.pop(topic, None)
                 names.pop(ids.pop(topic, ZERO_ID), None)
-        self.snapshot = Snapshot(
+        self.snapshot = MetadataSnapshot(
             MappingProxyType(topics),
             MappingProxyType(ids),
             MappingProxyType(names),
@@ -126,7 +126,7 @@ class MetadataCache:
         ended = {topic: old.topics[topic] for topic in topics if topic in old.topics}
         if not ended:
             return frozenset()
-        self.snapshot = Snapshot(
+        self.snapshot = MetadataSnapshot(
             MappingProxyType({t: shown for t, shown in old.topics.items() if t not in ended}),
             MappingProxyType({t: id for t, id in old.topic_ids.items() if t not in ended}),
             MappingProxyType({id: t for id, t in old.topic_names.items() if t not in ended}),
@@ -183,11 +183,11 @@ def _info(state: update_metadata.UpdateMetadataPartitionState) -> PartitionInfo:
     )
 
 
-def _broker(live: update_metadata.UpdateMetadataBroker) -> Broker:
+def _broker(live: update_metadata.UpdateMetadataBroker) -> Registration:
     endpoints = [
         _endpoint(e.host, e.port, e.listener, e.security_protocol) for e in live.endpoints
     ] or [Endpoint(live.v0_host, live.v0_port)]
-    return Broker(id=BrokerId(live.id), epoch=-1, endpoints=tuple(endpoints), rack=live.rack)
+    return Registration(id=BrokerId(live.id), epoch=-1, endpoints=tuple(endpoints), rack=live.rack)
 
 
 def _endpoint(host: str, port: int, listener: str, protocol: int) -> Endpoint:

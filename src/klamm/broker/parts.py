@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from klamm.broker.admin.auto_creation import AutoCreation
 from klamm.broker.admin.policies import Policies
-from klamm.broker.admin.topic_admin import Admin
+from klamm.broker.admin.topic_admin import TopicAdmin
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.replicated import Coordinators
 from klamm.broker.coordinators.transactions import TransactionCoordinator
@@ -14,7 +14,7 @@ from klamm.broker.fetching.fetch_sessions import FetchSessions
 from klamm.broker.ledger.ledger_topic import LedgerTopic
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.replicas.hosting import Hosting
-from klamm.broker.replicas.relocations import LogMoves
+from klamm.broker.replicas.relocations import Relocations
 from klamm.broker.term.controlling import ControllerShell
 
 
@@ -22,13 +22,13 @@ from klamm.broker.term.controlling import ControllerShell
 class Parts(Hosting):
     """Every part of one broker; the server builds them (`building.py`), starts and stops them."""
 
-    moves: LogMoves
+    relocations: Relocations
     sessions: FetchSessions
     producer_ids: ProducerIds
     coordinators: Coordinators
     controller: ControllerShell
     policies: Policies
-    admin: Admin
+    admin: TopicAdmin
     auto_creation: AutoCreation
     ledger_topic: LedgerTopic
 

@@ -11,10 +11,11 @@ import logging
 import secrets
 import uuid
 
-from klamm.broker.net.proof import KEY_SIZE, Secret
-from klamm.model.brokers import Broker
+from klamm.broker.net.proof import KEY_SIZE, ClusterSecret
+from klamm.model.brokers import Registration
 from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.model.names import BrokerId, id_text, is_usable_id
+from klamm.security.listeners.handing_out import clashing
 from klamm.store import layout
 from klamm.store.port import Create, Delete, Outcome, Session, SetData
 
@@ -47,7 +48,7 @@ async def _cluster_id(session: Session) -> str:
     return cluster_id
 
 
-async def cluster_secret(session: Session) -> Secret:
+async def cluster_secret(session: Session) -> ClusterSecret:
     """The secret of this cluster's brokers; the first of them draws it."""
     node = await session.get(layout.CLUSTER_SECRET)
     if node is None:
@@ -62,12 +63,12 @@ async def cluster_secret(session: Session) -> Secret:
             f"the store's {layout.CLUSTER_SECRET} is damaged; "
             "remove that node while all brokers are stopped, and a new secret is drawn"
         )
-    return Secret(key)
+    return ClusterSecret(key)
 
 
 async def register(
     session: Session,
-    broker: Broker,
+    broker: Registration,
     *,
     timestamp_ms: int,
     own_sessions: frozenset[int],
@@ -94,6 +95,15 @@ async def register(
         if epoch is not None:
             return epoch
     raise StoreUnavailable(f"{path} could not be registered")
+
+
+async def rewrite(session: Session, broker: Registration, *, timestamp_ms: int) -> None:
+    """Tell everybody of other endpoints; who has to register anew tells them then."""
+    path = layout.broker_path(broker.id)
+    node = await session.get(path)
+    if node is not None and node.stat.ephemeral_owner == session.id:
+        data = layout.encode_broker(broker, timestamp_ms=timestamp_ms)
+        await session.multi([SetData(path, data, version=node.stat.version)])
 
 
 async def _claim(
@@ -131,15 +141,15 @@ async def _until_gone(session: Session, path: str) -> None:
         unwatch()
 
 
-async def _refuse_shared_endpoints(session: Session, broker: Broker) -> None:
+async def _refuse_shared_endpoints(session: Session, broker: Registration) -> None:
     others = await session.children(layout.BROKER_IDS) or ()
     ids = [BrokerId(int(name)) for name in others if int(name) != broker.id]
     nodes = await session.get_many([layout.broker_path(other) for other in ids])
-    mine = {(endpoint.host, endpoint.port) for endpoint in broker.endpoints}
-    for other, node in zip(ids, nodes, strict=True):
-        known = layout.decode_broker(other, node.data, node.stat.czxid) if node else None
-        for endpoint in known.endpoints if known else ():
-            if (endpoint.host, endpoint.port) in mine:
-                raise UsageError(
-                    f"broker {other} already has {endpoint.host}:{endpoint.port} as its address"
-                )
+    known = (
+        layout.decode_broker(other, node.data, node.stat.czxid)
+        for other, node in zip(ids, nodes, strict=True)
+        if node is not None
+    )
+    why = clashing(broker.endpoints, filter(None, known))
+    if why is not None:
+        raise UsageError(why)

@@ -20,8 +20,8 @@ from dataclasses import fields
 from typing import Any, Protocol
 
 from klamm.broker import api as registry
-from klamm.broker.net.connection import Answer, Peer
 from klamm.broker.net.context import RequestContext
+from klamm.broker.net.peer import Answer, Peer
 from klamm.broker.net.promises import Promise, Receipt
 from klamm.broker.net.proof import REQUEST_SIZE_MAX
 from klamm.broker.net.replies import Reply
@@ -44,6 +44,7 @@ from klamm.protocol.frames import (
 from klamm.protocol.messages import api_versions
 from klamm.protocol.private import PrivateKey
 from klamm.repeats import limited
+from klamm.security.authorization.apis import APIS as NEEDS
 
 log = limited(logging.getLogger(__name__))
 
@@ -88,7 +89,7 @@ class Router:
     def _answer_known(
         self, peer: Peer, request: Any, frame: memoryview
     ) -> bytes | Reply | Receipt | None:
-        """What is said directly to a request that came before."""
+        """The answer that is given directly to a request that came before."""
         watch = Stopwatch() if self._parts.metrics.is_timing else None
         try:
             answer = self._shortcut.answer(peer, request)
@@ -141,7 +142,7 @@ class Router:
         body = frame[body_offset:]
         if not is_served(key, version):
             return _unsupported(header)
-        if handler.brokers_only and not context.peer.is_broker:
+        if handler.brokers_only and not self._is_broker(context):
             return _refuse_stranger(handler, context, body)
         if handler.serve is not None:
             try:
@@ -155,6 +156,11 @@ class Router:
                 raise ProtocolError(f"nobody proves anything in {len(body)} bytes")
             return self._answer_private(handler, context, body)
         return self._answer(handler, context, body)
+
+    def _is_broker(self, context: RequestContext) -> bool:
+        """Whether somebody may ask what is for brokers only: by a proof, or by the lists."""
+        (need, *_) = NEEDS[context.header.api_key].needs
+        return self._parts.access.admits_broker(context, need)
 
     async def _answer(
         self, handler: registry.Handler, context: RequestContext, body: memoryview
@@ -203,7 +209,7 @@ class Router:
         return reply
 
     def _throttled(self, context: RequestContext, response: Any) -> int:
-        """How long a client whose time is limited is kept waiting.
+        """The time for which a client over its quota is kept waiting.
 
         It is told in the response; a few have no place for it.
         """
@@ -253,6 +259,18 @@ def _refuse_stranger(handler: registry.Handler, context: RequestContext, body: m
             raise ProtocolError(f"{title} of {len(body)} bytes is for brokers only")
         request = codec.decode_request(key, header.api_version, body)
     return encoded(header, _failed(handler, header, request, code, None))
+
+
+def refusal(header: RequestHeader, body: memoryview, code: ErrorCode) -> Reply | None:
+    """The answer of an API to a request that nobody serves here; None where it has none."""
+    handler = None if is_private(header.api_key) else registry.handler(header.api_key)
+    if handler is None or not is_served(header.api_key, header.api_version) or len(body) > LARGE:
+        return None
+    try:
+        request = codec.decode_request(header.api_key, header.api_version, body)
+        return encoded(header, _failed(handler, header, request, code, None))
+    except ProtocolError:
+        return None
 
 
 def _failed_to_serve(header: RequestHeader, fault: Exception) -> ProtocolError:

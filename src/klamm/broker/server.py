@@ -14,24 +14,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import astuple
 from pathlib import Path
 from typing import Final
 
 from klamm.broker import registration
+from klamm.broker.access.access import Access
 from klamm.broker.admin.policies import Policies
 from klamm.broker.building import build, lay_ground
 from klamm.broker.clock import Clock, SystemClock
-from klamm.broker.controller_channel import ControllerUnreachable
 from klamm.broker.ground import Ground
-from klamm.broker.net.door import Door
+from klamm.broker.handing_over import HandOver, OnLeft
+from klamm.broker.identity.token_follower import TokenFollower
+from klamm.broker.listening import Listening
 from klamm.broker.net.framing import FrameMemory
-from klamm.broker.net.listener import Listener
+from klamm.broker.net.listeners import Listeners
 from klamm.broker.parts import Parts
 from klamm.broker.producing.shortcut import ProduceShortcut
-from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.replicas.lost_records import leave_in_sync_sets
-from klamm.broker.router import Router
+from klamm.broker.router import Router, refusal
 from klamm.broker.seat import Seat
 from klamm.broker.storage.housekeeping import Housekeeping
 from klamm.broker.storage.logs import Logs
@@ -39,15 +39,13 @@ from klamm.broker.storage.strays import find_strays
 from klamm.broker.tasks import Tasks
 from klamm.broker.workers import Workers
 from klamm.log.directory import LogDirectory
-from klamm.log.failure import LogDirectoryFailed
+from klamm.log.disk.failure import LogDirectoryFailed
 from klamm.log.settings import LogSettings
 from klamm.model import brokers
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import StoreUnavailable
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
-from klamm.protocol.apis import ApiKey
-from klamm.protocol.messages import controlled_shutdown
 from klamm.store import layout
 from klamm.store.port import Create, SessionState, Store, Unwatch
 
@@ -55,11 +53,9 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 
-_CONTROLLED_SHUTDOWN_VERSION: Final = 3
 _RECONNECT_S: Final = 0.5
 # Longer than a session of ZooKeeper outlives a controller that died.
 _INTRODUCED_MS_MAX: Final = 30_000
-_FIRST_PAUSE_S: Final = 0.05
 
 
 class Broker:
@@ -74,11 +70,17 @@ class Broker:
         data_dir: Path | str,
         host: str = "127.0.0.1",
         port: int = 0,
+        advertise: str | None = None,
         rack: str | None = None,
         clock: Clock | None = None,
         progress: Progress | None = None,
         frame_memory: FrameMemory | None = None,  # shared by the brokers of a process
+        on_hand_over: OnLeft | None = None,
     ) -> None:
+        """It listens where the settings say (`listeners`), else at `host` and `port`.
+
+        Clients of the latter are sent to `advertise`, or to an address of this machine.
+        """
         self.id = id
         self.stopped = asyncio.Event()
         self._rack = rack or settings.str("broker.rack") or None
@@ -94,15 +96,16 @@ class Broker:
         self._given = settings.with_static({k: text for k, text in own.items() if text is not None})
         # What is wrong with these is said before anything is touched.
         self._policies = Policies.of(self._given)
-        self._door = Door(self._given)
         self._clock: Clock = clock or SystemClock()
+        self._access = Access.of(self._given, self._clock.elapsed_ms)
         self._store = store
-        self._endpoint = Endpoint(host, port)
+        self._listening = Listening(self._given, host, port, advertise)
         self._progress = progress
+        self._hand_over = HandOver(on_hand_over)
         self._frame_memory = frame_memory or frame_memory_of(self._given)
         self._ground: Ground | None = None
         self._parts: Parts | None = None
-        self._listener: Listener | None = None
+        self._tokens: TokenFollower | None = None
         self._own_sessions: frozenset[int] = frozenset()
         self._unwatch_session: Unwatch | None = None
         self._tasks = Tasks()
@@ -115,10 +118,9 @@ class Broker:
         return self._parts
 
     @property
-    def listener(self) -> Listener:
-        """The listener of a broker that was started."""
-        assert self._listener is not None, f"broker {self.id} has not been started"
-        return self._listener
+    def listeners(self) -> Listeners:
+        """The listeners of a broker that was started."""
+        return self._listening.listeners
 
     @property
     def is_controller(self) -> bool:
@@ -126,8 +128,13 @@ class Broker:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The address at which clients reach it."""
+        """The address at which other brokers reach it."""
         return self.parts.endpoint
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The addresses at which it is reached, one a listener, in the order of the settings."""
+        return self.parts.endpoints
 
     # Up
 
@@ -145,7 +152,10 @@ class Broker:
 
     async def _come_up(self, gate: Callable[[], Awaitable[object]] | None) -> None:
         ground = await self._reach_store()
+        await self._follow_credentials(ground)
         await ground.dynamic_config.load()
+        if ground.lists is not None:
+            await ground.lists.load()
         topics = frozenset(await ground.session.children(layout.TOPICS) or ())
         logs = await self._open_logs(ground, topics)
         parts = self._parts = build(ground, logs, self._policies, topics)
@@ -154,13 +164,14 @@ class Broker:
         await leave_in_sync_sets(ground.session, self.id, missed)
         parts.troubles.on_failure.append(self._directory_failed)
         _tell_of_damage(parts)
-        listener = self._listener = self._new_listener(parts)
-        parts.dynamic_config.on_broker.append(lambda _: listener.let_in())
-        parts.seat.endpoint = await listener.start(self._endpoint.host, self._endpoint.port)
+        router = Router(parts, ProduceShortcut(parts))
+        await self._listening.open(parts, router.route, refusal, self._frame_memory)
         await self._register(parts)
         parts.dynamic_config.follow()
+        if parts.lists is not None:
+            parts.lists.follow()
         self._is_up = True
-        self._start_tasks(parts, listener)
+        self._start_tasks(parts, self.listeners)
         if gate is not None:
             await gate()
         await parts.controller.start()
@@ -183,7 +194,8 @@ class Broker:
                 cluster_id=await registration.prepare(session),
                 secret=await registration.cluster_secret(session),
                 session=session,
-                endpoint=self._endpoint,
+                listeners=self._listening.config,
+                identity=self._listening.identity,
             )
         except BaseException:
             await session.close()
@@ -194,6 +206,7 @@ class Broker:
             data_dir=self._data_dir,
             clock=self._clock,
             workers=Workers(self.id),
+            access=self._access,
         )
         return self._ground
 
@@ -220,42 +233,50 @@ class Broker:
 
         return await ground.in_worker(opened)
 
-    def _new_listener(self, parts: Parts) -> Listener:
-        given = self._given
-        return Listener(
-            Router(parts, ProduceShortcut(parts)).route,
-            frame_size_max=parts.bounds,
-            memory=self._frame_memory,
-            idle_ms_max=given.int("connections.max.idle.ms"),
-            limits=ConnectionLimits(parts.quotas, lambda: parts.settings),
-            is_admitted=self._door.admits,
-        )
+    async def _follow_credentials(self, ground: Ground) -> None:
+        """Know who can log in, from before the first one comes."""
+        credentials, config = self._listening.credentials, ground.dynamic_config
+        config.on_user.append(credentials.set_user)
+        config.on_users.append(credentials.keep_only_users)
+        if credentials.has_tokens:
+            self._tokens = TokenFollower(ground.seat, credentials)
+            await self._tokens.load()
+            self._tokens.follow()
 
-    def _start_tasks(self, parts: Parts, listener: Listener) -> None:
+    def _start_tasks(self, parts: Parts, listeners: Listeners) -> None:
         housekeeping = Housekeeping(
-            parts, parts.logs, drop_laggards=parts.replicas.drop_laggards, sweep=listener.sweep
+            parts, parts.logs, drop_laggards=parts.replicas.drop_laggards, sweep=listeners.sweep
         )
         parts.dynamic_config.on_broker.append(lambda _: housekeeping.settings_changed())
         self._tasks.start(parts.proposals.run(), f"broker-{self.id}-proposals")
         self._tasks.start(housekeeping.run(), f"broker-{self.id}-housekeeping")
-        self._tasks.start(parts.moves.run(), f"broker-{self.id}-moves")
+        self._tasks.start(parts.relocations.run(), f"broker-{self.id}-relocations")
         self._tasks.start(parts.coordinators.run(), f"broker-{self.id}-coordinators")
         self._tasks.start(parts.ledger_topic.run(), f"broker-{self.id}-ledger-topic")
+        self._tasks.start(parts.tokens.run(lambda: parts.is_controller), f"broker-{self.id}-tokens")
+        self._tasks.start(
+            self._listening.run(lambda: self._announce(parts)), f"broker-{self.id}-listeners"
+        )
 
     async def _register(self, parts: Parts) -> None:
         seat = parts.seat
-        me = brokers.Broker(
-            id=self.id, epoch=-1, endpoints=(seat.endpoint,), rack=seat.rack, can_prove=True
-        )
         seat.epoch = await registration.register(
             seat.session,
-            me,
+            _registration(seat),
             timestamp_ms=self._clock.now_ms(),
             own_sessions=self._own_sessions,
             patience_s=_registration_patience_s(parts.settings),
         )
         self._unwatch_session = seat.session.watch_state(self._session_changed)
         log.info("registered", extra={"broker": self.id, "epoch": seat.epoch})
+
+    async def _announce(self, parts: Parts) -> None:
+        """Tell everybody that this broker is reached elsewhere."""
+        try:
+            me = _registration(parts.seat)
+            await registration.rewrite(parts.session, me, timestamp_ms=self._clock.now_ms())
+        except StoreUnavailable as fault:
+            log.warning("other endpoints wait for a new session", extra={"why": str(fault)})
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._is_up:
@@ -272,6 +293,12 @@ class Broker:
                 await self._register(parts)
                 await parts.dynamic_config.load()
                 parts.dynamic_config.follow()
+                if parts.lists is not None:
+                    await parts.lists.load()
+                    parts.lists.follow()
+                if self._tokens is not None:
+                    await self._tokens.load()
+                    self._tokens.follow()
                 await parts.controller.start()
             except StoreUnavailable as fault:
                 log.warning("cannot register", extra={"why": str(fault)})
@@ -281,24 +308,29 @@ class Broker:
 
     # Down
 
-    async def stop(self, *, hand_over: bool = True) -> None:
+    async def stop(self, *, hand_over: bool = True, keep: bool = True) -> None:
         """Go down in order, with nothing left to recover.
 
-        Where the whole cluster goes down there is nobody to hand leaderships over to.
+        Where the whole cluster goes down there is nobody to hand leaderships over to. What is
+        removed next need not be kept: bringing it to the disk is most of the time a stop takes.
         """
         if not self._is_up:
             return
         parts = self.parts
         if hand_over:
-            await self._hand_over(parts)
+            await self._hand_over.run(parts)
         self._is_up = False
         parts.replicas.is_stopping = True
         await parts.controller.stop(resign=hand_over)
-        await self._end_all(parts, self.listener.stop)
-        await parts.in_worker(lambda: parts.logs.close(clean=True, broker_epoch=parts.epoch))
+        await self._end_all(parts, self.listeners.stop)
+        await parts.in_worker(lambda: parts.logs.close(clean=keep, broker_epoch=parts.epoch))
         await parts.session.close()
         parts.workers.shutdown()
         self.stopped.set()
+
+    def forgo_hand_over(self) -> None:
+        """Have a stop that is under way wait for nobody to take leaderships over."""
+        self._hand_over.forgo()
 
     async def kill(self) -> None:
         """Go down as a crash would: nothing is flushed, nobody is told."""
@@ -306,7 +338,8 @@ class Broker:
         if self._parts is not None:
             parts = self._parts
             await parts.controller.stop(resign=False)
-            await self._end_all(parts, self._listener.kill if self._listener else None)
+            kill = self.listeners.kill if self._listening.is_open else None
+            await self._end_all(parts, kill)
             parts.logs.close(clean=False)
         if self._ground is not None:
             await self._ground.session.close()
@@ -322,38 +355,24 @@ class Broker:
         parts.replicas.abandon()
         if end_listening is not None:
             await end_listening()
+        await self._listening.identity.stop()
+        if self._tokens is not None:
+            await self._tokens.stop()
         await parts.auto_creation.close()
         await parts.dynamic_config.stop()
+        if parts.lists is not None:
+            await parts.lists.stop()
         await self._tasks.cancel()
         await parts.channel.close()
         parts.sessions.close()
 
-    async def _hand_over(self, parts: Parts) -> None:
-        """Ask the controller to move this broker's leaderships, as far as others can take them.
-
-        As patient as Kafka's settings say, but asking again sooner: most of what is in the way
-        is gone within milliseconds.
-        """
-        settings = parts.settings
-        if not settings.bool("controlled.shutdown.enable"):
-            return
-        pause_s = settings.int("controlled.shutdown.retry.backoff.ms") / 1000
-        patience_s = pause_s * settings.int("controlled.shutdown.max.retries")
-        deadline = self._clock.elapsed_ms() + patience_s * 1000
-        next_pause_s = min(_FIRST_PAUSE_S, pause_s)
-        while parts.metadata.snapshot.brokers.keys() - {self.id}:
-            if await _is_relieved(parts) or self._clock.elapsed_ms() > deadline:
-                return
-            await asyncio.sleep(next_pause_s)
-            next_pause_s = min(2 * next_pause_s, pause_s)
-
     # What happens
 
     def _directory_failed(self, failure: LogDirectoryFailed) -> None:
-        """What is on a failed disk is offline; without any disk there is no broker."""
+        """Takes a failed disk offline; without any disk there is no broker."""
         parts = self.parts
         parts.replicas.fail_directory(failure.path)
-        parts.moves.directory_failed(failure.path)
+        parts.relocations.directory_failed(failure.path)
         if not self._is_up:
             return
         if not parts.logs.online:
@@ -361,6 +380,12 @@ class Broker:
             self._tasks.start(self.kill(), f"broker-{self.id}-end")
         else:
             self._tasks.start(_tell_of_failure(parts), f"broker-{self.id}-log-dir-event")
+
+
+def _registration(seat: Seat) -> brokers.Registration:
+    return brokers.Registration(
+        id=seat.id, epoch=-1, endpoints=seat.endpoints, rack=seat.rack, can_prove=True
+    )
 
 
 def frame_memory_of(settings: BrokerSettings) -> FrameMemory:
@@ -395,11 +420,11 @@ async def _set_strays_aside(parts: Parts, topics: frozenset[str]) -> None:
 
 
 def _tell_of_damage(parts: Parts) -> None:
-    """What a crash or a bad disk did to the logs; replicas elsewhere may make up for it."""
+    """Tells what a crash or a bad disk did to logs; replicas elsewhere may make up for it."""
     for directory in parts.logs.directories:
         if directory.failure is not None:
             parts.troubles.directory_failed(directory.failure)
-        for path in directory.foreign:
+        for path in directory.not_logs:
             log.warning("this is no log, and is left alone", extra={"path": path})
         for partition, end in directory.missing.items():
             if parts.logs.get(partition) is None:
@@ -417,28 +442,6 @@ def _registration_patience_s(settings: BrokerSettings) -> float:
     """An embedded store knows who died; ZooKeeper believes in them a session's time longer."""
     on_zookeeper = bool(settings.str("zookeeper.connect"))
     return 1.5 * settings.int("zookeeper.session.timeout.ms") / 1000 * on_zookeeper
-
-
-async def _is_relieved(parts: Parts) -> bool:
-    """Whether the controller has moved whatever others can lead."""
-    request = controlled_shutdown.Request(parts.id, parts.epoch)
-    version = _CONTROLLED_SHUTDOWN_VERSION
-    try:
-        answer = await parts.channel.request(ApiKey.CONTROLLED_SHUTDOWN, version, request)
-    except ControllerUnreachable as fault:
-        log.info("controlled shutdown found no controller", extra={"why": str(fault)})
-        return False
-    left = [TopicPartition(*astuple(p)) for p in answer.remaining_partitions]
-    log.info("controlled shutdown", extra={"code": answer.error_code, "remaining": len(left)})
-    return not answer.error_code and not any(_may_be_taken_over(parts, each) for each in left)
-
-
-def _may_be_taken_over(parts: Parts, partition: TopicPartition) -> bool:
-    """Whether another replica is there, which may be in sync in a moment."""
-    snapshot = parts.metadata.snapshot
-    found = snapshot.partition(partition)
-    others = snapshot.brokers.keys() - {parts.id}
-    return found is not None and not others.isdisjoint(found.replicas)
 
 
 async def _tell_of_failure(parts: Parts) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from klamm.log.failure import LogDirectoryFailed, StorageTrouble
+from klamm.log.disk.failure import LogDirectoryFailed, StorageTrouble
 
 log = logging.getLogger(__name__)
 

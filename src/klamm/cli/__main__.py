@@ -21,7 +21,7 @@ class Command(NamedTuple):
     summary: str
 
 
-class App(Protocol):
+class Runnable(Protocol):
     """The `app` that a command's module offers; a `typer.Typer` is one."""
 
     def __call__(self, *, args: Sequence[str], prog_name: str) -> object: ...
@@ -30,6 +30,7 @@ class App(Protocol):
 SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Run": {
         "up": Command("cluster.up", "run a cluster until Ctrl-C"),
+        "broker": Command("cluster.broker", "run one broker of a cluster until it is told to stop"),
         "demo": Command("spark.demo", "take a guided tour of about two minutes"),
         "doctor": Command("cluster.doctor", "check whether this machine can run a cluster"),
         "version": Command("version", "print the versions of klamm, Python and the protocol"),
@@ -41,13 +42,19 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
         "story": Command("topics.story", "print every decision about a topic, and why"),
     },
     "Operate": {
+        "status": Command("cluster.status", "show whether a cluster is healthy, and what is wrong"),
         "configs": Command("cluster.configs", "read and change the settings of topics and brokers"),
+        "cluster": Command(
+            "cluster.cluster", "stop, kill, start, pause brokers of a cluster on this machine"
+        ),
         "brokers": Command("cluster.brokers", "list, describe and drain brokers"),
         "elect": Command("cluster.elect", "elect preferred leaders, or any live replica"),
         "reassign": Command("cluster.reassign", "move replicas: plan, apply, watch, cancel"),
         "groups": Command("groups.groups", "list, describe, reset and delete consumer groups"),
+        "acls": Command("access.acls", "list, add, remove and check access control lists"),
+        "users": Command("access.users", "list, add and remove users, change their passwords"),
         "store": Command(
-            "cluster.store", "list back-ups of the embedded store, restore or repair it"
+            "store.store", "look into the store, export and import it, restore or repair it"
         ),
     },
     "Records in bulk, on Spark": {
@@ -58,23 +65,64 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
             "spark.spark", "open a PySpark shell, check the set-up, read a checkpoint"
         ),
     },
+    "This machine": {
+        "profile": Command("person.profile", "give clusters names, and choose one"),
+        "completion": Command("person.completion", "complete commands and names in your shell"),
+        "data": Command("person.data", "show or remove the data of a local cluster"),
+    },
     "With the flags of Kafka's own tools": {
         "kafka-topics": Command("kafka.topics", "the same as kafka-topics.sh"),
         "kafka-configs": Command("kafka.configs", "the same as kafka-configs.sh"),
+        "kafka-acls": Command("kafka.acls", "the same as kafka-acls.sh"),
+        "kafka-delegation-tokens": Command(
+            "kafka.delegation_tokens", "the same as kafka-delegation-tokens.sh"
+        ),
+        "kafka-consumer-groups": Command(
+            "kafka.consumer_groups", "the same as kafka-consumer-groups.sh"
+        ),
+        "kafka-reassign-partitions": Command(
+            "kafka.reassign_partitions", "the same as kafka-reassign-partitions.sh"
+        ),
+        "kafka-console-producer": Command(
+            "kafka.console_producer", "the same as kafka-console-producer.sh"
+        ),
+        "kafka-console-consumer": Command(
+            "kafka.console_consumer", "the same as kafka-console-consumer.sh"
+        ),
+        "kafka-get-offsets": Command("kafka.get_offsets", "the same as kafka-get-offsets.sh"),
+        "kafka-delete-records": Command(
+            "kafka.delete_records", "the same as kafka-delete-records.sh"
+        ),
+        "kafka-leader-election": Command(
+            "kafka.leader_election", "the same as kafka-leader-election.sh"
+        ),
+        "kafka-log-dirs": Command("kafka.log_dirs", "the same as kafka-log-dirs.sh"),
     },
 }
 COMMANDS: Final = {name: command for part in SECTIONS.values() for name, command in part.items()}
 
-_USAGE: Final = "usage: klamm [--debug] COMMAND ..."
+_USAGE: Final = "usage: klamm [--debug] [--profile NAME] COMMAND ..."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     debug = bool(os.environ.get("KLAMM_DEBUG"))
-    while args and args[0] == "--debug":
-        debug = True
-        del args[0]
+    while args and args[0] in ("--debug", "--profile"):
+        if args[0] == "--debug":
+            debug = True
+            del args[0]
+        elif len(args) == 1:
+            return _complain("--profile needs the name of a profile", 2)
+        else:
+            # Whoever names a profile means it, whatever the environment says.
+            os.environ["KLAMM_PROFILE"] = args[1]
+            os.environ.pop("KLAMM_BOOTSTRAP_SERVER", None)
+            del args[:2]
+    if args[:1] == ["__complete"]:
+        from klamm.cli.person.completion import answer
+
+        return answer(args[1:], {name: command.module for name, command in COMMANDS.items()})
     if not args or args[0] in ("-h", "--help", "help"):
         say_text(_help())
         return 0 if args else 2
@@ -110,7 +158,7 @@ def _guarded(name: str, args: Sequence[str], *, debug: bool) -> int:
     from klamm.model.errors import KlammError, UsageError
 
     try:
-        app = cast(App, import_module(f"klamm.cli.{COMMANDS[name].module}").app)
+        app = cast(Runnable, import_module(f"klamm.cli.{COMMANDS[name].module}").app)
         app(args=args, prog_name=f"klamm {name}")
         sys.stdout.flush()
     except SystemExit as exit_:

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.cli.asking import refuse
-from klamm.client.admin import Admin, Resource, ResourceType
+from klamm.client.aio.admin import Admin, ConfigResource
+from klamm.client.errors import refuse
+from klamm.model.alterations import ConfigResourceType
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages import metadata
@@ -91,15 +92,15 @@ async def describe_topics(admin: Admin, names: Iterable[str]) -> list[TopicFacts
         code = found[name].error_code if name in found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         refuse(code, f"topic {name!r}")
     moves = await admin.reassignments()
-    settings = await describe_settings(admin, ResourceType.TOPIC, wanted)
+    settings = await describe_settings(admin, ConfigResourceType.TOPIC, wanted)
     return [_topic(found[name], moves, _not_built_in(settings[name])) for name in wanted]
 
 
 async def describe_settings(
-    admin: Admin, kind: ResourceType, names: Sequence[str], *, synonyms: bool = False
+    admin: Admin, kind: ConfigResourceType, names: Sequence[str], *, synonyms: bool = False
 ) -> dict[str, list[Setting]]:
     """All settings of these resources, by resource."""
-    asked = [Resource(kind, name) for name in names]
+    asked = [ConfigResource(kind, name) for name in names]
     results = await admin.describe_configs(asked, synonyms=synonyms)
     for result in results:
         about = f"{kind.name.lower().replace('_', ' ')} {result.resource_name!r}"
@@ -107,10 +108,22 @@ async def describe_settings(
     return {r.resource_name: sorted(r.configs, key=lambda entry: entry.name) for r in results}
 
 
-async def settings_of(admin: Admin, resource: Resource) -> list[Setting]:
+async def settings_of(admin: Admin, resource: ConfigResource) -> list[Setting]:
     """All settings of one resource."""
-    kind = ResourceType(resource.type)
+    kind = ConfigResourceType(resource.type)
     return (await describe_settings(admin, kind, [resource.name]))[resource.name]
+
+
+async def known(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those of these partitions that exist: asking the leaders of others would take long."""
+    wanted = list(partitions)
+    found = await admin.topics({tp.topic for tp in wanted}) if wanted else {}
+    there = {
+        TopicPartition(name, partition.partition_index)
+        for name, topic in found.items()
+        for partition in topic.partitions
+    }
+    return [tp for tp in wanted if tp in there]
 
 
 async def live_brokers(admin: Admin) -> frozenset[int]:

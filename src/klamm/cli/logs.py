@@ -26,10 +26,10 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def to_stderr(level: int, form: LogFormat) -> None:
-    """Send everything from this level on to stderr."""
+def to_stderr(level: int, form: LogFormat, process: str = "") -> None:
+    """Send everything from this level on to stderr; each line names the process, if it has one."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if form is LogFormat.JSON else _Text())
+    handler.setFormatter(_Json(process) if form is LogFormat.JSON else _Text(process))
     logging.basicConfig(level=level, handlers=[handler])
     if level > logging.INFO:
         # It warns at each attempt; what came of them all is told by whoever asked for them.
@@ -43,8 +43,9 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 class _Text(logging.Formatter):
     """`12:00:00,123 INFO klamm.broker.server registered broker=0 epoch=12`."""
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+    def __init__(self, process: str = "") -> None:
+        whose = f"{process} " if process else ""
+        super().__init__(f"%(asctime)s {whose}%(levelname)s %(name)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
@@ -63,9 +64,14 @@ class _Text(logging.Formatter):
 class _Json(logging.Formatter):
     """One object a line."""
 
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._whose = {"process": process} if process else {}
+
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
             "time_ms": int(record.created * 1000),
+            **self._whose,
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from klamm.cli.output import Output
 from klamm.cli.reach import DEFAULT_BOOTSTRAP, App, BootstrapOption, Reach
 from klamm.model.errors import UsageError
 from klamm.protocol.compression import Codec
@@ -28,13 +29,6 @@ __all__ = [
     "parse_pairs",
     "parse_partition",
 ]
-
-
-class Output(StrEnum):
-    """The shape of what a command prints."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class Compression(StrEnum):

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import TextIO
 
 from klamm.model.text import json_text, printable
+
+
+class Output(StrEnum):
+    """The shape of what a command prints."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def say(*lines: object, to: TextIO | None = None, keep: str = "") -> None:
@@ -45,10 +53,23 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([line([h.upper() for h in headers]), *map(line, cells)])
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def print_json(value: object) -> None:
     """One value, readable on a terminal, one line in a pipe."""
     indent = 2 if sys.stdout.isatty() else None
     print(json_text(value, indent))
+
+
+def tell(output: Output, value: object, *lines: object) -> None:
+    """Tells what a command has done: for programs as JSON, for people as lines."""
+    if output is Output.JSON:
+        print_json(value)
+    else:
+        say(*lines)
 
 
 def _is_number(text: str) -> bool:

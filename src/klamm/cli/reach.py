@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 
+from klamm.cli import profiles
 from klamm.client import settings
 
 if TYPE_CHECKING:
@@ -98,7 +99,15 @@ def _with_properties(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(**given: Any) -> Any:
         first = os.environ.get(_VARIABLE)
         sources = (*([first] if first else []), *(given.pop(_SOURCES) or ()))
-        given[_SERVERS] = replace(given[_SERVERS], sources=sources)
+        servers = given[_SERVERS].servers
+        if given[_SERVERS] is DEFAULT_BOOTSTRAP:
+            # Nobody named a cluster, but a file that was made for one may, or a profile.
+            named = settings.gathered(sources).get("bootstrap.servers")
+            profile = None if named else profiles.in_use()
+            if profile is not None:
+                servers, sources = profile.bootstrap_server, (*profile.command_config, *sources)
+            servers = named or servers
+        given[_SERVERS] = Reach(servers, sources)
         return function(**given)
 
     hints = get_type_hints(function, include_extras=True) | {_SOURCES: ClientOption}

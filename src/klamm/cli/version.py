@@ -16,7 +16,10 @@ KAFKA_BEHAVIOUR = "3.9, ZooKeeper mode"
 
 @app.command()
 def version(output: OutputOption = Output.TEXT) -> None:
-    """Print the versions of klamm, Python and the protocol."""
+    """Print the versions of klamm, Python and the protocol.
+
+    Example: klamm version -o json
+    """
     checks = "compiled" if LOOPS.kernel is not None else "by hand"
     if output is Output.JSON:
         facts = {

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from klamm.client.addresses import Address, text
 from klamm.client.errors import Distrusted, VersionMismatch
 from klamm.model.errors import ProtocolError
-from klamm.protocol.apis import APIS, Versions
+from klamm.protocol.apis import APIS, ApiKey, Versions
 from klamm.protocol.frames import encode_request_frame, parse_response_header
 
 # What a response may be at most: a size beyond it is noise, not a size.
@@ -29,6 +29,9 @@ _TLS_ALERTS: Final = frozenset(0x15030000 | version << 8 for version in range(5)
 
 Piece = bytes | bytearray | memoryview
 W = TypeVar("W")
+
+# A broker takes message sets from old clients; this client writes and reads batches alone.
+_LOWEST: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4}
 
 
 class Conversation(Generic[W]):
@@ -104,17 +107,22 @@ class Conversation(Generic[W]):
             yield self._due.popleft()[3]
 
     def version_of(self, key: int, high: int | None = None) -> int:
-        """The newest version both sides speak; APIs that brokers do not list are ours to know."""
+        """The newest version both sides speak; APIs that brokers do not list are ours to know.
+
+        A version that is for brokers alone is spoken only where it is asked for by its number.
+        """
         served = APIS[key].served
         told = self.versions.get(key)
         if told is None:
             if APIS[key].advertised is None:
                 return served.high
             raise VersionMismatch(f"{text(self.address)} does not serve {APIS[key].title}")
-        version = min(served.high, told.high, served.high if high is None else high)
-        if version < max(served.low, told.low):
+        version = min(served.high, told.high, APIS[key].client_high if high is None else high)
+        low = max(served.low, _LOWEST.get(key, 0))
+        if version < max(low, told.low):
             raise VersionMismatch(
-                f"{text(self.address)} serves {APIS[key].title} {told}, klamm speaks {served}"
+                f"{text(self.address)} serves {APIS[key].title} {told}, "
+                f"klamm speaks {low}-{served.high}"
             )
         return version
 

@@ -7,9 +7,18 @@ single topics or partitions are values in what a call returns.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Final
 
 from klamm.client.addresses import Address, text
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
+
+# The codes that say that something is not there, and what that is.
+_ABSENT: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "topic ",
+    ErrorCode.UNKNOWN_TOPIC_ID: "topic ",
+    ErrorCode.GROUP_ID_NOT_FOUND: "group ",
+}
 
 
 class ClientError(KlammError):
@@ -60,6 +69,27 @@ class Answered(RequestRefused):
     def is_retriable(self) -> bool:
         """Whether the same request may be answered otherwise in a moment."""
         return self.code.is_retriable
+
+
+class Declined(RequestRefused):
+    """A broker said no about something; `said` is its own words alone."""
+
+    def __init__(self, code: ErrorCode, about: object, said: str) -> None:
+        is_absent = code in _ABSENT and str(about).startswith(_ABSENT[code])
+        super().__init__(code, f"there is no {about}" if is_absent else about_it(about, said))
+        self.said = said
+
+
+def about_it(about: object, said: str) -> str:
+    """Puts the subject in front of a message, unless it begins with it already."""
+    return said if said.startswith(str(about)) else f"{about}: {said}"
+
+
+def refuse(code: int, about: object, message: str | None = None) -> None:
+    """Raises `Declined` when one of the answers in a response says no."""
+    if code:
+        name = code_of(code)
+        raise Declined(name, about, message or name.name)
 
 
 def check(code: int, what: str, message: str | None = None) -> None:

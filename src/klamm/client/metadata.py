@@ -22,7 +22,7 @@ TRANSACTION_KEY: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BrokerNode:
     """A broker and where it listens."""
 
     id: int
@@ -85,13 +85,13 @@ class View:
 class Picture:
     """The cluster as the last Metadata answers described it."""
 
-    nodes: Mapping[int, Node] = field(default_factory=dict)
+    nodes: Mapping[int, BrokerNode] = field(default_factory=dict)
     controller_id: int = -1
     cluster_id: str | None = None
     topics: Mapping[str, metadata.MetadataResponseTopic] = field(default_factory=dict)
 
     @property
-    def controller(self) -> Node | None:
+    def controller(self) -> BrokerNode | None:
         """The controller, when its broker is there."""
         return self.nodes.get(self.controller_id)
 
@@ -142,7 +142,7 @@ def picture_of(
     """The picture after an answer; topics that were not asked for stay as they were `before`."""
     seen = {t.name: t for t in response.topics if t.name is not None}
     return Picture(
-        nodes={b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers},
+        nodes={b.node_id: BrokerNode(b.node_id, b.host, b.port, b.rack) for b in response.brokers},
         controller_id=response.controller_id,
         cluster_id=response.cluster_id,
         topics=seen if before is None else {**before, **seen},
@@ -154,8 +154,8 @@ def coordinator_request(name: str, kind: int = GROUP_KEY) -> find_coordinator.Re
     return find_coordinator.Request(key=name, key_type=kind, coordinator_keys=[name])
 
 
-def coordinator_of(name: str, response: Any) -> Node:
+def coordinator_of(name: str, response: Any) -> BrokerNode:
     """The coordinator that an answer names; `Answered` where it names none."""
     answer = response.coordinators[0] if response.coordinators else response
     check(answer.error_code, f"the coordinator of {name}", answer.error_message)
-    return Node(int(answer.node_id), answer.host, answer.port)
+    return BrokerNode(int(answer.node_id), answer.host, answer.port)

@@ -56,4 +56,6 @@ def _unescaped(text: str) -> str:
     def plain(match: re.Match[str]) -> str:
         return chr(int(match[1], 16)) if match[1] else _WHITE.get(match[2], match[2])
 
-    return _ESCAPE.sub(plain, text)
+    said = _ESCAPE.sub(plain, text)
+    # Java writes what does not fit into one \uXXXX as two that belong together.
+    return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -10,11 +10,10 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from klamm.client.errors import check
-from klamm.model.alterations import Operation
+from klamm.model.alterations import SettingOperation
 from klamm.model.names import ZERO_ID, TopicPartition
 from klamm.protocol.messages import (
     delete_topics,
@@ -35,16 +34,7 @@ FETCH_BY_NAME: Final = 12
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
-class ResourceType(IntEnum):
-    """The kind of thing that a set of settings belongs to."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    GROUP = 32
-
-
-class Resource(NamedTuple):
+class ConfigResource(NamedTuple):
     """The owner of settings; an empty broker name means the default of all brokers."""
 
     type: int
@@ -54,7 +44,7 @@ class Resource(NamedTuple):
 class ConfigChange(NamedTuple):
     """One step of an incremental change of settings."""
 
-    operation: Operation
+    operation: SettingOperation
     name: str
     value: str | None = None
 
@@ -120,7 +110,7 @@ def deletion(topics: Iterable[str | uuid.UUID], timeout_ms: int) -> delete_topic
 
 
 def configs(
-    resources: Iterable[Resource],
+    resources: Iterable[ConfigResource],
     *,
     names: Sequence[str] | None = None,
     synonyms: bool = False,
@@ -133,7 +123,7 @@ def configs(
 
 
 def config_changes(
-    changes: Mapping[Resource, Sequence[ConfigChange]], *, validate_only: bool = False
+    changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
 ) -> incremental_alter_configs.Request:
     """The request to change single settings and leave the others alone."""
     wanted = [

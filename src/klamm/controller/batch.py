@@ -22,7 +22,7 @@ from klamm.controller.effects import (
     StopReplica,
     UpdateMetadata,
 )
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.leadership import Leadership
 from klamm.model.names import (
     EPOCH_DURING_DELETE,
@@ -124,7 +124,7 @@ class Batch:
             if p.leadership is not None or context.is_queued(p.id.topic)
         )
         ids = self._ids(m.partition.topic for m in known)
-        brokers: tuple[Broker, ...] = tuple(context.brokers[b] for b in context.live())
+        brokers: tuple[Registration, ...] = tuple(context.brokers[b] for b in context.live())
         return [
             UpdateMetadata(
                 to=to,

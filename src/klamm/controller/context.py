@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from klamm.controller.states import PartitionState, ReplicaState, TopicState
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, Replica, TopicPartition
-from klamm.model.topics import TopicNode
+from klamm.model.topics import StoredTopic
 
 _UNLED = frozenset({PartitionState.NEW, PartitionState.OFFLINE})
 
@@ -69,7 +69,7 @@ class Topic:
 
 
 @dataclass(slots=True)
-class Deletion:
+class QueuedDeletion:
     """One topic that is queued for deletion."""
 
     queued_ms: int = 0  # when it was asked for
@@ -81,7 +81,7 @@ class Deletion:
     vanished: bool = False  # the topic's node was removed by hand
     removed: bool = False  # its nodes were removed, for nobody has a copy to confirm any more
 
-    def copy(self) -> Deletion:
+    def copy(self) -> QueuedDeletion:
         """One that may be changed without this one."""
         return replace(self, entered_ms=dict(self.entered_ms), given_up=dict(self.given_up))
 
@@ -94,12 +94,14 @@ class Context:
     epoch: int
     now_ms: int = 0  # when the event that is worked on began, as the shell has it
     began_ms: int = 0  # when the term began: what is older than that has an unknown age
-    brokers: dict[BrokerId, Broker] = field(default_factory=dict)
-    fenced: dict[BrokerId, Broker] = field(default_factory=dict)  # registered, held to be dead
+    brokers: dict[BrokerId, Registration] = field(default_factory=dict)
+    fenced: dict[BrokerId, Registration] = field(
+        default_factory=dict
+    )  # registered, held to be dead
     shutting_down: dict[BrokerId, int] = field(default_factory=dict)  # since when
     topics: dict[str, Topic] = field(default_factory=dict)
     names: dict[uuid.UUID, str] = field(default_factory=dict)
-    deletions: dict[str, Deletion] = field(default_factory=dict)
+    deletions: dict[str, QueuedDeletion] = field(default_factory=dict)
     # Indexes; dicts used as ordered sets. Where a value is a number, it says since when.
     hosted: dict[BrokerId, dict[TopicPartition, Partition]] = field(default_factory=dict)
     unled: dict[TopicPartition, int] = field(default_factory=dict)
@@ -204,14 +206,14 @@ class Context:
             return ReplicaState.NON_EXISTENT
         return partition.replica_states.get(replica.broker, ReplicaState.NON_EXISTENT)
 
-    def add_topic(self, name: str, node: TopicNode) -> list[Partition]:
+    def add_topic(self, name: str, node: StoredTopic) -> list[Partition]:
         """Take up a topic; the partitions are NonExistent until they are moved."""
         topic = Topic(name, node.topic_id, node.version, unclean=node.unclean, frozen=node.frozen)
         self.topics[name] = topic
         self.names[node.topic_id] = name
         return self.add_partitions(topic, node)
 
-    def add_partitions(self, topic: Topic, node: TopicNode) -> list[Partition]:
+    def add_partitions(self, topic: Topic, node: StoredTopic) -> list[Partition]:
         """Take up those partitions of the node that are not known yet."""
         added = []
         for index in sorted(node.partitions.keys() - topic.partitions.keys()):
@@ -235,7 +237,7 @@ class Context:
         for broker in replicas:
             self.hosted.setdefault(broker, {})[partition.id] = partition
             self._drop_leftover(broker, partition.id)
-        if assignment.is_moving:
+        if assignment.is_reassigning:
             self.reassigning.setdefault(partition.id, self.now_ms)
         else:
             self.reassigning.pop(partition.id, None)

@@ -16,18 +16,20 @@ from klamm.controller.context import Context
 from klamm.controller.effects import Decision, Outcome, Write
 from klamm.controller.lifecycle import cancellation, deletion, leftovers, topics
 from klamm.controller.membership import brokers, refused_orders, shutdown
-from klamm.controller.questions import explanation, planning
+from klamm.controller.questions import explanation, planning, status
 from klamm.controller.reassignments import reassignment
-from klamm.controller.turn import Flow, Settings, Turn
+from klamm.controller.turn import ControllerSettings, Flow, Turn
 from klamm.model.names import BrokerId
 
 
 class Core:
     """One controller's term. A new term is a new core."""
 
-    def __init__(self, controller: BrokerId, epoch: int, settings: Settings | None = None) -> None:
+    def __init__(
+        self, controller: BrokerId, epoch: int, settings: ControllerSettings | None = None
+    ) -> None:
         self.context = Context(controller, epoch)
-        self.settings = settings or Settings()
+        self.settings = settings or ControllerSettings()
         self._turn: Turn | None = None
         self._flow: Flow[object] | None = None
 
@@ -133,10 +135,21 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return cancellation.deletion_cancelled(turn, event)
         case on.TopicArchived():
             return _only(deletion.topic_archived(turn, event))
+        case on.ExplanationAsked() | on.StatusAsked() | on.PlanAsked():
+            return _only(_answer(turn, event))
+        case _:
+            assert_never(event)
+
+
+def _answer(turn: Turn, event: on.ExplanationAsked | on.StatusAsked | on.PlanAsked) -> object:
+    """The answer to a question, which changes nothing."""
+    match event:
         case on.ExplanationAsked():
-            return _only(explanation.explain(turn.context, event.topic))
+            return explanation.explain(turn.context, event.topic)
+        case on.StatusAsked():
+            return status.status(turn.context)
         case on.PlanAsked():
-            return _only(planning.plan(turn.context, turn.settings, event.about, _take))
+            return planning.plan(turn.context, turn.settings, event.about, _take)
         case _:
             assert_never(event)
 
@@ -149,5 +162,5 @@ def _retry(turn: Turn) -> Flow[None]:
 
 
 def _only(answer: object) -> Flow[object]:
+    yield from ()  # a question changes nothing, so it never waits for the store
     return answer
-    yield  # a question changes nothing, so it never waits for the store

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, Replica, TopicPartition
-from klamm.model.topics import ProducerIdBlock, TopicNode
+from klamm.model.topics import ProducerIdBlock, StoredTopic
 
 # Copies on one broker that nobody needs any more, each with the id of the topic it belonged to.
 Leftovers = Mapping[TopicPartition, uuid.UUID]
@@ -46,7 +46,7 @@ class RewriteTopic:
     """Replace a topic's assignments; `node.version` is the version replaced."""
 
     topic: str
-    node: TopicNode
+    node: StoredTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Stored:
 class Stale:
     """Nothing was written: this was found instead (None: the node is not there)."""
 
-    found: Leadership | TopicNode | ProducerIdBlock | None = None
+    found: Leadership | StoredTopic | ProducerIdBlock | None = None
     version: int = -1
 
 
@@ -152,7 +152,7 @@ class LeaderAndIsr:
     broker_epoch: int
     orders: tuple[ReplicaOrder, ...]
     topic_ids: Mapping[str, uuid.UUID]
-    leaders: tuple[Broker, ...]  # the live brokers that lead any of these partitions
+    leaders: tuple[Registration, ...]  # the live brokers that lead any of these partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class UpdateMetadata:
     broker_epoch: int
     partitions: tuple[PartitionMetadata, ...]
     topic_ids: Mapping[str, uuid.UUID]
-    brokers: tuple[Broker, ...]
+    brokers: tuple[Registration, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlannedEffects:
     """The consequences of one event, computed without doing them."""
 
     transitions: tuple[Transition, ...] = ()

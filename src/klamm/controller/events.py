@@ -12,14 +12,21 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, TypeVar
 
-from klamm.controller.effects import LeaderAndIsr, Leftovers, Plan, Reassignments, StopReplica
+from klamm.controller.effects import (
+    LeaderAndIsr,
+    Leftovers,
+    PlannedEffects,
+    Reassignments,
+    StopReplica,
+)
+from klamm.controller.questions.survey import Status
 from klamm.controller.states import TopicState
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import BrokerId, TopicPartition
-from klamm.model.topics import ProducerIdBlock, TopicNode
+from klamm.model.topics import ProducerIdBlock, StoredTopic
 
 A = TypeVar("A")
 
@@ -34,8 +41,8 @@ class Ask(Generic[A]):
 class TermBegan:
     """This broker was elected; everything the store knows, read once."""
 
-    brokers: Mapping[BrokerId, Broker]
-    topics: Mapping[str, TopicNode] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, Registration]
+    topics: Mapping[str, StoredTopic] = field(default_factory=dict)
     states: Mapping[TopicPartition, Leadership] = field(default_factory=dict)
     markers: tuple[str, ...] = ()
     reassignment_requests: Reassignments | None = None  # None where nobody asks
@@ -49,7 +56,7 @@ class TermBegan:
 class BrokersChanged:
     """The set of registered brokers changed; this is the new one."""
 
-    brokers: Mapping[BrokerId, Broker]
+    brokers: Mapping[BrokerId, Registration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class BrokerReached:
 class TopicsChanged:
     """Topics that appeared in the store or vanished from it."""
 
-    appeared: Mapping[str, TopicNode] = field(default_factory=dict)
+    appeared: Mapping[str, StoredTopic] = field(default_factory=dict)
     vanished: tuple[str, ...] = ()
 
 
@@ -81,7 +88,7 @@ class TopicModified:
     """A known topic's node was rewritten."""
 
     topic: str
-    node: TopicNode
+    node: StoredTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +356,17 @@ class ExplanationAsked(Ask[Explanation | None]):
     topic: str
 
 
+@dataclass(frozen=True, slots=True)
+class StatusAsked(Ask[Status]):
+    """A request for one look at the whole cluster."""
+
+
 # New topics, more partitions, deletions, reassignments, elections.
 Plannable = TopicsChanged | TopicModified | MarkersChanged | ReassignmentsAsked | ElectionsAsked
 
 
 @dataclass(frozen=True, slots=True)
-class PlanAsked(Ask[Plan]):
+class PlanAsked(Ask[PlannedEffects]):
     """A request to plan: what would the controller do about this event?"""
 
     about: Plannable
@@ -388,5 +400,6 @@ Event = (
     | DeletionCancelled
     | TopicArchived
     | ExplanationAsked
+    | StatusAsked
     | PlanAsked
 )

@@ -25,7 +25,7 @@ ATTEMPTS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ControllerSettings:
     """The broker settings a controller decides by."""
 
     deletion_enabled: bool = True
@@ -41,7 +41,7 @@ class Turn:
     """The work on one event."""
 
     context: Context
-    settings: Settings
+    settings: ControllerSettings
     cause: str
     requests: list[Request] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)

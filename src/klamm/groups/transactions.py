@@ -5,7 +5,7 @@ collects partitions, then ends in two steps: what is to happen is written down (
 PrepareAbort), the markers go to every partition, and only then is it complete. A coordinator that
 takes over in between finds the first step written and repeats the rest.
 
-Each method plans one move and returns it as a value; the state changes in `settle`, when the
+Each method plans one move and returns it as a value; the state changes in `confirm`, when the
 record is durable. While a record is being written (`pending`) everybody else is asked to come
 again.
 """
@@ -92,7 +92,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnsweredAtOnce:
     """Nothing is to be written: the request is answered at once."""
 
     error: ErrorCode
@@ -114,7 +114,7 @@ class TransactionalId:
         self.current = current
         self.pending: Transaction | None = None
 
-    def settle(self, *, durable: bool) -> Transaction:
+    def confirm(self, *, durable: bool) -> Transaction:
         """The record that was being written is durable, or could not be written."""
         assert self.pending is not None, f"{self.current.id} has no record under way"
         if durable:
@@ -139,13 +139,13 @@ class TransactionalId:
         epoch: int,
         fresh_producer_id: int,
         now_ms: int,
-    ) -> Move | Fence | Answer:
+    ) -> Move | Fence | AnsweredAtOnce:
         """A producer starts, or starts again. The pair (-1, -1) says that it knows no former id."""
         current = self.current
         if self.pending is not None or current.state in _PREPARED:
-            return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return AnsweredAtOnce(ErrorCode.CONCURRENT_TRANSACTIONS)
         if producer_id != -1 and not self._is_known_pair(producer_id, epoch):
-            return Answer(ErrorCode.PRODUCER_FENCED)
+            return AnsweredAtOnce(ErrorCode.PRODUCER_FENCED)
         if current.state is TxnState.ONGOING:
             return self._fence(now_ms)
         renewed = replace(
@@ -185,17 +185,17 @@ class TransactionalId:
         epoch: int,
         partitions: Iterable[TopicPartition],
         now_ms: int,
-    ) -> Move | Answer:
+    ) -> Move | AnsweredAtOnce:
         """The producer is about to write to these partitions."""
         fault = self.fault(producer_id, epoch)
         if fault is not None:
-            return Answer(fault)
+            return AnsweredAtOnce(fault)
         current = self.current
         if self.pending is not None or current.state in _PREPARED:
-            return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return AnsweredAtOnce(ErrorCode.CONCURRENT_TRANSACTIONS)
         wanted = frozenset(partitions)
         if current.state is TxnState.ONGOING and wanted <= current.partitions:
-            return Answer(ErrorCode.NONE)
+            return AnsweredAtOnce(ErrorCode.NONE)
         is_open = current.state is TxnState.ONGOING
         return Move(
             self._begin(
@@ -226,23 +226,25 @@ class TransactionalId:
             for at in partitions
         }
 
-    def end(self, *, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Move | Answer:
+    def end(
+        self, *, producer_id: int, epoch: int, commit: bool, now_ms: int
+    ) -> Move | AnsweredAtOnce:
         """The producer ends its transaction."""
         fault = self.fault(producer_id, epoch)
         if fault is not None:
-            return Answer(fault)
+            return AnsweredAtOnce(fault)
         if self.pending is not None:
-            return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return AnsweredAtOnce(ErrorCode.CONCURRENT_TRANSACTIONS)
         current = self.current
         wanted = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
         done = TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
         if current.state is TxnState.ONGOING:
             return Move(self._begin(replace(current, state=wanted, updated_ms=now_ms)))
         if current.state is done:
-            return Answer(ErrorCode.NONE)
+            return AnsweredAtOnce(ErrorCode.NONE)
         if current.state is wanted:
-            return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return Answer(ErrorCode.INVALID_TXN_STATE)
+            return AnsweredAtOnce(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return AnsweredAtOnce(ErrorCode.INVALID_TXN_STATE)
 
     def time_out(self, now_ms: int) -> Fence | None:
         """Abort the open transaction of a producer that went silent, under a higher epoch."""

@@ -13,47 +13,29 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from klamm.log import checkpoints, cleaner, names
-from klamm.log.failure import (
+from klamm.log.cleaning import cleaner
+from klamm.log.disk import checkpoints, names
+from klamm.log.disk.failure import (
+    DirectoryUnusable,
     Health,
     LogDirectoryFailed,
     LogRefused,
     StorageShortage,
     StorageTrouble,
-    is_shortage,
+    unusable,
 )
-from klamm.log.files import FilePool, make_directory, tighten_below
-from klamm.log.filesystem import FileSystem
-from klamm.log.loading import Known, load_log
-from klamm.log.lock import DirectoryLock
-from klamm.log.moving import take_place
-from klamm.log.opening import Remembered, claim, look_into, remove_log
+from klamm.log.disk.files import FilePool, make_directory, tighten_below
+from klamm.log.disk.filesystem import FileSystem
+from klamm.log.disk.lock import DirectoryLock
 from klamm.log.partition import PartitionLog
+from klamm.log.recovery.loading import Known, load_log
+from klamm.log.recovery.opening import Remembered, claim, look_into, place_of, remove_log
+from klamm.log.relocation import take_place
 from klamm.log.settings import LogSettings
-from klamm.log.settling import settle_all, sync_births
-from klamm.model.errors import UsageError
-from klamm.model.names import TopicPartition, partition_fault
+from klamm.log.syncing import finalize_all, sync_births
+from klamm.model.names import TopicPartition
 
 DELETE_DELAY_MS: Final = 60_000
-
-
-class DirectoryUnusable(UsageError):
-    """The disk below a log directory fails before anything is known of the directory."""
-
-    def __init__(self, path: str, cause: OSError) -> None:
-        super().__init__(f"log directory {path} cannot be used: {cause}")
-        self.path = path
-        self.cause = cause
-
-
-def _unusable(path: str, cause: OSError) -> UsageError:
-    """The error that ends the opening of a directory; only a bad disk can be done without."""
-    if is_shortage(cause):
-        return UsageError(
-            f"log directory {path} cannot be opened now: {cause}; "
-            "let the process have more (ulimit -n), and start again"
-        )
-    return DirectoryUnusable(path, cause)
 
 
 def _default_settings(topic: str) -> LogSettings:
@@ -79,7 +61,9 @@ class LogDirectory:
         self.health = Health(path, lambda: on_offline(self) if on_offline else None)
         self._settings_for = settings_for
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self.futures: dict[TopicPartition, PartitionLog] = {}  # copies of logs that move here
+        self.futures: dict[
+            TopicPartition, PartitionLog
+        ] = {}  # copies of logs that are relocated here
         self._doomed: list[tuple[int, str]] = []
         self._lock = DirectoryLock(path)
         # Checkpoints are written by worker threads, of which there may be several.
@@ -92,7 +76,7 @@ class LogDirectory:
         # for them since; told to the controller, and kept over restarts until then.
         self.missing: dict[TopicPartition, int] = {}
         self._missing_written: dict[TopicPartition, int] = {}
-        self.foreign: list[str] = []  # what has a log's name, is none, and is left alone
+        self.not_logs: list[str] = []  # what has a log's name, is none, and is left alone
 
     @classmethod
     def open(
@@ -132,10 +116,10 @@ class LogDirectory:
             directory._load(now_ms, progress)
         except OSError as error:
             directory._let_go()
-            raise _unusable(directory.path, error) from error
+            raise unusable(directory.path, error) from error
         except (LogDirectoryFailed, StorageShortage) as trouble:
             directory._let_go()
-            raise _unusable(directory.path, trouble.cause) from trouble
+            raise unusable(directory.path, trouble.cause) from trouble
         except BaseException:
             directory._let_go()
             raise
@@ -213,23 +197,11 @@ class LogDirectory:
         topic_id: uuid.UUID | None,
         settings: LogSettings,
     ) -> PartitionLog:
-        path = self._place_of(name, partition)
-        try:
+        path = place_of(self.path, name, partition)
+        with self.health.watched():
             log = self._new_or_found(path, partition, topic_id, settings)
-        except OSError as error:
-            raise self.health.failed(error) from error
         log.durability.rewrite = self.checkpoint
         return log
-
-    def _place_of(self, name: str, partition: TopicPartition) -> str:
-        """The path of a log: right below this directory, whatever the partition is called."""
-        fault = partition_fault(partition)
-        path = os.path.join(self.path, name)
-        if fault is None and os.path.split(os.path.normpath(path)) != (self.path, name):
-            fault = f"{path} is not below {self.path}"
-        if fault is not None:
-            raise LogRefused(f"no log can be made for {partition!r}: {fault}")
-        return path
 
     def _new_or_found(
         self,
@@ -252,7 +224,7 @@ class LogDirectory:
             log.durability.names_synced = log.durability.home_synced = False
             return log
 
-    # Logs that move here
+    # Logs that are relocated here
 
     def create_future(self, original: PartitionLog) -> PartitionLog:
         """An empty copy of a log of another directory."""
@@ -271,10 +243,8 @@ class LogDirectory:
         self.health.check()
         partition = original.topic_partition
         copy = self.futures[partition]
-        try:
+        with self.health.watched():
             take_place(copy, original, os.path.join(self.path, str(partition)))
-        except OSError as error:
-            raise self.health.failed(error) from error
         self._logs[partition] = self.futures.pop(partition)
         self._is_stale = True
         return copy
@@ -316,15 +286,13 @@ class LogDirectory:
         found = [log for p in partitions if (log := logs.pop(p, None)) is not None]
         if not found:
             return
-        try:
+        with self.health.watched():
             for log in found:
                 log.close(clean=False)
                 aside = os.path.join(self.path, names.aside_name(log.topic_partition, suffix))
                 os.rename(log.directory, aside)
                 if suffix == names.DOOMED:
                     self._doomed.append((now_ms + self.delete_delay_ms, aside))
-        except OSError as error:
-            raise self.health.failed(error) from error
         # Requests wait for this, so the disk is left to the next `flush_due`.
         self._is_stale = True
 
@@ -350,10 +318,8 @@ class LogDirectory:
         assert self._file_system is not None, f"{self.path} is not open"
         # A log of the same name may have been here, and what was said of it is not true of this.
         self._forget_those_put_aside()
-        try:
+        with self.health.watched():
             sync_births(born, self.path, self._file_system)
-        except OSError as error:
-            raise self.health.failed(error) from error
         if remember:
             self.checkpoint()
 
@@ -438,15 +404,9 @@ class LogDirectory:
         """Write down how far consumers could see. For a worker thread."""
         self._write(names.HIGH_WATERMARKS, {g.topic_partition: g.high_watermark for g in self})
 
-    def plan_cleaning(self, now_ms: int) -> cleaner.Plan | None:
+    def plan_cleaning(self, now_ms: int) -> cleaner.CleaningPlan | None:
         """The log most in need of compaction, if one is: build it in a thread, then install."""
-        plans = [
-            plan
-            for log in self
-            if not log.is_moving and (plan := cleaner.plan(log, now_ms)) is not None
-        ]
-        due = [plan for plan in plans if plan.is_worthwhile]
-        return max(due, key=lambda plan: (plan.overdue, plan.dirty_ratio), default=None)
+        return cleaner.most_needed((log for log in self if not log.is_relocating), now_ms)
 
     def checkpoint_cleaned(self) -> None:
         """Write down up to where logs are compacted. For a worker thread."""
@@ -455,17 +415,14 @@ class LogDirectory:
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         self.health.check()
-        try:
-            with self._writing:
-                checkpoints.write_offsets(os.path.join(self.path, name), offsets)
-        except OSError as error:
-            raise self.health.failed(error) from error
+        with self.health.watched(), self._writing:
+            checkpoints.write_offsets(os.path.join(self.path, name), offsets)
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stop. A clean stop flushes and says so; an unclean one leaves all as after a crash."""
         try:
             if clean and self.is_online:
-                self._settle(broker_epoch)
+                self._finalize(broker_epoch)
         except StorageTrouble:
             pass  # it was told when it happened; the next start finds no marker, and recovers
         finally:
@@ -481,33 +438,31 @@ class LogDirectory:
         if self._file_system is not None:
             self._file_system.close()
 
-    def _settle(self, broker_epoch: int) -> None:
+    def _finalize(self, broker_epoch: int) -> None:
         """Bring all logs to the disk, and then say so."""
         assert self._file_system is not None, f"{self.path} is not open"
-        try:
-            settle_all([*self, *self.futures.values()], self._file_system)
+        with self.health.watched():
+            finalize_all([*self, *self.futures.values()], self._file_system)
             self.checkpoint()
             self.checkpoint_high_watermarks()
             extents = {log.topic_partition: log.segments.extent for log in self}
             checkpoints.write_extents(os.path.join(self.path, names.EXTENTS), broker_epoch, extents)
             path = os.path.join(self.path, names.CLEAN_SHUTDOWN)
             checkpoints.write_clean_shutdown(path, broker_epoch)
-        except OSError as error:
-            raise self.health.failed(error) from error
 
     # Opening
 
     def _load(self, now_ms: int, progress: Callable[[int, int], None] | None) -> None:
         remembered = Remembered.read(self.path)
         content = look_into(self.path)
-        found, doomed, self.foreign, _ = content
+        found, doomed, self.not_logs, _ = content
         # What was to be deleted when we stopped still is.
         self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
         for count, (partition, path, is_future) in enumerate(found, 1):
             try:
                 log = self._load_one(partition, path, remembered, is_future=is_future)
             except LogRefused:
-                self.foreign.append(path)
+                self.not_logs.append(path)
                 continue
             (self.futures if is_future else self._logs)[partition] = log
             if log.damage is not None and log.damage.at_rest and not is_future:

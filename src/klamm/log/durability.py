@@ -16,18 +16,18 @@ import uuid
 from collections.abc import Callable
 from typing import Protocol
 
-from klamm.log import names
-from klamm.log.checkpoints import write_epochs
+from klamm.log.disk import names
+from klamm.log.disk.checkpoints import write_epochs
+from klamm.log.disk.failure import Health
+from klamm.log.disk.files import replace_file, sync_directory, sync_file
+from klamm.log.disk.filesystem import Bulk, Replace
 from klamm.log.epochs import EpochCache
-from klamm.log.failure import Health
-from klamm.log.files import replace_file, sync_directory, sync_file
-from klamm.log.filesystem import Bulk, Replace
-from klamm.log.history import ProducerHistory
-from klamm.log.segments import SegmentList
+from klamm.log.producers.history import ProducerHistory
+from klamm.log.segments.series import SegmentList
 from klamm.log.settings import LogSettings
 
 
-class Kept(Protocol):
+class DurableLog(Protocol):
     """A log, as far as it is brought to the disk."""
 
     directory: str
@@ -60,7 +60,7 @@ class Durability:
         self.rewrite: Callable[[], None] = lambda: None
         self._last_flush_ms = 0
 
-    def is_due(self, log: Kept, now_ms: int) -> bool:
+    def is_due(self, log: DurableLog, now_ms: int) -> bool:
         """Whether a segment was closed, or `flush.ms` has passed, since the last flush."""
         if log.log_end_offset <= log.recovery_point:
             self._last_flush_ms = now_ms
@@ -70,20 +70,20 @@ class Durability:
             waited >= log.settings.flush_ms
         )
 
-    def flush(self, log: Kept, now_ms: int) -> None:
+    def flush(self, log: DurableLog, now_ms: int) -> None:
         """Bring everything appended so far to the disk."""
         log.health.check()
         if log.log_end_offset > log.recovery_point:
             self._bring(log, now_ms)
 
-    def closed(self, log: Kept) -> None:
+    def closed(self, log: DurableLog) -> None:
         """The active segment takes no more: sync it where no later flush or start looks at it."""
         if log.log_end_offset <= log.recovery_point:
             log.segments.active.sync()  # its records are on the disk, its indexes not yet
         elif self.promised > log.recovery_point:
             self.flush(log, 0)
 
-    def _bring(self, log: Kept, now_ms: int) -> None:
+    def _bring(self, log: DurableLog, now_ms: int) -> None:
         end, truncations = log.log_end_offset, log.truncations
         try:
             for segment in log.segments.from_offset(log.recovery_point):
@@ -100,7 +100,7 @@ class Durability:
             self.is_cut = False
         self._last_flush_ms = now_ms or self._last_flush_ms
 
-    def settle(self, log: Kept, bulk: Bulk | None) -> None:
+    def finalize(self, log: DurableLog, bulk: Bulk | None) -> None:
         """Leave nothing for a later start to find out, now or when the bulk is finished."""
         active = log.segments.active
         is_changed = active.trim()
@@ -108,7 +108,7 @@ class Durability:
             active.seal()
             is_changed = True
         replace = replace_file if bulk is None else bulk.replace
-        if log.history.settle(log.log_end_offset, log.segments.bases, replace):
+        if log.history.finalize(log.log_end_offset, log.segments.bases, replace):
             is_changed = True
         if bulk is not None:
             self._save_epochs(log, bulk.replace)
@@ -118,12 +118,12 @@ class Durability:
             self.names_synced = False
             self._bring(log, 0)
 
-    def is_whole(self, log: Kept) -> bool:
+    def is_whole(self, log: DurableLog) -> bool:
         """Whether a loss of power would leave the log as it is."""
         is_told = self.names_synced and not self.is_cut and not log.epochs.is_dirty
         return is_told and log.log_end_offset <= log.recovery_point
 
-    def sync_birth(self, log: Kept) -> None:
+    def sync_birth(self, log: DurableLog) -> None:
         """Bring the log's directory and what says whose it is to the disk; not its own name."""
         self.names_synced = True
         try:
@@ -134,7 +134,7 @@ class Durability:
             self.names_synced = False
             raise
 
-    def _save_epochs(self, log: Kept, replace: Replace = replace_file) -> None:
+    def _save_epochs(self, log: DurableLog, replace: Replace = replace_file) -> None:
         if log.epochs.is_dirty:
             log.epochs.is_dirty = self.names_synced = False
             path = os.path.join(log.directory, names.EPOCHS)
@@ -144,7 +144,7 @@ class Durability:
                 log.epochs.is_dirty = True
                 raise
 
-    def _sync_names(self, log: Kept) -> None:
+    def _sync_names(self, log: DurableLog) -> None:
         if self.names_synced:
             return
         # Said first: a file that is made meanwhile takes it back.

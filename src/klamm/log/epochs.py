@@ -47,11 +47,6 @@ class EpochCache:
         """The newest epoch known, -1 when there is none."""
         return self._entries[-1][0] if self._entries else UNDEFINED
 
-    @property
-    def latest_start(self) -> int:
-        """The start of the newest epoch, -1 if there is none."""
-        return self._entries[-1][1] if self._entries else UNDEFINED
-
     def assign(self, epoch: int, offset: int) -> None:
         """This epoch writes from this offset on; what contradicts that was never committed."""
         entries = self._entries

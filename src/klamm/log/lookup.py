@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
-from klamm.log.records import area_of, search
-from klamm.log.segment import Segment
-from klamm.log.segments import SegmentList
+from klamm.log.segments.segment import Segment
+from klamm.log.segments.series import SegmentList
+from klamm.log.writing.records import area_of, search
 from klamm.model.errors import ProtocolError
 from klamm.protocol.batch import BatchHeader
 from klamm.protocol.compression import ExpandsTooFar
-from klamm.protocol.record_scan import Bounds, Place
+from klamm.protocol.record_scan import RecordBounds, RecordPlace
 
 _OPENED_MAX: Final = 64  # batches of one search
 _HEADERS_AT_ONCE: Final = 1000
@@ -41,7 +41,7 @@ class Unopened(NamedTuple):
 
     batch: bytes
     header: BatchHeader
-    bounds: Bounds
+    bounds: RecordBounds
     newest: bool
 
     @property
@@ -55,10 +55,12 @@ class Unknown(NamedTuple):
     why: str
 
 
-Search = Generator[Unopened | None, Place | Unknown | None, TimedOffset | None]
+Search = Generator[Unopened | None, RecordPlace | Unknown | None, TimedOffset | None]
 
 
-def look_into(wanted: Unopened, limit: int, size_max: int | None = None) -> Place | Unknown | None:
+def look_into(
+    wanted: Unopened, limit: int, size_max: int | None = None
+) -> RecordPlace | Unknown | None:
     """Open a batch that a search has given out. For a worker thread, unless it is quick.
 
     With a `size_max` below the limit it may raise `ExpandsTooFar`, to be opened with more room.
@@ -105,7 +107,7 @@ def first_at_or_after(segments: SegmentList, timestamp: int, start: int, upto: i
             if header.max_timestamp < timestamp or header.last_offset < start:
                 continue
             opened += 1
-            found: Place | Unknown | None = Unknown("too many batches were opened in vain")
+            found: RecordPlace | Unknown | None = Unknown("too many batches were opened in vain")
             if opened <= _OPENED_MAX:
                 found = yield _unopened(segment, position, header, start, upto, timestamp)
             if isinstance(found, Unknown):
@@ -187,11 +189,11 @@ def _unopened(
     since = _ANY_TIME
     if timestamp is not None and not header.is_log_append_time:
         since = timestamp - header.base_timestamp
-    bounds = Bounds(since, start - header.base_offset, upto - header.base_offset)
+    bounds = RecordBounds(since, start - header.base_offset, upto - header.base_offset)
     return Unopened(segment.read(position, header), header, bounds, timestamp is None)
 
 
-def _absolute(found: Place, header: BatchHeader) -> TimedOffset:
+def _absolute(found: RecordPlace, header: BatchHeader) -> TimedOffset:
     late = header.is_log_append_time
     timestamp = header.max_timestamp if late else header.base_timestamp + found.timestamp
     return TimedOffset(header.base_offset + found.offset, timestamp)

@@ -15,7 +15,6 @@ is found out by recovery at the next start, never guessed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import struct
@@ -23,8 +22,25 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from klamm.log import cutting, names
-from klamm.log.append import (
+from klamm.log.cleaning.retention import expendable
+from klamm.log.disk import names
+from klamm.log.disk.checkpoints import write_topic_id
+from klamm.log.disk.failure import Damage, Health, LogDirectoryFailed, StorageTrouble, is_shortage
+from klamm.log.disk.files import DIRECTORY_MODE, FilePool, remove_files
+from klamm.log.disk.filesystem import Bulk
+from klamm.log.durability import Durability
+from klamm.log.epochs import EpochCache
+from klamm.log.lookup import Search, first_at_or_after, newest
+from klamm.log.producers.history import ProducerHistory
+from klamm.log.producers.snapshots import Snapshots
+from klamm.log.producers.tracking import ProducerStates, WrittenBatch
+from klamm.log.reading import Slice, bound_of, find_aborted, find_slice, no_bytes
+from klamm.log.segments.segment import Segment
+from klamm.log.segments.series import SegmentList
+from klamm.log.segments.transactions import Aborted
+from klamm.log.settings import LogSettings
+from klamm.log.writing import cutting
+from klamm.log.writing.append import (
     NO_TIME,
     Appended,
     AppendRefused,
@@ -35,23 +51,7 @@ from klamm.log.append import (
     inspect_at_once,
     stamp_append_time,
 )
-from klamm.log.checkpoints import write_topic_id
-from klamm.log.durability import Durability
-from klamm.log.epochs import EpochCache
-from klamm.log.failure import Damage, Health, LogDirectoryFailed, StorageTrouble, is_shortage
-from klamm.log.files import DIRECTORY_MODE, FilePool, remove_files
-from klamm.log.filesystem import Bulk
-from klamm.log.following import append_run_by_run
-from klamm.log.history import ProducerHistory
-from klamm.log.lookup import Search, TimedOffset, finish, first_at_or_after, newest
-from klamm.log.producers import ProducerStates, Written
-from klamm.log.reading import Slice, bound_of, find_aborted, find_slice, no_bytes
-from klamm.log.retention import expendable
-from klamm.log.segment import Segment
-from klamm.log.segments import SegmentList
-from klamm.log.settings import LogSettings
-from klamm.log.snapshots import Snapshots
-from klamm.log.transactions import Aborted
+from klamm.log.writing.following import append_run_by_run
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import EPOCH_AT, BatchHeader
@@ -98,7 +98,7 @@ class PartitionLog:
         self.history = ProducerHistory(Snapshots(directory), self._replay)
         self.epochs = EpochCache(lambda: self.log_end_offset)
         self.is_open = True
-        self.is_moving = False  # to another directory: compacting it would be lost work
+        self.is_relocating = False  # to another directory: compacting it would be lost work
         self.truncations = 0  # how often records were taken back, which others may have to know
         self.health = health or Health(directory)
         self.damage: Damage | None = None  # that recovery has found
@@ -117,14 +117,7 @@ class PartitionLog:
     ) -> PartitionLog:
         """A new log in a directory that does not exist yet, and does not where this fails."""
         os.mkdir(directory, DIRECTORY_MODE)
-        log = cls(
-            topic_partition,
-            directory,
-            settings,
-            pool,
-            topic_id=topic_id,
-            health=health,
-        )
+        log = cls(topic_partition, directory, settings, pool, topic_id=topic_id, health=health)
         if topic_id is not None:
             try:
                 write_topic_id(log.metadata_path, topic_id)
@@ -180,33 +173,6 @@ class PartitionLog:
             return header
         return inspect(batch, header, settings, now_ms, size_max)
 
-    def append_as_leader(
-        self,
-        batch: memoryview,
-        *,
-        leader_epoch: int,
-        now_ms: int,
-        request_version: int = 11,
-        from_client: bool = True,
-    ) -> Appended | AppendRefused:
-        """Check one batch, give it the next offsets and write it, however long that takes.
-
-        The batch is changed in place where its buffer allows it.
-        """
-        outcome = self.append_at_once(
-            batch,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            request_version=request_version,
-            from_client=from_client,
-        )
-        if isinstance(outcome, Later):
-            inspected = self.inspect(batch, now_ms=now_ms, request_version=request_version)
-            if isinstance(inspected, AppendRefused):
-                return inspected
-            return self.append_inspected(inspected, leader_epoch=leader_epoch, now_ms=now_ms)
-        return outcome
-
     def append_at_once(
         self,
         batch: memoryview,
@@ -216,7 +182,11 @@ class PartitionLog:
         request_version: int = 11,
         from_client: bool = True,
     ) -> Appended | AppendRefused | Later:
-        """The same, unless it takes so long to look through the records that others would wait."""
+        """Check one batch, give it the next offsets and write it.
+
+        The batch is changed in place where its buffer allows it. `Later`, where it takes so long to
+        look through the records that others would wait: then `inspect` and `append_inspected`.
+        """
         self.health.check()
         settings = self.settings
         header = checked_header(batch, settings, request_version, from_client)
@@ -288,7 +258,7 @@ class PartitionLog:
             self.flush()
         return Appended(first, self.log_end_offset - 1, self.log_start_offset)
 
-    def _repeated(self, batch: Written) -> Appended:
+    def _repeated(self, batch: WrittenBatch) -> Appended:
         """The answer to a batch that is in the log already: what was answered then."""
         time = batch.timestamp if self.settings.log_append_time else NO_TIME
         return Appended(batch.first_offset, batch.last_offset, self.log_start_offset, time, True)
@@ -321,13 +291,11 @@ class PartitionLog:
         if not active.size:
             return
         offset = self.log_end_offset if base_offset is None else base_offset
-        try:
+        with self.health.watched():
             active.seal()
             self.durability.closed(self)
             self.history.snapshot(offset, self.segments.bases)
             self.start_segment(offset, now_ms)
-        except OSError as error:
-            raise self.health.failed(error) from error
 
     def start_segment(self, base_offset: int, now_ms: int = 0) -> None:
         """Let a new segment take the appends from here on."""
@@ -383,20 +351,13 @@ class PartitionLog:
 
     def bound_of(self, part: Slice) -> int:
         """An offset above all records of a slice, not far above: what to look up aborts for."""
-        with self._reading():
+        with self.health.watched():
             return bound_of(self.segments, part, self.log_end_offset)
 
     def aborted_transactions(self, from_offset: int, upto: int) -> list[Aborted]:
         """The aborted transactions with records in [from_offset, upto), by first offset."""
-        with self._reading():
+        with self.health.watched():
             return find_aborted(self.segments, from_offset, upto)
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self.health.failed(error) from error
 
     def _replay(self, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """The headers of all batches from an offset on, and the bytes of control batches."""
@@ -430,7 +391,7 @@ class PartitionLog:
     def apply_retention(self, now_ms: int) -> int:
         """Let go of segments that are too old, too much or below the start; how many it was."""
         self.health.check()
-        try:
+        with self.health.watched():
             found = expendable(
                 self.segments,
                 self.settings,
@@ -444,8 +405,6 @@ class PartitionLog:
             self.segments.retire(found, now_ms + self.settings.file_delete_delay_ms)
             if found:
                 self.history.snapshots.prune(self.segments.bases)
-        except OSError as error:
-            raise self.health.failed(error) from error
         first = self.segments[0].base_offset
         if first > self.log_start_offset:
             self.log_start_offset = first
@@ -475,10 +434,8 @@ class PartitionLog:
         self.health.check()
         self.segments.purge(names.OFFSET_MAX)
         self.pool.forget_under(self.directory)
-        try:
+        with self.health.watched():
             os.rename(self.directory, directory)
-        except OSError as error:
-            raise self.health.failed(error) from error
         self.directory = directory
         self.history.snapshots.relocate(directory)
         for segment in self.segments:
@@ -501,11 +458,9 @@ class PartitionLog:
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
         """Write down whose records these are, where that was not known."""
         self.health.check()
-        try:
+        with self.health.watched():
             write_topic_id(self.metadata_path, topic_id)
             self.durability.sync_birth(self)
-        except OSError as error:
-            raise self.health.failed(error) from error
         self.topic_id = topic_id
 
     @property
@@ -515,20 +470,18 @@ class PartitionLog:
     def close(self, *, clean: bool) -> None:
         """Stop using the log. A clean close leaves nothing for recovery to do."""
         if clean:
-            self.settle()
+            self.finalize()
         self.is_open = False
         self.pool.forget_under(self.directory)
 
-    def settle(self, bulk: Bulk | None = None) -> None:
+    def finalize(self, bulk: Bulk | None = None) -> None:
         """Put everything on the disk that a later start would have to find out otherwise.
 
         With a bulk it is there when the bulk is finished.
         """
         self.health.check()
-        try:
-            self.durability.settle(self, bulk)
-        except OSError as error:
-            raise self.health.failed(error) from error
+        with self.health.watched():
+            self.durability.finalize(self, bulk)
 
     # Finding by time
 
@@ -539,15 +492,3 @@ class PartitionLog:
     def search_max_timestamp(self, upto: int) -> Search:
         """The search for the record with the largest timestamp below `upto`."""
         return newest(self.segments, self.log_start_offset, upto)
-
-    def offset_for_timestamp(self, timestamp: int, upto: int | None = None) -> TimedOffset | None:
-        """The first record not older than a timestamp, below `upto` (the high watermark)."""
-        bound = self.high_watermark if upto is None else upto
-        with self._reading():
-            return finish(self.search_timestamp(timestamp, bound), self.settings.expanded_size_max)
-
-    def offset_of_max_timestamp(self, upto: int | None = None) -> TimedOffset | None:
-        """The record with the largest timestamp below `upto` (the high watermark)."""
-        bound = self.high_watermark if upto is None else upto
-        with self._reading():
-            return finish(self.search_max_timestamp(bound), self.settings.expanded_size_max)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from klamm.log.files import NO_FILE, Handle
-from klamm.log.segments import SegmentList
-from klamm.log.transactions import Aborted
+from klamm.log.disk.files import NO_FILE, Handle
+from klamm.log.segments.series import SegmentList
+from klamm.log.segments.transactions import Aborted
 
 
 class Slice(NamedTuple):

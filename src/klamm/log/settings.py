@@ -14,6 +14,7 @@ from klamm.model.settings import TopicSettings
 from klamm.protocol.batch import Codec
 
 LONG_MAX: Final = (1 << 63) - 1
+_LZ4_LEVEL_DEFAULT: Final = 9
 
 _CODECS: Final[Mapping[str, Codec | None]] = {
     "producer": None,
@@ -33,9 +34,10 @@ class LogSettings:
     delete: bool = True
     compression_type: str = "producer"
     compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
+    compression_lz4_level: int = _LZ4_LEVEL_DEFAULT
     compression_zstd_level: int = 3
     delete_retention_ms: int = 86_400_000
+    downconversion: bool = True  # for readers of before 0.11
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
@@ -71,6 +73,7 @@ class LogSettings:
             compression_lz4_level=topic.int("compression.lz4.level"),
             compression_zstd_level=topic.int("compression.zstd.level"),
             delete_retention_ms=topic.int("delete.retention.ms"),
+            downconversion=topic.bool("message.downconversion.enable"),
             file_delete_delay_ms=topic.int("file.delete.delay.ms"),
             flush_messages=topic.int("flush.messages"),
             flush_ms=topic.int("flush.ms"),
@@ -122,6 +125,10 @@ class LogSettings:
         match self.codec:
             case Codec.GZIP:
                 return None if self.compression_gzip_level < 0 else self.compression_gzip_level
+            case Codec.LZ4:
+                # As Kafka: its default stands for the quick compressor, not for a level of 9.
+                level = self.compression_lz4_level
+                return None if level == _LZ4_LEVEL_DEFAULT else level
             case Codec.ZSTD:
                 return self.compression_zstd_level
         return None

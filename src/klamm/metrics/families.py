@@ -21,6 +21,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from klamm.broker.identity import counts
 from klamm.broker.metrics import BOUNDS_S, Histogram
 from klamm.broker.server import Broker
 from klamm.broker.term.controller_states import ControllerState
@@ -137,7 +138,7 @@ BROKER: Final = (
     Single(
         "klamm_broker_connection_count",
         "connections that are open",
-        lambda b: b.listener.connection_count,
+        lambda b: b.listeners.connection_count,
         "connection-count",
     ),
 )
@@ -152,6 +153,36 @@ COUNTERS: Final = (
         "klamm_controller_orders_spared",
         "replicas that a new controller did not order anew, because their brokers had them",
         lambda b: b.parts.controller.metrics.orders_spared,
+    ),
+    Single(
+        "klamm_broker_logins",
+        "callers that have said who they are, by certificate or SASL",
+        lambda b: b.parts.seat.identity.counts.total(counts.LOGINS),
+        "successful-authentication-total",
+    ),
+    Single(
+        "klamm_broker_logins_repeated",
+        "logins that were repeated before or after their end",
+        lambda b: b.parts.seat.identity.counts.total(counts.REPEATED),
+        "successful-reauthentication-total",
+    ),
+    Single(
+        "klamm_broker_logins_unrepeatable",
+        "logins of clients that cannot repeat them",
+        lambda b: b.parts.seat.identity.counts.total(counts.UNREPEATABLE),
+        "successful-authentication-no-reauth-total",
+    ),
+    Single(
+        "klamm_broker_logins_failed",
+        "handshakes of TLS and logins that failed",
+        lambda b: b.parts.seat.identity.counts.total(counts.FAILED),
+        "failed-authentication-total",
+    ),
+    Single(
+        "klamm_broker_logins_expired",
+        "connections that were closed because their login had ended",
+        lambda b: b.parts.seat.identity.counts.total(counts.EXPIRED),
+        "expired-connections-killed-count",
     ),
     Single(
         "klamm_broker_bytes_in",
@@ -220,6 +251,7 @@ class Collector:
         yield from self._events()
         yield from self._requests()
         yield self._throttles()
+        yield self._denials()
 
     def _cluster_gauges(self) -> Iterator[Metric]:
         read = [(str(id), broker.parts.controller.gauges()) for id, broker in self._brokers.items()]
@@ -292,6 +324,17 @@ class Collector:
             for quota, wait_ms in broker.parts.quotas.waits_ms.items():
                 waits.add_metric([str(id), quota], wait_ms / 1000)
         return waits
+
+    def _denials(self) -> Metric:
+        denied = CounterMetricFamily(
+            "klamm_broker_authorization_denials",
+            "requests, or parts of them, that the caller had no right to, by API",
+            labels=["broker", "api"],
+        )
+        for id, broker in self._brokers.items():
+            for api, count in broker.parts.access.audit.denials.items():
+                denied.add_metric([str(id), api], count)
+        return denied
 
 
 _Series = tuple[list[str], Histogram]

@@ -28,7 +28,7 @@ class Assignment:
         return _without(self.replicas, self.removing)
 
     @property
-    def is_moving(self) -> bool:
+    def is_reassigning(self) -> bool:
         return bool(self.adding or self.removing)
 
     def towards(self, target: Sequence[BrokerId]) -> Assignment:

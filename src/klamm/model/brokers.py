@@ -26,9 +26,13 @@ class Endpoint:
     listener: str = PLAINTEXT
     security_protocol: str = PLAINTEXT
 
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Registration:
     """One registration of a broker. A new registration is a new epoch."""
 
     id: BrokerId

@@ -209,5 +209,9 @@ class InvariantBroken(KlammError):
     """Our own bug: this role stops, with the story of what led there."""
 
 
+class NotThere(KlammError):
+    """Something that the user named does not exist: exit code 1."""
+
+
 class UsageError(KlammError):
     """The user asked for something that cannot be: one clear sentence, exit code 2."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from klamm.model.names import NO_LEADER, BrokerId
+from klamm.model.names import BrokerId
 
 
 class Recovery(IntEnum):
-    """Whether a leader that was elected uncleanly has already settled what was lost."""
+    """Whether a leader that was elected uncleanly has already cut what was lost."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -25,10 +25,6 @@ class Leadership:
     controller_epoch: int  # of the controller that made this decision
     partition_epoch: int = 0  # the version of the state node
     recovery: Recovery = Recovery.RECOVERED
-
-    @property
-    def has_leader(self) -> bool:
-        return self.leader != NO_LEADER
 
     def succeeded_by(
         self,

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
-Offset = NewType("Offset", int)
 
 NO_LEADER: Final = BrokerId(-1)
 # Only in UpdateMetadata: the topic is being deleted, forget the partition.
@@ -22,6 +21,8 @@ NO_EPOCH: Final = -1
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 KLAMM_LEDGER: Final = "__klamm_ledger"
+# Only who calls itself so may write to an internal topic, as in Kafka; and here, only a broker.
+INTERNAL_WRITER: Final = "__admin_client"
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, KLAMM_LEDGER})
 CLUSTER_METADATA: Final = "__cluster_metadata"
 

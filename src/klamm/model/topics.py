@@ -11,7 +11,7 @@ from klamm.model.names import BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicNode:
+class StoredTopic:
     """A topic as the store has it."""
 
     topic_id: uuid.UUID

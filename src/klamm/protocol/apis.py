@@ -1,10 +1,8 @@
 """The APIs klamm knows, in key order: which versions it understands and which it admits to.
 
-The ceiling is Kafka 3.9's, the floor Kafka 4's (KIP-896). One row says more than it does: Produce
-is advertised from version 0, because old librdkafka looks for exactly that version before it dares
-to compress; a request below 3 is refused all the same. The new group protocol (KIP-848) is that of
-Kafka 4, and with it come the versions 10 of OffsetCommit and OffsetFetch. Absent on purpose are
-telemetry, share groups, KRaft and delegation tokens: clients fall back or never ask.
+The range is Kafka 3.9's in ZooKeeper mode, from version 0 on. The new group protocol (KIP-848) is
+that of Kafka 4, and with it come the versions 10 of OffsetCommit and OffsetFetch. Absent on purpose
+are telemetry, share groups, KRaft and delegation tokens: clients fall back or never ask.
 """
 
 from __future__ import annotations
@@ -55,6 +53,10 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -95,6 +97,7 @@ class Api(NamedTuple):
     served: Versions
     advertised: Versions | None  # None: only brokers speak it, and they know
     flexible_from: int  # the first version with compact types and tagged fields
+    client_high: int  # the newest version that is for clients; those above are for brokers
 
     @property
     def name(self) -> str:
@@ -135,16 +138,17 @@ def _api(
     flexible_from: int = _NEVER,
     *,
     advertised: tuple[int, int] | None = None,
+    client_high: int | None = None,
     internal: bool = False,
 ) -> Api:
     served = Versions(low, high)
     told = None if internal else Versions(*advertised) if advertised else served
-    return Api(key, served, told, flexible_from)
+    return Api(key, served, told, flexible_from, high if client_high is None else client_high)
 
 
 _TABLE: Final = (
-    _api(ApiKey.PRODUCE, 3, 11, 9, advertised=(0, 11)),
-    _api(ApiKey.FETCH, 4, 17, 12),
+    _api(ApiKey.PRODUCE, 0, 11, 9),
+    _api(ApiKey.FETCH, 0, 17, 12),
     _api(ApiKey.LIST_OFFSETS, 0, 9, 6),
     _api(ApiKey.METADATA, 0, 12, 9),
     _api(ApiKey.LEADER_AND_ISR, 0, 7, 4, internal=True),
@@ -168,7 +172,7 @@ _TABLE: Final = (
     _api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
     _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, 4),
     # Versions 4 and 5 batch several transactions and are for brokers that verify one.
-    _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3, advertised=(0, 3)),
+    _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3, client_high=3),
     _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
     _api(ApiKey.END_TXN, 0, 4, 3),
     _api(ApiKey.WRITE_TXN_MARKERS, 0, 1, 1),
@@ -182,6 +186,10 @@ _TABLE: Final = (
     _api(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2),
     _api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
     _api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+    _api(ApiKey.CREATE_DELEGATION_TOKEN, 0, 3, 2),
+    _api(ApiKey.RENEW_DELEGATION_TOKEN, 0, 2, 2),
+    _api(ApiKey.EXPIRE_DELEGATION_TOKEN, 0, 2, 2),
+    _api(ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, 3, 2),
     _api(ApiKey.DELETE_GROUPS, 0, 2, 2),
     _api(ApiKey.ELECT_LEADERS, 0, 2, 2),
     _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
@@ -192,7 +200,7 @@ _TABLE: Final = (
     _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
     _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
     _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
-    _api(ApiKey.ALTER_PARTITION, 2, 3, 0),
+    _api(ApiKey.ALTER_PARTITION, 0, 3, 0),
     _api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
     _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
     _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),

@@ -34,7 +34,7 @@ _PRIVATE_DIVISOR: Final = 5  # they are read in one go
 _UNKNOWN: Final = -1
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     """The subject of an API, as far as the size of its requests goes."""
 
     RECORDS = "records"
@@ -97,16 +97,16 @@ WAITS: Final = frozenset(
 )
 
 
-def kind_of(key: int) -> Kind:
+def kind_of(key: int) -> RequestKind:
     """The kind of an API."""
     if key == ApiKey.PRODUCE:
-        return Kind.RECORDS
+        return RequestKind.RECORDS
     if key in _BROKERS:
-        return Kind.BROKERS
+        return RequestKind.BROKERS
     if key in private.KEYS:
-        return Kind.PRIVATE
+        return RequestKind.PRIVATE
     # An API that nobody knows has nothing to say either.
-    return Kind.SHORT if key in _SHORT or key not in APIS else Kind.GENERAL
+    return RequestKind.SHORT if key in _SHORT or key not in APIS else RequestKind.GENERAL
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,13 @@ class Bounds:
         """Every request is looked up here, so it is worked out once."""
         return {int(key): self._of(kind_of(key)) for key in (*APIS, *PrivateKey, _UNKNOWN)}
 
-    def _of(self, kind: Kind) -> tuple[int, int]:
+    def _of(self, kind: RequestKind) -> tuple[int, int]:
         size, items = {
-            Kind.RECORDS: (self.frame_bytes, self.items // _RECORDS_DIVISOR),
-            Kind.BROKERS: (self.frame_bytes, self.items * _BROKERS_FACTOR),
-            Kind.SHORT: (min(SHORT_BYTES_MAX, self.body_bytes), self.items),
-            Kind.PRIVATE: (self.private_bytes, self.items // _PRIVATE_DIVISOR),
-            Kind.GENERAL: (self.body_bytes, self.items),
+            RequestKind.RECORDS: (self.frame_bytes, self.items // _RECORDS_DIVISOR),
+            RequestKind.BROKERS: (self.frame_bytes, self.items * _BROKERS_FACTOR),
+            RequestKind.SHORT: (min(SHORT_BYTES_MAX, self.body_bytes), self.items),
+            RequestKind.PRIVATE: (self.private_bytes, self.items // _PRIVATE_DIVISOR),
+            RequestKind.GENERAL: (self.body_bytes, self.items),
         }[kind]
         return min(self.frame_bytes, size), items
 

@@ -18,7 +18,6 @@ from typing import Any
 from klamm.model.errors import ProtocolError
 from klamm.protocol.apis import APIS, Api
 from klamm.protocol.compiler import (
-    ANY_NUMBER,
     Reader,
     SteppedReader,
     SteppedWriter,
@@ -27,6 +26,7 @@ from klamm.protocol.compiler import (
     compile_stepped_writer,
     compile_writer,
 )
+from klamm.protocol.compiling.reader import ANY_NUMBER
 
 # What running off the end of a buffer, or into text that is none, raises inside a compiled reader.
 _READ_FAULTS = (IndexError, struct.error, UnicodeDecodeError, OverflowError)

@@ -44,7 +44,7 @@ class Codec(IntEnum):
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """The records area of a batch, compressed; gzip and zstd know levels."""
+    """The records area of a batch, compressed; all but snappy know levels."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -53,7 +53,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         case Codec.SNAPPY:
             return _to_xerial(memoryview(data))
         case Codec.LZ4:
-            return _to_lz4_frame(memoryview(data))
+            return _to_lz4_frame(memoryview(data), level)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, level))
     raise ProtocolError(f"there is no codec {codec}")
@@ -155,18 +155,29 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 # checksum of the other two.
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18" + bytes((0x60, 0x40, 0x82))
 _LZ4_BLOCK: Final = 64 * 1024
+_LZ4_HAS_SIZE: Final = 0x08  # a flag of a frame: it says how long its content is
 _LZ4_STORED: Final = 1 << 31  # set in a block's size when it did not shrink and is kept as it was
 _LZ4_SIZE: Final = struct.Struct("<I")
 
 
-def _to_lz4_frame(data: memoryview) -> bytes:
+def _to_lz4_frame(data: memoryview, level: int | None) -> bytes:
     out = bytearray(_LZ4_HEADER)
     for at in range(0, len(data), _LZ4_BLOCK):
         plain = data[at : at + _LZ4_BLOCK]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        block = _lz4_block(plain, level)
         if len(block) < len(plain):
             out += _LZ4_SIZE.pack(len(block)) + block
         else:
             out += _LZ4_SIZE.pack(len(plain) | _LZ4_STORED) + plain
     out += _LZ4_SIZE.pack(0)
     return bytes(out)
+
+
+def _lz4_block(plain: memoryview, level: int | None) -> bytes:
+    """One compressed block. Levels are known to whole frames only, so one is taken apart."""
+    if level is None:
+        return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    frame = bytes(cramjam.lz4.compress(plain, level=level))
+    at = 7 + (8 if frame[4] & _LZ4_HAS_SIZE else 0)  # magic, flags, size of blocks, checksum
+    (size,) = _LZ4_SIZE.unpack_from(frame, at)
+    return frame[at + 4 : at + 4 + (size & ~_LZ4_STORED)]

@@ -1,31 +1,71 @@
-"""Fetch (key 1), versions 4-17, by hand: records stay where they are.
+"""Fetch (key 1), versions 0-17, by hand: records stay where they are.
 
 A response is encoded into pieces. What is not in memory yet, a range of a segment file, is passed
 through as the caller gave it, so that the connection can hand it to `sendfile`; only its size is
 needed here. A parsed response holds views into its frame.
 
-Version 5 added the log's start, 7 sessions, 9 the leader epoch, 11 racks, 12 flexible types and the
-last fetched epoch; 13 names topics by id; 15 moved the replica's id into a tagged field.
+Version 1 added the throttle time, 3 the largest size of an answer, 4 what transactions need (the
+isolation level, the last stable offset), 5 the log's start, 7 sessions, 9 the leader epoch, 11
+racks, 12 flexible types and the last fetched epoch; 13 names topics by id; 15 moved the replica's
+id into a tagged field.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 from uuid import UUID
 
 from klamm.model.errors import ProtocolError
 from klamm.model.names import ZERO_ID, id_from_bytes
 from klamm.protocol import wire
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.compiler import ANY_NUMBER
+from klamm.protocol.compiling.reader import ANY_NUMBER
+from klamm.protocol.fetch_parts import (
+    NO_SESSION_EPOCH,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    AbortedTransaction,
+    DivergingEpoch,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    StoredRecords,
+    TopicData,
+    size_of,
+)
 from klamm.protocol.varint import read_uvarint
-from klamm.protocol.wire import CurrentLeader, NodeEndpoint
+
+__all__ = [
+    "NO_SESSION_EPOCH",
+    "READ_COMMITTED",
+    "READ_UNCOMMITTED",
+    "AbortedTransaction",
+    "DivergingEpoch",
+    "FetchPartition",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchTopic",
+    "ForgottenTopic",
+    "PartitionData",
+    "StoredRecords",
+    "TopicData",
+    "encode_request",
+    "encode_response",
+    "parse_request",
+    "parse_response",
+    "size_of",
+]
 
 _FLEXIBLE_FROM: Final = APIS[ApiKey.FETCH].flexible_from
+_THROTTLE_SINCE: Final = 1
+_MAX_BYTES_SINCE: Final = 3
+_TRANSACTIONS_SINCE: Final = 4
 _START_SINCE: Final = 5
 _SESSION_SINCE: Final = 7
 _EPOCH_SINCE: Final = 9
@@ -36,7 +76,6 @@ _REPLICA_STATE_SINCE: Final = 15
 _ENDPOINTS_SINCE: Final = 16
 _FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError)
 
-_LIMITS: Final = struct.Struct(">iiib")
 _REPLICA_STATE: Final = struct.Struct(">iq")
 _EPOCH_END: Final = struct.Struct(">iq")
 _ABORTED: Final = struct.Struct(">qq")
@@ -47,118 +86,7 @@ _LIMITS_AND_SESSION: Final = struct.Struct(">iiibii")
 _ANSWER_AND_SESSION: Final = struct.Struct(">ihi")
 _new: Final = tuple.__new__  # what `_make` does, without asking how many values there are
 
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-NO_SESSION_EPOCH: Final = -1
-
-
-class Stored(Protocol):
-    """Records that are still in a file."""
-
-    @property
-    def size(self) -> int: ...
-
-
-class FetchPartition(NamedTuple):
-    """From where one partition is wanted; the order is that of the newest version."""
-
-    partition: int
-    current_leader_epoch: int = -1
-    fetch_offset: int = 0
-    last_fetched_epoch: int = -1
-    log_start_offset: int = -1
-    partition_max_bytes: int = 1_048_576
-
-
-class FetchTopic(NamedTuple):
-    """The wanted part of one topic: by name below version 13, by id from there on."""
-
-    name: str
-    topic_id: UUID
-    partitions: list[FetchPartition]
-
-
-class ForgottenTopic(NamedTuple):
-    """The partitions to remove from a session."""
-
-    name: str
-    topic_id: UUID
-    partitions: list[int]
-
-
-@dataclass(slots=True)
-class FetchRequest:
-    """A request; `replica_id` is -1 for a consumer, wherever the version puts it."""
-
-    replica_id: int = -1
-    replica_epoch: int = -1
-    max_wait_ms: int = 500
-    min_bytes: int = 1
-    max_bytes: int = 0x7FFFFFFF
-    isolation_level: int = READ_UNCOMMITTED
-    session_id: int = 0
-    session_epoch: int = NO_SESSION_EPOCH
-    topics: list[FetchTopic] = field(default_factory=list)
-    forgotten: list[ForgottenTopic] = field(default_factory=list)
-    rack_id: str = ""
-    cluster_id: str | None = None
-
-
-class EpochEnd(NamedTuple):
-    """The end of an epoch, where a follower's log diverges from the leader's (KIP-595)."""
-
-    epoch: int = -1
-    end_offset: int = -1
-
-
-class AbortedTransaction(NamedTuple):
-    """A producer whose records from this offset on a committed reader skips."""
-
-    producer_id: int
-    first_offset: int
-
-
-class PartitionData(NamedTuple):
-    """The answer for one partition."""
-
-    partition: int
-    error_code: int = 0
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    aborted: Sequence[AbortedTransaction] | None = None
-    preferred_read_replica: int = -1
-    records: bytes | memoryview | Stored = b""
-    diverging_epoch: EpochEnd | None = None
-    current_leader: CurrentLeader | None = None
-
-
-def size_of(data: PartitionData) -> int:
-    """The number of bytes of records."""
-    records = data.records
-    return len(records) if isinstance(records, bytes | memoryview) else records.size
-
-
 _NO_TAGS: Final = (None, None)
-
-
-class TopicData(NamedTuple):
-    """The answer for one topic."""
-
-    name: str
-    topic_id: UUID
-    partitions: list[PartitionData]
-
-
-@dataclass(slots=True)
-class FetchResponse:
-    """A response, in the order of the wire."""
-
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    session_id: int = 0
-    topics: list[TopicData] = field(default_factory=list)
-    node_endpoints: Sequence[NodeEndpoint] = ()
 
 
 @cache
@@ -187,6 +115,14 @@ def _wanted_values(version: int, wanted: FetchPartition) -> tuple[int, ...]:
     return (partition, *epochs, offset, *starts, max_bytes)
 
 
+@cache
+def _limits_form(version: int) -> struct.Struct:
+    """The bounds of an answer in a version without sessions."""
+    max_bytes = "i" if version >= _MAX_BYTES_SINCE else ""
+    isolation = "b" if version >= _TRANSACTIONS_SINCE else ""
+    return struct.Struct(f">ii{max_bytes}{isolation}")
+
+
 def parse_request(version: int, body: memoryview, items_max: int = ANY_NUMBER) -> FetchRequest:
     """The request in this body."""
     try:
@@ -200,7 +136,7 @@ def _parse_request(version: int, body: memoryview, flexible: bool, left: int) ->
     if version < _REPLICA_STATE_SINCE:
         (replica_id,) = wire.INT.unpack_from(body)
         at = 4
-    form = _LIMITS_AND_SESSION if version >= _SESSION_SINCE else _LIMITS
+    form = _LIMITS_AND_SESSION if version >= _SESSION_SINCE else _limits_form(version)
     request = FetchRequest(replica_id, -1, *form.unpack_from(body, at))
     at += form.size
     at, left = _parse_wanted(version, body, at, flexible, request.topics, left)
@@ -294,7 +230,9 @@ def encode_request(version: int, request: FetchRequest) -> bytes:
     if version >= _SESSION_SINCE:
         out += _LIMITS_AND_SESSION.pack(*limits, request.session_id, request.session_epoch)
     else:
-        out += _LIMITS.pack(*limits)
+        form = _limits_form(version)
+        known = 4 if version >= _TRANSACTIONS_SINCE else 3 if version >= _MAX_BYTES_SINCE else 2
+        out += form.pack(*limits[:known])
     pack = _wanted_form(version).pack
     out += wire.count(len(request.topics), flexible)
     for topic in request.topics:
@@ -343,21 +281,24 @@ def _topic(version: int, name: str, topic_id: UUID, flexible: bool) -> bytes:
 @cache
 def _data_form(version: int) -> struct.Struct:
     """The fixed part of a partition's data."""
-    return struct.Struct(">ihqqq" if version >= _START_SINCE else ">ihqq")
+    stable = "q" if version >= _TRANSACTIONS_SINCE else ""
+    start = "q" if version >= _START_SINCE else ""
+    return struct.Struct(f">ihq{stable}{start}")
 
 
 def encode_response(
     version: int, response: FetchResponse
-) -> tuple[list[bytes | memoryview | Stored], int]:
+) -> tuple[list[bytes | memoryview | StoredRecords], int]:
     """The pieces of a body and the size of them all."""
     flexible = version >= _FLEXIBLE_FROM
-    parts: list[bytes | memoryview | Stored] = []
+    parts: list[bytes | memoryview | StoredRecords] = []
     total = 0
     if version >= _SESSION_SINCE:
         head = (response.throttle_time_ms, response.error_code, response.session_id)
         out = bytearray(_ANSWER_AND_SESSION.pack(*head))
     else:
-        out = bytearray(wire.INT.pack(response.throttle_time_ms))
+        told = version >= _THROTTLE_SINCE
+        out = bytearray(wire.INT.pack(response.throttle_time_ms) if told else b"")
     out += wire.count(len(response.topics), flexible)
     for topic in response.topics:
         out += _topic(version, topic.name, topic.topic_id, flexible)
@@ -391,8 +332,11 @@ def _encode_data(
     """All of a partition's data up to its records."""
     if version >= _START_SINCE:
         out += _data_form(version).pack(*data[:5])
-    else:
+    elif version >= _TRANSACTIONS_SINCE:
         out += _data_form(version).pack(*data[:4])
+    else:
+        out += _data_form(version).pack(*data[:3]) + wire.INT.pack(size)
+        return
     aborted = data.aborted
     out += wire.count(-1 if aborted is None else len(aborted), flexible)
     for transaction in aborted or ():
@@ -422,9 +366,10 @@ def parse_response(version: int, body: memoryview) -> FetchResponse:
 
 
 def _parse_response(version: int, body: memoryview, flexible: bool) -> FetchResponse:
-    form = _ANSWER_AND_SESSION if version >= _SESSION_SINCE else wire.INT
-    response = FetchResponse(*form.unpack_from(body))
-    at = form.size
+    response, at = FetchResponse(), 0
+    if version >= _THROTTLE_SINCE:
+        form = _ANSWER_AND_SESSION if version >= _SESSION_SINCE else wire.INT
+        response, at = FetchResponse(*form.unpack_from(body)), form.size
     topic_count, at = wire.read_count(body, at, flexible)
     for _ in range(topic_count):
         name, topic_id, at = _parse_topic(version, body, at, flexible)
@@ -462,9 +407,11 @@ def _parse_data(
 ) -> tuple[PartitionData, int]:
     form = _data_form(version)
     fixed = form.unpack_from(body, at)
-    if version < _START_SINCE:
-        fixed = (*fixed, -1)
-    aborted, at = _parse_aborted(body, at + form.size, flexible)
+    at += form.size
+    fixed += (-1,) * (5 - len(fixed))
+    aborted = None
+    if version >= _TRANSACTIONS_SINCE:
+        aborted, at = _parse_aborted(body, at, flexible)
     preferred = -1
     if version >= _RACK_SINCE:
         (preferred,) = wire.INT.unpack_from(body, at)
@@ -474,7 +421,9 @@ def _parse_data(
     if flexible:
         if body[at]:
             found, at = wire.read_tags(body, at)
-            diverging = EpochEnd._make(_EPOCH_END.unpack_from(found[0])) if 0 in found else None
+            diverging = (
+                DivergingEpoch._make(_EPOCH_END.unpack_from(found[0])) if 0 in found else None
+            )
             leader = wire.read_leader(found[1]) if 1 in found else None
         else:
             at += 1

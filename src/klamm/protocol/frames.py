@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from klamm.model.errors import ProtocolError
 from klamm.protocol import private
 from klamm.protocol.apis import APIS
-from klamm.protocol.compiler import skip_tags
+from klamm.protocol.compiling.source import skip_tags
 
 # socket.request.max.bytes: what claims to be longer is not a request.
 FRAME_SIZE_MAX: Final = 104_857_600

@@ -22,7 +22,7 @@ _VALUE_VERSION: Final = 0
 _READ_FAULTS: Final = (IndexError, struct.error, UnicodeDecodeError, OverflowError)
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """The kind of a record: the version of its key."""
 
     GROUP_METADATA = 3
@@ -33,14 +33,16 @@ class Kind(IntEnum):
     CURRENT_MEMBER = 8
 
 
-_OF_A_MEMBER: Final = frozenset({Kind.MEMBER_METADATA, Kind.TARGET_MEMBER, Kind.CURRENT_MEMBER})
+_OF_A_MEMBER: Final = frozenset(
+    {RecordKind.MEMBER_METADATA, RecordKind.TARGET_MEMBER, RecordKind.CURRENT_MEMBER}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerKey:
     """The key of a record; `member` is empty where it is about the whole group."""
 
-    kind: Kind
+    kind: RecordKind
     group: str
     member: str = ""
 
@@ -115,13 +117,13 @@ Value = (
     | CurrentMember
 )
 
-_CLASSES: Final[dict[Kind, type]] = {
-    Kind.GROUP_METADATA: GroupMetadata,
-    Kind.PARTITION_METADATA: PartitionMetadata,
-    Kind.MEMBER_METADATA: MemberMetadata,
-    Kind.TARGET_METADATA: TargetMetadata,
-    Kind.TARGET_MEMBER: TargetMember,
-    Kind.CURRENT_MEMBER: CurrentMember,
+_CLASSES: Final[dict[RecordKind, type]] = {
+    RecordKind.GROUP_METADATA: GroupMetadata,
+    RecordKind.PARTITION_METADATA: PartitionMetadata,
+    RecordKind.MEMBER_METADATA: MemberMetadata,
+    RecordKind.TARGET_METADATA: TargetMetadata,
+    RecordKind.TARGET_MEMBER: TargetMember,
+    RecordKind.CURRENT_MEMBER: CurrentMember,
 }
 
 
@@ -135,9 +137,9 @@ def decode_key(data: bytes) -> ConsumerKey | None:
     """The key of a record, None when it is not about a consumer group."""
     try:
         (version,) = struct.unpack_from(">h", data)
-        if version not in Kind._value2member_map_:
+        if version not in RecordKind._value2member_map_:
             return None
-        kind, at, names = Kind(version), 2, []
+        kind, at, names = RecordKind(version), 2, []
         for _ in range(2 if kind in _OF_A_MEMBER else 1):
             (size,) = struct.unpack_from(">h", data, at)
             names.append(data[at + 2 : at + 2 + size].decode())
@@ -149,11 +151,11 @@ def decode_key(data: bytes) -> ConsumerKey | None:
     return ConsumerKey(kind, *names)
 
 
-def encode_value(kind: Kind, value: Value) -> bytes:
+def encode_value(kind: RecordKind, value: Value) -> bytes:
     return struct.pack(">h", _VALUE_VERSION) + _writer(kind)(value)
 
 
-def decode_value(kind: Kind, data: bytes) -> Any:
+def decode_value(kind: RecordKind, data: bytes) -> Any:
     """The value under a key of this kind."""
     try:
         (version,) = struct.unpack_from(">h", data)
@@ -165,10 +167,10 @@ def decode_value(kind: Kind, data: bytes) -> Any:
 
 
 @cache
-def _writer(kind: Kind) -> Callable[[Any], bytes]:
+def _writer(kind: RecordKind) -> Callable[[Any], bytes]:
     return compile_writer(_CLASSES[kind], _VALUE_VERSION, True)
 
 
 @cache
-def _reader(kind: Kind) -> Callable[[bytes], Any]:
+def _reader(kind: RecordKind) -> Callable[[bytes], Any]:
     return compile_reader(_CLASSES[kind], _VALUE_VERSION, True)

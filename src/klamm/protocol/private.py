@@ -40,6 +40,7 @@ class PrivateKey(IntEnum):
     AT_REST = 1007  # whether a broker takes no more records of topics
     ARCHIVED = 1008  # have written down where the archive of a topic lies
     PROVE = 1009  # show that one is a broker of this cluster, and have the other show it
+    STATUS = 1010  # one look at the whole cluster
 
 
 class Written(NamedTuple):

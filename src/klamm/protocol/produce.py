@@ -1,8 +1,8 @@
-"""Produce (key 0), versions 3-11, by hand: records stay where they arrived.
+"""Produce (key 0), versions 0-11, by hand: records stay where they arrived.
 
 A parsed request holds views into its frame, one for each partition. Version 9 made the API
-flexible; 5 added the log's start to the answer, 8 the errors of single records, 10 the current
-leader.
+flexible; 1 added the throttle time to the answer, 2 the time of the append, 5 the log's start, 8
+the errors of single records, 10 the current leader. Before 3 there were no transactions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from klamm.model.errors import ProtocolError
 from klamm.protocol import wire
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.compiler import ANY_NUMBER
+from klamm.protocol.compiling.reader import ANY_NUMBER
 from klamm.protocol.varint import read_uvarint
 from klamm.protocol.wire import CurrentLeader, NodeEndpoint
 
@@ -24,10 +24,14 @@ _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 # The beginning of a flexible request with one topic, up to its name, and what follows the name.
 _SOLE_HEAD: Final = struct.Struct(">BhiBB")
 _SOLE_PARTITION: Final = struct.Struct(">Bi")
+_FIRST_RESULT: Final = struct.Struct(">ihq")
 _RESULT: Final = struct.Struct(">ihqq")
 _RESULT_AND_START: Final = struct.Struct(">ihqqq")
 # A flexible result without a fault: the numbers, no record errors, no message, no tags.
 _PLAIN_RESULT: Final = struct.Struct(">ihqqqBBB")
+_TRANSACTIONS_SINCE: Final = 3
+_THROTTLE_SINCE: Final = 1
+_APPEND_TIME_SINCE: Final = 2
 _START_SINCE: Final = 5
 _RECORD_ERRORS_SINCE: Final = 8
 _LEADER_SINCE: Final = 10
@@ -103,7 +107,7 @@ def parse_request(version: int, body: memoryview, items_max: int = ANY_NUMBER) -
     try:
         sole = parse_sole(version, body)
         if sole is None:
-            return _parse_request(body, version >= _FLEXIBLE_FROM, items_max)
+            return _parse_request(version, body, version >= _FLEXIBLE_FROM, items_max)
     except _FAULTS as fault:
         raise ProtocolError(f"Produce v{version}: {fault}") from fault
     acks, timeout_ms, name, partition, _, records = sole
@@ -144,8 +148,10 @@ def parse_sole(version: int, body: memoryview) -> Sole | None:
     return _new(Sole, (acks, timeout_ms, name, partition, records_at, body[at:end]))
 
 
-def _parse_request(body: memoryview, flexible: bool, left: int) -> ProduceRequest:
-    transactional_id, at = wire.read_text(body, 0, flexible)
+def _parse_request(version: int, body: memoryview, flexible: bool, left: int) -> ProduceRequest:
+    transactional_id, at = None, 0
+    if version >= _TRANSACTIONS_SINCE:
+        transactional_id, at = wire.read_text(body, 0, flexible)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, at)
     topic_count, at = wire.read_count(body, at + 6, flexible)
     left -= topic_count
@@ -182,7 +188,9 @@ def encode_request(version: int, request: ProduceRequest) -> list[bytes | memory
     flexible = version >= _FLEXIBLE_FROM
     end = b"\0" if flexible else b""
     parts: list[bytes | memoryview] = []
-    head = bytearray(wire.text(request.transactional_id, flexible))
+    head = bytearray()
+    if version >= _TRANSACTIONS_SINCE:
+        head += wire.text(request.transactional_id, flexible)
     head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms)
     head += wire.count(len(request.topics), flexible)
     for topic in request.topics:
@@ -212,7 +220,8 @@ def encode_response(version: int, response: ProduceResponse) -> bytes:
                 _encode_result(out, version, flexible, result)
         if flexible:
             out += b"\0"
-    out += wire.INT.pack(response.throttle_time_ms)
+    if version >= _THROTTLE_SINCE:
+        out += wire.INT.pack(response.throttle_time_ms)
     if flexible:
         nodes = response.node_endpoints
         known = version >= _LEADER_SINCE and nodes
@@ -223,7 +232,8 @@ def encode_response(version: int, response: ProduceResponse) -> bytes:
 def _encode_result(out: bytearray, version: int, flexible: bool, result: PartitionResult) -> None:
     partition, code, base, time_ms, start, record_errors, message, leader = result
     if version < _START_SINCE:
-        out += _RESULT.pack(partition, code, base, time_ms)
+        out += _FIRST_RESULT.pack(partition, code, base)
+        out += wire.LONG.pack(time_ms) if version >= _APPEND_TIME_SINCE else b""
         return
     out += _RESULT_AND_START.pack(partition, code, base, time_ms, start)
     if version < _RECORD_ERRORS_SINCE:
@@ -260,7 +270,8 @@ def _parse_response(version: int, body: memoryview, flexible: bool) -> ProduceRe
         response.topics.append(TopicResult(name, results))
         if flexible:
             at = _past_tags(body, at)
-    (response.throttle_time_ms,) = wire.INT.unpack_from(body, at)
+    if version >= _THROTTLE_SINCE:
+        (response.throttle_time_ms,) = wire.INT.unpack_from(body, at)
     if flexible:
         found, at = wire.read_tags(body, at + 4)
         if 0 in found:
@@ -271,6 +282,8 @@ def _parse_response(version: int, body: memoryview, flexible: bool) -> ProduceRe
 def _parse_result(
     version: int, body: memoryview, at: int, flexible: bool
 ) -> tuple[PartitionResult, int]:
+    if version < _APPEND_TIME_SINCE:
+        return PartitionResult(*_FIRST_RESULT.unpack_from(body, at)), at + 14
     if version < _START_SINCE:
         return PartitionResult._make((*_RESULT.unpack_from(body, at), -1, (), None, None)), at + 22
     fixed = _RESULT_AND_START.unpack_from(body, at)

@@ -187,7 +187,7 @@ def _length(area: Buffer, at: int) -> tuple[int, int]:
 
 
 def find_last(area: Buffer, last: int) -> int | None:
-    """Where the record of the offset `last` begins, which is to end the area; None: not seen.
+    """The start of the record of the offset `last`, which is to end the area; None: not seen.
 
     The bytes of its offset are known, and so is its length for each place where they are found: all
     that follows. Whoever asked opens the record there, which ends a coincidence.
@@ -208,7 +208,7 @@ def find_last(area: Buffer, last: int) -> int | None:
 
 
 def _start(tail: bytes, at: int) -> int | None:
-    """Where a record begins that has its offset at a place: its length is in front of it."""
+    """The start of a record that has its offset at a place: its length is in front of it."""
     for body in range(at - 2, at - 2 - _TIME_BYTES_MAX, -1):
         size = varint(len(tail) - body)
         start = body - len(size)
@@ -219,14 +219,14 @@ def _start(tail: bytes, at: int) -> int | None:
     return None
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """A record's offset and time, as differences to the batch's."""
 
     offset: int
     timestamp: int
 
 
-class Bounds(NamedTuple):
+class RecordBounds(NamedTuple):
     """The records of a batch to look at, as differences to its offset and time."""
 
     since: int  # the earliest time; irrelevant to `find_newest`
@@ -234,7 +234,9 @@ class Bounds(NamedTuple):
     upto: int
 
 
-def find_first(area: Buffer, count: int, bounds: Bounds, pause: Callable[[], None]) -> Place | None:
+def find_first(
+    area: Buffer, count: int, bounds: RecordBounds, pause: Callable[[], None]
+) -> RecordPlace | None:
     """The first record within the bounds that is not older; pauses now and then."""
     since, first, upto = bounds
     at = 0
@@ -243,23 +245,23 @@ def find_first(area: Buffer, count: int, bounds: Bounds, pause: Callable[[], Non
             pause()
         offset, timestamp, at = _place(area, at)
         if timestamp >= since and first <= offset < upto:
-            return Place(offset, timestamp)
+            return RecordPlace(offset, timestamp)
     return None
 
 
 def find_newest(
-    area: Buffer, count: int, bounds: Bounds, pause: Callable[[], None]
-) -> Place | None:
+    area: Buffer, count: int, bounds: RecordBounds, pause: Callable[[], None]
+) -> RecordPlace | None:
     """The first of the records within the bounds that have the largest time."""
     _, first, upto = bounds
-    best: Place | None = None
+    best: RecordPlace | None = None
     at = 0
     for index in range(count):
         if index & _PAUSE_MASK == _PAUSE_MASK:
             pause()
         offset, timestamp, at = _place(area, at)
         if first <= offset < upto and (best is None or timestamp > best.timestamp):
-            best = Place(offset, timestamp)
+            best = RecordPlace(offset, timestamp)
     return best
 
 

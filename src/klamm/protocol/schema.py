@@ -27,7 +27,7 @@ _LATEST: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class WireField:
     """The codec's knowledge of one field."""
 
     kind: str  # int8 ... string, bytes, uuid, struct, array
@@ -65,7 +65,7 @@ def _field(
     struct: type | None = None,
     factory: Callable[[], Any] | None = None,
 ) -> Any:
-    wire = Wire(
+    wire = WireField(
         kind,
         versions(versions_text, absent=_ALWAYS),
         versions(nullable, absent=_NEVER),
@@ -164,6 +164,6 @@ def array(
     )
 
 
-def wire_fields(cls: type) -> list[tuple[str, Wire]]:
+def wire_fields(cls: type) -> list[tuple[str, WireField]]:
     """The fields of a message class in wire order."""
     return [(f.name, f.metadata[_KEY]) for f in fields(cls)]

@@ -18,6 +18,7 @@ from klamm.protocol.varint import ONE_BYTE, read_uvarint, uvarint
 
 SHORT: Final = struct.Struct(">h")
 INT: Final = struct.Struct(">i")
+LONG: Final = struct.Struct(">q")
 TWO_INTS: Final = struct.Struct(">ii")
 # The protocol's messages have a handful at most.
 _TAGS_MAX: Final = 64

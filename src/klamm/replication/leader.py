@@ -25,12 +25,13 @@ from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 
 UNKNOWN_OFFSET: Final = -1
+_REFUSED_FOR_MS: Final = 1_000  # an in-sync set that the controller did not want
 
 
 class FollowerState(NamedTuple):
     """The facts from one follower's fetches. A new leader knows nothing of their ends.
 
-    A tuple, as `View` is: several are made for every batch that is replicated.
+    A tuple, as `LeaderView` is: several are made for every batch that is replicated.
     """
 
     log_end: int = UNKNOWN_OFFSET
@@ -89,11 +90,11 @@ class Isr:
         return self.proposed
 
     @property
-    def is_settled(self) -> bool:
+    def is_agreed(self) -> bool:
         return self.proposed is None
 
 
-class View(NamedTuple):
+class LeaderView(NamedTuple):
     """All that the decisions about one partition may look at."""
 
     leader: BrokerId
@@ -107,7 +108,7 @@ class View(NamedTuple):
     now_ms: int
 
 
-def high_watermark(view: View, eligible: Collection[BrokerId]) -> int:
+def high_watermark(view: LeaderView, eligible: Collection[BrokerId]) -> int:
     """The high watermark now. It never falls, and rests while too few replicas are in sync."""
     if len(view.isr.committed) < view.in_sync_min:
         return view.high_watermark
@@ -124,11 +125,11 @@ def high_watermark(view: View, eligible: Collection[BrokerId]) -> int:
 
 
 def expansion(
-    view: View, broker: BrokerId, eligible: Collection[BrokerId]
+    view: LeaderView, broker: BrokerId, eligible: Collection[BrokerId]
 ) -> tuple[BrokerId, ...] | None:
     """The in-sync set with this follower, if it has earned its place."""
     state = view.followers.get(broker)
-    if state is None or not view.isr.is_settled or broker in view.isr.committed:
+    if state is None or not view.isr.is_agreed or broker in view.isr.committed:
         return None
     if broker not in eligible:
         return None
@@ -139,9 +140,9 @@ def expansion(
     return (*view.isr.committed, broker)
 
 
-def shrinkage(view: View) -> tuple[BrokerId, ...] | None:
+def shrinkage(view: LeaderView) -> tuple[BrokerId, ...] | None:
     """The in-sync set without those that have been behind for too long, if there are any."""
-    if not view.isr.is_settled:
+    if not view.isr.is_agreed:
         return None
     kept = tuple(
         broker
@@ -151,21 +152,39 @@ def shrinkage(view: View) -> tuple[BrokerId, ...] | None:
     return kept if len(kept) < len(view.isr.committed) else None
 
 
-def _is_late(view: View, broker: BrokerId) -> bool:
+def _is_late(view: LeaderView, broker: BrokerId) -> bool:
     state = view.followers.get(broker)
     return state is None or state.lags(view.leader_end, view.now_ms, view.lag_ms_max)
 
 
-def is_acknowledged(view: View, offset_end: int) -> ErrorCode | None:
-    """The answer to a producer that asked for all replicas, or None while it has to wait."""
-    if view.high_watermark < offset_end:
-        return None
-    if len(view.isr.committed) < view.in_sync_min:
-        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    return ErrorCode.NONE
+class RefusedIsr(NamedTuple):
+    """An in-sync set that the controller did not want, and what was known then."""
+
+    members: tuple[BrokerId, ...]
+    eligible: frozenset[BrokerId]
+    at_ms: int
 
 
-class Verdict(StrEnum):
+def is_worth_asking(
+    refusal: RefusedIsr | None,
+    members: tuple[BrokerId, ...],
+    eligible: Collection[BrokerId],
+    now_ms: int,
+) -> bool:
+    """Whether a set may be proposed: one that was refused only when something may have changed.
+
+    The controller refuses members that are not live, or on their way down. It tells all brokers
+    when that changes; until then the same question has the same answer.
+    """
+    return (
+        refusal is None
+        or members != refusal.members
+        or refusal.eligible != frozenset(eligible)
+        or now_ms - refusal.at_ms >= _REFUSED_FOR_MS
+    )
+
+
+class ProposalVerdict(StrEnum):
     """The consequence of the controller's answer to a proposed in-sync set."""
 
     COMMIT = "commit"
@@ -174,18 +193,18 @@ class Verdict(StrEnum):
     PROPOSE_AGAIN = "propose again"
 
 
-_VERDICTS: Final[Mapping[int, Verdict]] = {
-    ErrorCode.NONE: Verdict.COMMIT,
-    ErrorCode.OPERATION_NOT_ATTEMPTED: Verdict.ROLL_BACK,
-    ErrorCode.INELIGIBLE_REPLICA: Verdict.ROLL_BACK,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Verdict.WAIT,
-    ErrorCode.UNKNOWN_TOPIC_ID: Verdict.WAIT,
-    ErrorCode.FENCED_LEADER_EPOCH: Verdict.WAIT,
-    ErrorCode.INVALID_UPDATE_VERSION: Verdict.WAIT,
-    ErrorCode.INVALID_REQUEST: Verdict.WAIT,
+_VERDICTS: Final[Mapping[int, ProposalVerdict]] = {
+    ErrorCode.NONE: ProposalVerdict.COMMIT,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: ProposalVerdict.ROLL_BACK,
+    ErrorCode.INELIGIBLE_REPLICA: ProposalVerdict.ROLL_BACK,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ProposalVerdict.WAIT,
+    ErrorCode.UNKNOWN_TOPIC_ID: ProposalVerdict.WAIT,
+    ErrorCode.FENCED_LEADER_EPOCH: ProposalVerdict.WAIT,
+    ErrorCode.INVALID_UPDATE_VERSION: ProposalVerdict.WAIT,
+    ErrorCode.INVALID_REQUEST: ProposalVerdict.WAIT,
 }
 
 
-def verdict(code: int) -> Verdict:
+def verdict(code: int) -> ProposalVerdict:
     """The verdict on a proposal that was answered with this code."""
-    return _VERDICTS.get(code, Verdict.PROPOSE_AGAIN)
+    return _VERDICTS.get(code, ProposalVerdict.PROPOSE_AGAIN)

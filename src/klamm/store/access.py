@@ -1,4 +1,4 @@
-"""Who may do what with a node: ZooKeeper's ACLs, and the operations that are judged by them.
+"""ZooKeeper's ACLs decide who may do what with a node.
 
 A list of grants belongs to each node and is not inherited. Callers inside the process are the
 cluster itself and are not asked; those who come over the wire are a `Caller`: the address they come
@@ -25,15 +25,8 @@ GRANTS_MAX: Final = 128
 _IP: Final = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(/\d{1,2})?", re.ASCII)
 
 
-class Id(NamedTuple):
-    """Somebody, by one scheme."""
-
-    scheme: str
-    id: str
-
-
 class Grant(NamedTuple):
-    """What somebody may do."""
+    """The rights of somebody."""
 
     perms: int
     scheme: str
@@ -100,7 +93,7 @@ class Caller:
                 return False
 
 
-def settled(given: Sequence[Grant], caller: Caller) -> Acl | None:
+def resolved(given: Sequence[Grant], caller: Caller) -> Acl | None:
     """The list as it is kept, or None where it cannot be one.
 
     `auth` stands for everybody whom the caller has shown to be.

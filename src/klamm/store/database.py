@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
-from klamm import collector
+from klamm import gc_pause
 from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.store.access import OPEN, Acl, Grant
 from klamm.store.port import Stat
@@ -272,7 +272,7 @@ def _schema() -> str:
 
 
 def _load(connection: sqlite3.Connection, path: Path) -> Tree:
-    with collector.paused(), _refusing(path):
+    with gc_pause.paused(), _refusing(path):
         (zxid,) = connection.execute("SELECT zxid FROM counter").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         rows = connection.execute(f"SELECT {_COLUMNS[min(version, _SCHEMA_VERSION)]} FROM node")

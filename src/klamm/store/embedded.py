@@ -25,17 +25,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from klamm.model.errors import StoreUnavailable
 from klamm.store import backups
 from klamm.store.database import Database, Rows, rows_of, write_copy
+from klamm.store.layout.protection import grants
 from klamm.store.port import Hint, Node, Op, Result, SessionState, TreeHint, Unwatch
 from klamm.store.presence import StoreLost
-from klamm.store.tree import Draft, Entry, Event, Tree, check_path
+from klamm.store.tree import Draft, Entry, Tree, check_path
 from klamm.store.watches import Watches
+from klamm.store.writes import Front, LocalWrite, Write
 
 # One commit takes no more operations than this, so that a flood does not make its own head wait.
 _COMMIT_OPS_MAX: Final = 20_000
@@ -51,86 +54,6 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Write:
-    """A change on its way to the disk."""
-
-    __slots__ = ("events", "zxid")
-
-    is_end = False  # of a session: done whatever the disk says
-    ops_count = 1
-
-    def __init__(self) -> None:
-        self.events: Sequence[Event] = ()  # what it did, in order
-        self.zxid = 0  # 0: it changed nothing
-
-    def draft(self, draft: Draft, now_ms: int) -> bool:
-        """Judge it; False when it is not to be done at all."""
-        raise NotImplementedError
-
-    def settle(self, failure: BaseException | None) -> None:
-        """It is on the disk, or will never be."""
-        raise NotImplementedError
-
-
-class Front(Protocol):
-    """The part that serves a store to other processes."""
-
-    def published(self, writes: Sequence[Write], failure: BaseException | None) -> None:
-        """Hear of writes that readers see from now on, or that the disk refused."""
-        ...
-
-    def lost(self) -> None:
-        """Hear that nothing will be written any more."""
-        ...
-
-
-class _LocalWrite(Write):
-    """A multi, or with `ops` None the end of a session, of somebody in this process."""
-
-    __slots__ = ("_ops", "_results", "_session", "done")
-
-    def __init__(
-        self,
-        session: EmbeddedSession,
-        ops: Sequence[Op] | None,
-        done: asyncio.Future[tuple[Result, ...]],
-    ) -> None:
-        super().__init__()
-        self._session = session
-        self._ops = ops
-        self._results: tuple[Result, ...] = ()
-        self.done = done
-
-    @property
-    def is_end(self) -> bool:  # type: ignore[override]
-        return self._ops is None
-
-    @property
-    def ops_count(self) -> int:  # type: ignore[override]
-        return len(self._ops or ())
-
-    def draft(self, draft: Draft, now_ms: int) -> bool:
-        session = self._session
-        if self._ops is None:
-            draft.end_session(session.id)
-        elif self.done.cancelled():
-            return False
-        elif session.ended:
-            self.done.set_exception(StoreUnavailable("the session has expired"))
-            return False
-        else:
-            self._results = draft.multi(self._ops, owner=session.id, now_ms=now_ms)
-        return True
-
-    def settle(self, failure: BaseException | None) -> None:
-        if self.done.cancelled():
-            return
-        if failure is None or self._ops is None:
-            self.done.set_result(self._results)
-        else:
-            self.done.set_exception(failure)
-
-
 class EmbeddedStore:
     """One store; any number of them can live in a process, each on one event loop."""
 
@@ -144,8 +67,11 @@ class EmbeddedStore:
         policy: backups.Policy | None = None,
         *,
         serving: bool = False,
+        owner: str = "",
     ) -> None:
         self._tree = tree
+        # Whose new nodes are, by a digest's id; '': everybody's.
+        self._acl_of = partial(grants, digest_id=owner) if owner else None
         self._database = database  # None: nothing outlives the process
         self._path = path
         self._policy = policy  # None: no back-ups
@@ -176,24 +102,26 @@ class EmbeddedStore:
         now_ms: Callable[[], int] = _wall_clock_ms,
         policy: backups.Policy | None = None,
         serving: bool = False,
+        owner: str = "",
     ) -> Self:
         """The store in this file, made if there is none; with None it lives in memory only.
 
         With a policy, back-ups of it are kept beside it. One that is to be served keeps the
-        sessions of other processes over a restart; otherwise those have ended.
+        sessions of other processes over a restart; otherwise those have ended. With an owner, the
+        id of a digest, nodes that are made in this process are protected as Kafka protects them.
 
         Waits until all nodes are read. Raises UsageError when the file is locked, damaged or cannot
         be written.
         """
         worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="klamm-store")
         if path is None:
-            return cls(Tree({}, 0), None, worker, now_ms, serving=serving)
+            return cls(Tree({}, 0), None, worker, now_ms, serving=serving, owner=owner)
         try:
             tree, database = worker.submit(_open, Path(path), fsync, serving).result()
         except BaseException:
             worker.shutdown()
             raise
-        return cls(tree, database, worker, now_ms, Path(path), policy, serving=serving)
+        return cls(tree, database, worker, now_ms, Path(path), policy, serving=serving, owner=owner)
 
     @property
     def is_empty(self) -> bool:
@@ -202,7 +130,7 @@ class EmbeddedStore:
 
     @property
     def tree(self) -> Tree:
-        """What readers see."""
+        """The tree that readers see."""
         return self._tree
 
     async def serve(self, front: Front) -> bytes:
@@ -258,7 +186,7 @@ class EmbeddedStore:
         """Queue a multi, or with None the end of the session."""
         for op in ops or ():
             check_path(op)
-        write = _LocalWrite(session, ops, asyncio.get_running_loop().create_future())
+        write = LocalWrite(session, ops, asyncio.get_running_loop().create_future())
         self.enqueue(write)
         return write.done
 
@@ -272,7 +200,7 @@ class EmbeddedStore:
 
     def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
         """Judge what has queued and send it to the disk as one transaction."""
-        draft = Draft(self._tree, journals=self._front is not None)
+        draft = Draft(self._tree, journals=self._front is not None, acl_of=self._acl_of)
         group: list[Write] = []
         ops_count = 0
         while self._queue and ops_count < _COMMIT_OPS_MAX:
@@ -281,19 +209,21 @@ class EmbeddedStore:
                 group.append(write)
                 ops_count += write.ops_count
         if self._database is None or draft.is_idle:
-            self._settle(loop, draft, group, None)
+            self._conclude(loop, draft, group, None)
             return
         self.commits_count += 1
         rows = rows_of(draft, self._tree, with_owned=self._is_serving)
         rows.gone.extend(self._owed.gone)
         rows.sessions_gone.extend(self._owed.sessions_gone)
         committed = loop.run_in_executor(self._worker, _commit, self._database, rows)
-        committed.add_done_callback(lambda done: self._settle(loop, draft, group, done.exception()))
+        committed.add_done_callback(
+            lambda done: self._conclude(loop, draft, group, done.exception())
+        )
 
     def _draft(self, draft: Draft, write: Write) -> bool:
         """Judge one write; False when it is not to be done at all."""
         if self._lost is not None and not write.is_end:
-            write.settle(self._lost)
+            write.conclude(self._lost)
             return False
         before = self._tree.zxid
         if not write.draft(draft, self._now_ms()):
@@ -302,7 +232,7 @@ class EmbeddedStore:
         write.events = draft.events
         return True
 
-    def _settle(
+    def _conclude(
         self,
         loop: asyncio.AbstractEventLoop,
         draft: Draft,
@@ -321,7 +251,7 @@ class EmbeddedStore:
         for hint in self._watches.hints(touched):
             loop.call_soon(hint)
         for write in group:
-            write.settle(failure)
+            write.conclude(failure)
         if self._front is not None:
             self._front.published(group, failure)
         if self._queue:

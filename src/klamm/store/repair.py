@@ -25,6 +25,7 @@ from klamm.model.errors import UsageError
 from klamm.model.found_logs import FoundLog
 from klamm.model.leadership import Leadership
 from klamm.model.names import INTERNAL_TOPICS, NO_LEADER, BrokerId, TopicPartition, id_text
+from klamm.model.topics import ProducerIdBlock
 from klamm.store import layout
 from klamm.store.port import Create, Delete, Op, SetData
 from klamm.store.tree import PERSISTENT, Draft, Tree
@@ -146,7 +147,7 @@ def _producer_ids(work: _Work, logs: Sequence[FoundLog]) -> None:
     used = max((log.producer_id_max for log in logs), default=-1)
     broker = known.broker if known else BrokerId(0)
     first = max(used, known.last if known else -1) + 1 + _PRODUCER_ID_LEAP
-    block = layout.ProducerIdBlock(broker, first, first + _PRODUCER_ID_BLOCK - 1)
+    block = ProducerIdBlock(broker, first, first + _PRODUCER_ID_BLOCK - 1)
     work.put(layout.PRODUCER_ID_BLOCK, layout.encode_producer_id_block(block))
 
 

@@ -11,7 +11,7 @@ Pure: no clock, no disk, no loop.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, assert_never
 
@@ -28,7 +28,7 @@ from klamm.store.access import (
     ServedCreate,
     ServedOp,
     SetAcl,
-    settled,
+    resolved,
 )
 from klamm.store.node_paths import SERVER_NODES, is_rooted, is_servers_own, is_valid
 from klamm.store.port import (
@@ -124,7 +124,7 @@ class Tree:
         return self._owned.keys()
 
     def count_below(self, path: str) -> int:
-        """How many nodes there are below this one, at any depth."""
+        """The number of nodes below this one, at any depth."""
         count, above = 0, [path]
         while above:
             at = above.pop()
@@ -190,10 +190,17 @@ class Tree:
 class Draft:
     """Multis taken in turn, on top of a tree that does not know of them yet."""
 
-    __slots__ = ("_journals", "_own", "changes", "events", "sessions", "shown", "tree")
+    __slots__ = ("_acl_of", "_journals", "_own", "changes", "events", "sessions", "shown", "tree")
 
-    def __init__(self, tree: Tree, *, journals: bool = False) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        *,
+        journals: bool = False,
+        acl_of: Callable[[str], Acl] | None = None,
+    ) -> None:
         self.tree = tree
+        self._acl_of = acl_of  # of a new node that came without a list; None: everybody's
         self._journals = journals  # whether anybody wants the events
         self.changes: Changes = {}
         self.sessions: dict[int, int | None] = {}  # time-outs; None: it has ended
@@ -295,7 +302,7 @@ class Draft:
             return Result(op.fault)
         if not is_rooted(op.path):
             return Result(Outcome.BAD_ARGUMENTS)
-        acl = settled(op.acl, caller)
+        acl = resolved(op.acl, caller)
         if acl is None:
             return Result(Outcome.INVALID_ACL)
         above, _ = split(op.path)
@@ -318,7 +325,7 @@ class Draft:
     def _set_acl_for(self, op: SetAcl, caller: Caller) -> Result:
         if not is_valid(op.path):
             return Result(Outcome.BAD_ARGUMENTS)
-        acl = settled(op.acl, caller)
+        acl = resolved(op.acl, caller)
         if acl is None:
             return Result(Outcome.INVALID_ACL)
         entry = self._get(op.path)
@@ -335,7 +342,9 @@ class Draft:
     def _apply(self, op: ServedOp, owner: int, zxid: int, now_ms: int) -> Result:
         match op:
             case Create():
-                return self._create(op, owner if op.ephemeral else PERSISTENT, zxid, now_ms)
+                acl = self._acl_of(op.path) if self._acl_of else OPEN
+                session = owner if op.ephemeral else PERSISTENT
+                return self._create(op, session, zxid, now_ms, acl=acl)
             case SetData():
                 return self._set(op, zxid, now_ms)
             case Delete():

@@ -20,10 +20,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from klamm.model.errors import StoreUnavailable, UsageError
+from klamm.store.access import Acl
+from klamm.store.browsing import Seen
+from klamm.store.layout.paths import IMPORT_MARK
 from klamm.store.port import Hint, Node, Op, Result, SessionState, TreeHint, Unwatch
 from klamm.store.tree import ROOT, Touched, check_path
 from klamm.store.watches import Watches
 from klamm.store.zookeeper_bridge import Bridge, Request
+from klamm.store.zookeeper_door import Distrusted, Door
 from klamm.store.zookeeper_nodes import ServerNodes
 from klamm.store.zookeeper_tickets import TICKETS, TicketOffice
 from klamm.store.zookeeper_wire import AddWatch, RemoveWatch
@@ -39,7 +43,7 @@ _SPACE: Final = re.compile(r"\s")
 class ZooKeeperStore:
     """Sessions with one ensemble, such as `zk1:2181,zk2:2181/kafka`.
 
-    A digest, `user:password`, is shown on every connection.
+    The door says what is shown on every connection, and whether new nodes are protected.
     """
 
     def __init__(
@@ -49,7 +53,9 @@ class ZooKeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int | None = None,
         digest: str = "",
+        door: Door | None = None,
     ) -> None:
+        """A digest, `user:password`, makes a door by itself."""
         hosts, _, chroot = connect_string.partition("/")
         if not hosts.strip(", "):
             raise UsageError(f"{connect_string!r} names no ZooKeeper server")
@@ -60,7 +66,7 @@ class ZooKeeperStore:
         self.chroot: Final = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
         self.session_timeout_ms: Final = session_timeout_ms
         self.connection_timeout_ms: Final = connection_timeout_ms or session_timeout_ms
-        self.digest: Final = digest
+        self.door: Final = door or Door(digest=digest)
         self.pool: Final = ThreadPoolExecutor(thread_name_prefix="klamm-zookeeper")
         self.sessions: Final[set[ZooKeeperSession]] = set()
         self._closed = False
@@ -69,6 +75,8 @@ class ZooKeeperStore:
         """Have one session for a moment; StoreUnavailable says why there is none to be had."""
         try:
             session = await self.connect()
+        except Distrusted:
+            raise
         except StoreUnavailable as fault:
             found = await asyncio.gather(*map(_refusal, self.addresses))
             raise StoreUnavailable("; ".join(dict.fromkeys(found))) from fault
@@ -81,10 +89,27 @@ class ZooKeeperStore:
 
     async def connect(self) -> ZooKeeperSession:
         """A new session; StoreUnavailable when no server answers in time."""
+        return await self._connect(writes=True)
+
+    async def fill(self) -> ZooKeeperSession:
+        """A session for whoever imports: it is had although an import is under way."""
+        return await self._connect(writes=True, fills=True)
+
+    async def look_in(self) -> ZooKeeperSession:
+        """A session that reads only: nothing is made for it, and it need not be allowed to."""
+        return await self._connect(writes=False)
+
+    async def _connect(self, *, writes: bool, fills: bool = False) -> ZooKeeperSession:
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        session = ZooKeeperSession(self)
+        session = ZooKeeperSession(self, writes=writes)
         await session.open()
+        if writes and not fills and await session.get(IMPORT_MARK) is not None:
+            await session.close()
+            raise UsageError(
+                f"an import into the ZooKeeper at {self.hosts}{self.chroot} has not ended: run "
+                "`klamm store import` with the same file again, which goes on where it stopped"
+            )
         return session
 
     async def close(self) -> None:
@@ -146,23 +171,24 @@ async def _refusal(address: tuple[str, int]) -> str:
 class ZooKeeperSession:
     """One session with ZooKeeper."""
 
-    def __init__(self, store: ZooKeeperStore) -> None:
+    def __init__(self, store: ZooKeeperStore, *, writes: bool = True) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._bridge = Bridge(
             store.hosts,
             session_timeout_ms=store.session_timeout_ms,
-            digest=store.digest,
+            door=store.door,
             on_state=self._on_state,
             on_touched=self._on_touched,
         )
-        self._nodes = ServerNodes(self._bridge, store.chroot)
+        self._nodes = ServerNodes(self._bridge, store.chroot, sets_acl=store.door.sets_acl)
         self._watches = Watches()
         self._listeners: list[Callable[[SessionState], None]] = []
         self._patience: asyncio.TimerHandle | None = None
         self._closing = False
         self._ended = asyncio.Event()
         self._id = 0
+        self._is_writing = writes
         self._writes: TicketOffice
 
     @property
@@ -176,7 +202,8 @@ class ZooKeeperSession:
             timeout_ms = self._store.connection_timeout_ms
             self._id = await self._in_thread(self._bridge.start, timeout_ms)
             self._writes = TicketOffice(self._nodes, self._id)
-            await self._writes.open()
+            if self._is_writing:
+                await self._writes.open()
         except BaseException:
             self._closing = True
             self._end("the session never began")
@@ -198,8 +225,19 @@ class ZooKeeperSession:
             return tuple(name for name in names if f"/{name}" != TICKETS)
         return names
 
+    async def look(self, paths: Sequence[str], *, acls: bool = False) -> list[Seen | None]:
+        """Nodes with all that the server tells of them; makes this session a `Browser`."""
+        self._check()
+        return await self._nodes.look(paths, acls=acls)
+
+    async def set_acl(self, path: str, acl: Acl) -> bool:
+        """Replace a node's grants; False where there is no such node any more."""
+        self._check()
+        return await self._nodes.set_acl(path, acl)
+
     async def multi(self, ops: Sequence[Op]) -> tuple[Result, ...]:
         self._check()
+        assert self._is_writing or not ops, "the session is for reading"
         for op in ops:
             check_path(op)
         return await self._writes.multi(ops) if ops else ()
@@ -207,6 +245,7 @@ class ZooKeeperSession:
     async def multis(self, groups: Iterable[Sequence[Op]]) -> list[tuple[Result, ...]]:
         self._check()
         groups = tuple(groups)
+        assert self._is_writing or not groups, "the session is for reading"
         for ops in groups:
             for op in ops:
                 check_path(op)

@@ -16,23 +16,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
+from klamm.installing import install_command
 from klamm.model.errors import KlammError, StoreUnavailable, UsageError
 from klamm.store.port import SessionState
 from klamm.store.tree import Touched
+from klamm.store.zookeeper_door import Distrusted, Door
 
 try:
     from kazoo.client import CLOSED_STATES, KazooClient
     from kazoo.exceptions import (
         ConnectionLoss,
+        KazooException,
+        NoAuthError,
         NoNodeError,
         OperationTimeoutError,
         SessionExpiredError,
     )
     from kazoo.handlers.threading import KazooTimeoutError
-    from kazoo.protocol.states import KazooState
+    from kazoo.protocol.states import KazooState, KeeperState
     from kazoo.retry import KazooRetry
 except ModuleNotFoundError as missing:
-    raise UsageError("ZooKeeper needs kazoo: pip install 'klamm[zookeeper]'") from missing
+    raise UsageError(f"ZooKeeper needs kazoo: {install_command('zookeeper')}") from missing
 
 # As many requests as this are with kazoo at once; the others wait here.
 _IN_FLIGHT_MAX: Final = 100
@@ -54,6 +58,10 @@ class NodeMissing(KlammError):
     """The request needs a node that is not there."""
 
 
+class NotAllowed(KlammError):
+    """The server does not let us do this."""
+
+
 class Request(Protocol):
     """The requests that kazoo's connection can send."""
 
@@ -71,7 +79,7 @@ class Bridge:
         hosts: str,
         *,
         session_timeout_ms: int,
-        digest: str = "",
+        door: Door,
         on_state: Callable[[SessionState], None],
         on_touched: Callable[[Touched], None],
     ) -> None:
@@ -82,11 +90,12 @@ class Bridge:
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._refusing: str | None = None  # why no calls are taken
         self._events = _Events(lambda take: self._hop(lambda: on_touched(take())))
+        self._door = door
         self._client = _Client(
             self._events,
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
-            auth_data=[("digest", digest)] if digest else None,
+            **door.options(),
             connection_retry=KazooRetry(
                 max_tries=-1, delay=_RECONNECT_DELAY_S, max_delay=_RECONNECT_DELAY_S_MAX
             ),
@@ -97,14 +106,25 @@ class Bridge:
         """Connect, blocking; the session's id."""
         try:
             self._client.start(timeout_ms / 1000)
-        except KazooTimeoutError as error:
-            within = f"within {timeout_ms} ms"
-            raise StoreUnavailable(f"no ZooKeeper answered at {self._hosts} {within}") from error
+            if self._door.logs_in:
+                self._client.exists("/")  # kazoo calls itself connected before the login
+        except (KazooTimeoutError, KazooException) as error:
+            raise self._unreached(timeout_ms) from error
         identity = self._client.client_id
         if identity is None:
             raise StoreUnavailable(f"the connection to {self._hosts} broke as soon as it was made")
         session_id, _ = identity
         return int(session_id)
+
+    def _unreached(self, timeout_ms: int) -> KlammError:
+        if self._client.was_refused:
+            return UsageError(
+                f"the ZooKeeper at {self._hosts} refused the login: correct user and password in "
+                "klamm.zookeeper.sasl.jaas.config, and see that the server is configured for SASL"
+            )
+        if why := self._door.distrust():
+            return Distrusted(f"no ZooKeeper at {self._hosts} could be trusted: {why}")
+        return StoreUnavailable(f"no ZooKeeper answered at {self._hosts} within {timeout_ms} ms")
 
     def call(self, request: Request) -> asyncio.Future[Any]:
         """Send a request behind all that were sent before."""
@@ -150,6 +170,7 @@ class Bridge:
             hosts=self._hosts,
             timeout=self._session_timeout_ms / 1000,
             client_id=self._client.client_id,
+            **self._door.options(),
         )
         twin.start()
         twin.stop()
@@ -198,7 +219,18 @@ class _Client(KazooClient):  # type: ignore[misc]
 
     def __init__(self, events: _Events, **settings: object) -> None:
         self._events = events
+        self.was_refused = False  # a login
         super().__init__(**settings)
+
+    def start_async(self) -> Any:
+        self._answered = super().start_async()
+        return self._answered
+
+    def _session_callback(self, state: str) -> None:
+        super()._session_callback(state)
+        if state == KeeperState.AUTH_FAILED:
+            self.was_refused = True
+            self._answered.set()  # nobody need wait any longer
 
     def enqueue(self, request: Request, answer: _Answer) -> None:
         """Does what kazoo's `_call` does for its own requests, but never waits.
@@ -278,6 +310,8 @@ def _translated(error: object) -> KlammError:
             return AnswerLost("the connection to ZooKeeper broke")
         case NoNodeError():
             return NodeMissing("there is no such node")
+        case NoAuthError():
+            return NotAllowed("ZooKeeper does not allow it")
         case SessionExpiredError():
             return StoreUnavailable("the ZooKeeper session has expired")
         case _:

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, assert_never
 
 from klamm.model.errors import StoreUnavailable
+from klamm.store.access import ALL, OPEN, READ, Acl, Grant, ServedCreate
+from klamm.store.browsing import Facts, Seen
+from klamm.store.layout.protection import Protection, protection
 from klamm.store.port import Check, Create, Delete, Node, Op, Outcome, Result, SetData, Stat
 
 # What a server takes in one request unless its jute.maxbuffer was raised, less room for headers.
@@ -27,11 +30,11 @@ _END: Final = _HEADER.pack(-1, True, -1)
 _ERROR: Final = -1
 _NO_AUTH: Final = -102
 # What to do about that.
-SHOW: Final = "name the file with the digest that the store asks for (klamm.zookeeper.digest.file)"
+SHOW: Final = (
+    "log in as the one who owns it (klamm.zookeeper.digest.file, klamm.zookeeper.sasl.jaas.config "
+    "or zookeeper.ssl.keystore.location)"
+)
 _GET, _SET, _DELETE, _CHECK, _CREATE2 = 4, 5, 2, 13, 15
-
-# One entry: all permissions, scheme "world", id "anyone".
-_OPEN_ACL: Final = b"".join((_INT.pack(1), _INT.pack(31), b"\0\0\0\5world", b"\0\0\0\6anyone"))
 
 _OUTCOMES: Final = {
     0: Outcome.ROLLED_BACK,  # this one was fine, but another was not
@@ -50,11 +53,11 @@ class Multi:
 
     type: ClassVar[int] = 14
 
-    def __init__(self, ops: Sequence[Op], chroot: str = "") -> None:
+    def __init__(self, ops: Sequence[Op], chroot: str = "", *, sets_acl: bool = False) -> None:
         self._ops = ops
         self._chroot = chroot
         # Once, and on the caller's thread: the size decides whether it can be sent at all.
-        self._payload = b"".join([*(_operation(op, chroot) for op in ops), _END])
+        self._payload = b"".join([*(_operation(op, chroot, sets_acl) for op in ops), _END])
 
     @property
     def size_bytes(self) -> int:
@@ -102,6 +105,73 @@ class MultiRead:
                 nodes.append(Node(content, _stat(data, offset)))
                 offset += _STAT.size
         return nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Many nodes in one request, with all that the server knows of them."""
+
+    paths: Sequence[str]
+    chroot: str = ""
+    type: ClassVar[int] = 22
+
+    def serialize(self) -> bytes:
+        return MultiRead(self.paths, self.chroot).serialize()
+
+    def deserialize(self, data: bytes, offset: int) -> list[Seen | None]:
+        found: list[Seen | None] = []
+        for path in self.paths:
+            kind, _, _ = _HEADER.unpack_from(data, offset)
+            offset += _HEADER.size
+            if kind == _ERROR:
+                (code,) = _INT.unpack_from(data, offset)
+                found.append(Seen(path, None, None) if code == _NO_AUTH else None)
+                offset += _INT.size
+            else:
+                content, offset = _read_bytes(data, offset)
+                found.append(Seen(path, content, _facts(data, offset)))
+                offset += _STAT.size
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class GetAcl:
+    """The grants of a node, as far as the server shows them."""
+
+    path: str
+    chroot: str = ""
+    type: ClassVar[int] = 6
+
+    def serialize(self) -> bytes:
+        return _path(self.path, self.chroot)
+
+    def deserialize(self, data: bytes, offset: int) -> Acl:
+        (count,) = _INT.unpack_from(data, offset)
+        offset += _INT.size
+        grants = []
+        for _ in range(count):
+            (perms,) = _INT.unpack_from(data, offset)
+            scheme, offset = _read_bytes(data, offset + _INT.size)
+            id, offset = _read_bytes(data, offset)
+            grants.append(Grant(perms, (scheme or b"").decode(), (id or b"").decode()))
+        acl = tuple(grants)
+        return OPEN if acl == OPEN else acl
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcls:
+    """New grants for a node, whatever it had."""
+
+    path: str
+    acl: Acl
+    chroot: str = ""
+    type: ClassVar[int] = 7
+
+    def serialize(self) -> bytes:
+        return _path(self.path, self.chroot) + _acl(self.acl) + _INT.pack(-1)
+
+    def deserialize(self, data: bytes, offset: int) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +230,15 @@ class RemoveWatch:
         return True
 
 
-def _operation(op: Op, chroot: str) -> bytes:
+def _operation(op: Op, chroot: str, sets_acl: bool) -> bytes:
     path = _path(op.path, chroot)
     match op:
         case Create():
+            acl = _ACLS[protection(op.path, set_acl=sets_acl)]
+            if isinstance(op, ServedCreate):
+                acl = _acl(op.acl)
             flags = _INT.pack(op.ephemeral + 2 * op.sequential)
-            return b"".join((_header(_CREATE2), path, _bytes(op.data), _OPEN_ACL, flags))
+            return b"".join((_header(_CREATE2), path, _bytes(op.data), acl, flags))
         case SetData():
             version = _INT.pack(op.version)
             return b"".join((_header(_SET), path, _bytes(op.data), version))
@@ -195,12 +268,39 @@ def _stat(data: bytes, offset: int) -> Stat:
     return Stat(version, czxid, mzxid, ctime_ms, owner)
 
 
+def _facts(data: bytes, offset: int) -> Facts:
+    czxid, mzxid, ctime_ms, mtime_ms, version, cversion, aversion, owner, size, count, pzxid = (
+        _STAT.unpack_from(data, offset)
+    )
+    return Facts(
+        czxid=czxid,
+        mzxid=mzxid,
+        ctime_ms=ctime_ms,
+        mtime_ms=mtime_ms,
+        version=version,
+        cversion=cversion,
+        aversion=aversion,
+        ephemeral_owner=owner,
+        data_length=size,
+        children_count=count,
+        pzxid=pzxid,
+    )
+
+
 def _header(kind: int) -> bytes:
     return _HEADER.pack(kind, False, -1)
 
 
 def _path(path: str, chroot: str) -> bytes:
     return _bytes((chroot + path if path != "/" else chroot or path).encode())
+
+
+def _acl(grants: Sequence[Grant]) -> bytes:
+    entries = [
+        _INT.pack(perms) + _bytes(scheme.encode()) + _bytes(id.encode())
+        for perms, scheme, id in grants
+    ]
+    return b"".join((_INT.pack(len(entries)), *entries))
 
 
 def _bytes(data: bytes | None) -> bytes:
@@ -211,3 +311,12 @@ def _read_bytes(data: bytes, offset: int) -> tuple[bytes | None, int]:
     (size,) = _INT.unpack_from(data, offset)
     offset += _INT.size
     return (None, offset) if size < 0 else (data[offset : offset + size], offset + size)
+
+
+# What a new node is protected by. `auth` stands for everybody whom the session has shown to be.
+_CREATOR: Final = Grant(ALL, "auth", "")
+_ACLS: Final = {
+    Protection.OPEN: _acl(OPEN),
+    Protection.READABLE: _acl((_CREATOR, Grant(READ, "world", "anyone"))),
+    Protection.SECRET: _acl((_CREATOR,)),
+}

@@ -15,7 +15,9 @@ from interop_extra.differential.trees import Tree, name_of
 from klamm.model.names import ZERO_ID
 from klamm.protocol import batch, codec
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.schema import Wire, wire_fields
+from klamm.protocol.compression import compress
+from klamm.protocol.message_sets import layout, lz4_frames
+from klamm.protocol.schema import WireField, wire_fields
 
 # Brokers speak these among themselves; here a client would only hurt the cluster.
 _NOT_CLIENTS: Final = frozenset(
@@ -28,10 +30,14 @@ _NOT_CLIENTS: Final = frozenset(
 # A member that joins alone waits for nobody; these live in scenes.
 _IN_SCENES: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 TOPICS: Final = ("orders", "single", "compacted")
+# What is compressed anew has not the same length in both; these have only old clients.
+OLD_TOPICS: Final = ("old", "old-compacted")
+_OLD_CODECS: Final = (0, 0, 0, 1, 2, 3, 4)
 TIME_MS: Final = 1_700_000_000_000
 _CANNOT_EXIST: Final = ("", ".", "..", "a b", "x" * 250)
 _IDS_IN_METADATA: Final = 12
 _MAGIC_AT: Final = 16  # in a batch
+_BATCHES_SINCE: Final = 3  # of Produce
 _SPOILT: Final = ("cut", "more", "version")
 
 
@@ -54,6 +60,9 @@ class Dice:
     def __init__(self, seed: int, versions: Mapping[int, tuple[int, int]]) -> None:
         self.random = random.Random(seed)
         self._versions = {k: v for k, v in versions.items() if k not in _NOT_CLIENTS}
+        # Later versions are for brokers that verify a transaction.
+        if ApiKey.ADD_PARTITIONS_TO_TXN in self._versions:
+            self._versions[ApiKey.ADD_PARTITIONS_TO_TXN] = (0, 3)
         self._singles = [key for key in self._versions if key not in _IN_SCENES]
         self._made = 0
 
@@ -67,7 +76,10 @@ class Dice:
 
     def _scene(self) -> Sequence[Asked]:
         if self.random.random() < 0.06:
-            scenes = (self._member, self._producer, self._transaction, self._strange_batch)
+            scenes = (
+                *(self._member, self._producer, self._transaction, self._strange_batch),
+                self._old_client,
+            )
             return self.random.choice(scenes)()
         return (self._single(self.random.choice(self._singles)),)
 
@@ -196,6 +208,36 @@ class Dice:
         topics = [{"name": "single", "partition_data": data}]
         return (self._ask(ApiKey.PRODUCE, acks=-1, timeout_ms=5_000, topic_data=topics),)
 
+    def _old_client(self) -> Sequence[Asked]:
+        """Message sets of a client from before 0.11, and what such a client reads."""
+        asked = []
+        for _ in range(4):
+            place = {"index": 0, "records": f"hex:{message_set(self.random, _OLD_CODECS).hex()}"}
+            topic = self.random.choice(OLD_TOPICS)
+            asked.append(
+                self._ask(
+                    ApiKey.PRODUCE,
+                    at_most=_BATCHES_SINCE - 1,
+                    acks=self.random.choice((-1, 1)),
+                    timeout_ms=5_000,
+                    topic_data=[{"name": topic, "partition_data": [place]}],
+                )
+            )
+            offset = self.random.choice((0, 5, 9, 10, 12, 15, 20, 30))
+            wanted = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1_000_000}
+            asked.append(
+                self._ask(
+                    ApiKey.FETCH,
+                    at_most=3,
+                    replica_id=-1,
+                    max_wait_ms=0,
+                    min_bytes=1,
+                    max_bytes=1_000_000,
+                    topics=[{"topic": topic, "partitions": [wanted]}],
+                )
+            )
+        return asked
+
     def _produce(self, sequence: int) -> Asked:
         """One batch of the producer that spoke last; the speaker knows its id."""
         data = [{"index": 0, "records": f"$batch:{sequence}"}]
@@ -243,7 +285,7 @@ class _Maker:
             if self.version in wire.versions and wire.tag is None
         }
 
-    def value(self, name: str, wire: Wire, kind: str, within: str) -> Tree:
+    def value(self, name: str, wire: WireField, kind: str, within: str) -> Tree:
         may_be_null = kind == wire.kind and self.version in wire.nullable
         if may_be_null and name not in _NEVER_EMPTY and self.random.random() < 0.12:
             return None
@@ -255,6 +297,9 @@ class _Maker:
         if kind == "struct":
             assert wire.struct is not None
             return self.struct(wire.struct, name)
+        if name == "records":
+            old = self.version < _BATCHES_SINCE and self.random.random() < 0.9
+            return f"hex:{(message_set if old else records)(self.random).hex()}"
         words = (f"{within}.{name}", f"{self.title}.{name}", name)
         pool = next((_POOLS[word] for word in words if word in _POOLS), None)
         if pool is not None:
@@ -297,8 +342,33 @@ def _doomed_topic(dice: Dice) -> str:
     return dice.random.choice(("nowhere", *_CANNOT_EXIST))
 
 
-def _records(dice: Dice) -> str:
-    return f"hex:{records(dice.random).hex()}"
+def message_set(dice: random.Random, codecs: Sequence[int] = (0,)) -> bytes:
+    """The records of a producer from before 0.11, or nearly."""
+    magic, codec_ = dice.choice((0, 1)), dice.choice(codecs)
+    count = dice.choice((1, 1, 2, 5, 0))
+    plain = [
+        layout.message(
+            dice.choice((magic,) * 30 + (1 - magic,)),
+            dice.choice((at, 0, 77)),
+            dice.choice((TIME_MS + at, TIME_MS + at, -1)),
+            dice.choice((None, b"k")),
+            dice.choice((None, b"", b"v", b"v" * 100)),
+            dice.choice((0,) * 12 + (1, 8)),
+        )
+        for at in range(count)
+    ]
+    whole = b"".join(plain)
+    if codec_:
+        inner = compress(codec_, whole)
+        if codec_ == batch.Codec.LZ4 and magic == 0:
+            inner = lz4_frames.from_standard(inner)
+        whole = layout.message(magic, count - 1, TIME_MS, None, inner, codec_)
+    fault = dice.random()
+    if fault < 0.08:
+        return whole[:-1] + bytes((whole[-1] ^ 0xFF,)) if whole else whole
+    if fault < 0.14:
+        return whole[:-2]
+    return whole * 2 if fault < 0.2 else whole
 
 
 # Without these Kafka does not answer at all, and everything would wait for it.
@@ -328,6 +398,8 @@ _POOLS: Final[Mapping[str, _Pool]] = {
     "group_id": _GROUPS,
     # In Kafka a commit that fails can leave an empty group; these are nobody else's.
     "TxnOffsetCommit.group_id": ("t-1", "t-2"),
+    # Only klamm serves the new protocol here: its groups are nobody else's.
+    "ConsumerGroupHeartbeat.group_id": ("c-1", "c-2", ""),
     "group_ids": _GROUPS,
     "groups": _GROUPS,
     "groups_names": _GROUPS,
@@ -418,7 +490,6 @@ _POOLS: Final[Mapping[str, _Pool]] = {
     "types_filter": ("classic", "consumer", "x"),
     "state_filters": ("Ongoing", "Nonsense"),
     "path": ("/nowhere",),
-    "records": _records,
     "metadata": ("hex:00",),
     "client_software_name": ("differ", "a b", ""),
     "client_software_version": ("1.0", "1 0", ""),

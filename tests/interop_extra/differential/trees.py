@@ -12,12 +12,15 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from kafka.record import MemoryRecords
+
 from klamm.model.names import ZERO_ID
 from klamm.protocol import batch
 from klamm.protocol.apis import APIS
-from klamm.protocol.schema import Wire, wire_fields
+from klamm.protocol.schema import WireField, wire_fields
 
 Tree = Any
+_MAGIC_AT: Final = 16
 ABSENT: Final = "(absent)"
 _OWN: Final = frozenset(
     {
@@ -61,7 +64,7 @@ def _struct(message: Any, version: int, flexible: bool) -> Tree:
     }
 
 
-def _value(value: Any, wire: Wire, version: int, flexible: bool) -> Tree:
+def _value(value: Any, wire: WireField, version: int, flexible: bool) -> Tree:
     if isinstance(value, list):
         return [_value(each, wire, version, flexible) for each in value]
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -81,7 +84,7 @@ def from_tree(cls: type, tree: Mapping[str, Tree]) -> Any:
     return cls(**given)
 
 
-def _read(tree: Tree, wire: Wire, kind: str) -> Any:
+def _read(tree: Tree, wire: WireField, kind: str) -> Any:
     if tree is None:
         return None
     match kind:
@@ -117,6 +120,8 @@ def comparable(tree: Tree, name: str = "") -> Tree:
 
 def _batches(data: bytes) -> list[str]:
     """Record batches in words: all that a producer decided, and of markers their places."""
+    if len(data) > _MAGIC_AT and data[_MAGIC_AT] < batch.MAGIC:
+        return _messages(data)
     told = []
     read = 0
     for header, whole in batch.iter_batches(data):
@@ -128,6 +133,18 @@ def _batches(data: bytes) -> list[str]:
             body = bytes(whole[batch.HEADER_SIZE :]).hex()
             told[-1] += f" from {header.base_timestamp} to {header.max_timestamp}: {body}"
     return [*told, f"and {len(data) - read} bytes"] if read < len(data) else told
+
+
+def _messages(data: bytes) -> list[str]:
+    """Message sets in words: the messages, however they are wrapped and whatever ends them."""
+    told = []
+    wrappers = MemoryRecords(data)
+    while (wrapper := wrappers.next_batch()) is not None:
+        assert wrapper.validate_crc(), data.hex()
+        for record in wrapper:
+            place = f"{record.offset} at {record.timestamp} ({record.timestamp_type})"
+            told.append(f"{place} {wrapper.compression_type}: {record.key!r} {record.value!r}")
+    return told
 
 
 def differences(kafka: Tree, klamm: Tree, path: str = "") -> Iterator[Difference]:

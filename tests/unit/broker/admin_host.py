@@ -10,14 +10,15 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 from klamm.broker.admin.policies import Policies
-from klamm.broker.admin.topic_admin import Admin
+from klamm.broker.admin.topic_admin import TopicAdmin
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.net.peers import Peers
-from klamm.broker.net.proof import Secret
+from klamm.broker.net.proof import ClusterSecret
 from klamm.broker.quotas.quotas import Quotas
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.names import LEADER_DURING_DELETE, NO_LEADER, ZERO_ID, BrokerId
 from klamm.model.settings import BrokerSettings, TopicSettings
 from klamm.protocol.messages import update_metadata as messages
@@ -73,17 +74,18 @@ class TestHost:
         self.session = session
         self.settings = BrokerSettings.parse(given)
         self.metadata = MetadataCache()
-        self.cluster_id, self.secret = "", Secret(bytes(32))
+        self.cluster_id, self.secret = "", ClusterSecret(bytes(32))
         self.peers = Peers(self, self.metadata)
         self.clock = HandClock()
         self.quotas = Quotas(self.clock.elapsed_ms)
         self.policies = Policies.of(self.settings)
         self.controller = Memory(self.metadata)
-        self.admin = Admin(self, self.controller, self.policies)
+        self.admin = TopicAdmin(self, self.controller, self.policies)
         self.heard: list[object] = []
-        self.endpoint = Endpoint("h", 0)
+        self.endpoints = (Endpoint("h", 0),)
+        self.seat = SimpleNamespace(doors=None)  # nobody listens
         self._brokers = [
-            Broker(id=BrokerId(b), epoch=1, endpoints=(Endpoint("h", b),), rack=rack)
+            Registration(id=BrokerId(b), epoch=1, endpoints=(Endpoint("h", b),), rack=rack)
             for b, rack in racks.items()
         ]
 

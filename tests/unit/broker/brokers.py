@@ -11,7 +11,7 @@ from pathlib import Path
 
 from klamm.broker.replicas.partition import Partition
 from klamm.broker.server import Broker
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.model.assignment import Assignment
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.model.settings import BrokerSettings

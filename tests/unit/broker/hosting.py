@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from klamm.broker.replicas.partition import Partition
-from klamm.log.files import FilePool
+from klamm.log.disk.files import FilePool
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode
@@ -54,7 +54,7 @@ class Waiter:
     told: list[ErrorCode] = field(default_factory=list)
     is_over: bool = False
 
-    def settled(self, partition: Partition, code: ErrorCode) -> None:
+    def acknowledged(self, partition: Partition, code: ErrorCode) -> None:
         self.told.append(code)
 
 

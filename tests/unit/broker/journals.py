@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from klamm.broker.coordinators.journal import Written
+from klamm.broker.coordinators.journal import AppendResult
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 
@@ -31,14 +31,14 @@ class MemoryJournal:
         self.began = asyncio.Event()
         self.tried = asyncio.Semaphore(0)
 
-    async def append(self, partition: TopicPartition, batch: bytes) -> Written:
+    async def append(self, partition: TopicPartition, batch: bytes) -> AppendResult:
         self.began.set()
         await asyncio.sleep(0)
         error, appended = self.next_ends.pop(0) if self.next_ends else (ErrorCode.NONE, True)
         if appended:
             self.batches_.append(batch)
         self.tried.release()
-        return Written(error, len(self.batches_) if appended else -1)
+        return AppendResult(error, len(self.batches_) if appended else -1)
 
     async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
         for batch in self.batches_:

@@ -13,16 +13,16 @@ from klamm.broker.coordinators import consumer_records
 from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ClusterTopics, ConsumerGroups
 from klamm.broker.coordinators.shards import Shard, Shards
-from klamm.broker.metadata_cache import PartitionInfo, Snapshot
-from klamm.groups.classic.requests import Limits
+from klamm.broker.metadata_cache import MetadataSnapshot, PartitionInfo
+from klamm.groups.classic.requests import GroupLimits
 from klamm.groups.consumer.events import Answer, ConsumerLimits, Heartbeat
 from klamm.groups.consumer.state import (
     NOTHING,
     Change,
     ConsumerMember,
     EpochSet,
+    MemberProgress,
     MemberSet,
-    Progress,
     Standing,
     StandingSet,
     TargetEpochSet,
@@ -52,7 +52,7 @@ MEMBER = ConsumerMember(
     assignor="range",
 )
 STANDING = Standing(
-    epoch=3, previous_epoch=2, progress=Progress.UNREVOKED, assigned=SOME, revoking=SOME
+    epoch=3, previous_epoch=2, progress=MemberProgress.UNREVOKED, assigned=SOME, revoking=SOME
 )
 
 
@@ -110,7 +110,7 @@ class Setting:
         self.shards = Shards(lambda: 1)
         self.shard = self.shards.by_number[0] = Shard(AT, 0, is_loading=False)
         info = PartitionInfo(B0, 0, (B0,), (B0,), (), 0)
-        snapshot = Snapshot({"t": dict.fromkeys(range(4), info)}, {"t": T}, {T: "t"})
+        snapshot = MetadataSnapshot({"t": dict.fromkeys(range(4), info)}, {"t": T}, {T: "t"})
         self.cluster: ClusterTopics | None = ClusterTopics(snapshot)
         self.groups = ConsumerGroups(
             self.shards,
@@ -138,7 +138,7 @@ class Setting:
     def read_back(self) -> Shard:
         shard = Shard(AT, 1)
         for batch in self.journal.batches_:
-            at_once(shard.replay(memoryview(batch), Limits(), 0))
+            at_once(shard.replay(memoryview(batch), GroupLimits(), 0))
         return shard
 
 

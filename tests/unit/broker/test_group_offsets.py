@@ -8,7 +8,7 @@ from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ConsumerGroups
 from klamm.broker.coordinators.group_offsets import OffsetKeeper
 from klamm.broker.coordinators.shards import Shard, Shards
-from klamm.groups.classic.requests import Limits
+from klamm.groups.classic.requests import GroupLimits
 from klamm.groups.consumer.events import ConsumerLimits
 from klamm.groups.offsets import CommittedOffset
 from klamm.model.errors import ErrorCode
@@ -40,7 +40,7 @@ class Setting:
             consumers,
             self.journal,
             self.clock,
-            limits=Limits(),
+            limits=GroupLimits(),
             retention_ms=1_000,
             empty_for_ms=10,
             to_the_end=self.to_the_end,
@@ -50,7 +50,7 @@ class Setting:
         """What is committed, in memory and as a new coordinator would read it."""
         again = Shard(AT, 1)
         for batch in self.journal.batches_:
-            at_once(again.replay(memoryview(batch), Limits(), 0))
+            at_once(again.replay(memoryview(batch), GroupLimits(), 0))
         now, then = (
             {at: kept.offset for at, kept in shard.offsets_of("g").committed.items()}
             for shard in (self.shard, again)
@@ -59,40 +59,31 @@ class Setting:
         return now.get(T0)
 
 
-def test_a_commit_counts_although_the_client_has_gone() -> None:
-    async def work() -> None:
-        setting = Setting()
-        async with asyncio.TaskGroup() as tasks:
-            setting.to_the_end.tasks = tasks
-            commit = setting.keeper.commit("g", {T0: CommittedOffset(offset=5)})
-            committing = tasks.create_task(commit)
-            await setting.journal.began.wait()
-            committing.cancel()
-        assert setting.offset() == 5
-
-    asyncio.run(work())
+async def test_a_commit_counts_although_the_client_has_gone() -> None:
+    setting = Setting()
+    async with asyncio.TaskGroup() as tasks:
+        setting.to_the_end.tasks = tasks
+        commit = setting.keeper.commit("g", {T0: CommittedOffset(offset=5)})
+        committing = tasks.create_task(commit)
+        await setting.journal.began.wait()
+        committing.cancel()
+    assert setting.offset() == 5
 
 
-def test_a_commit_that_failed_does_not_count() -> None:
-    async def work() -> None:
-        setting = Setting()
-        setting.journal.next_ends = [(ErrorCode.NOT_ENOUGH_REPLICAS, False)]
-        outcome = await setting.keeper.commit("g", {T0: CommittedOffset(offset=5)})
-        assert outcome is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert setting.offset() is None
-
-    asyncio.run(work())
+async def test_a_commit_that_failed_does_not_count() -> None:
+    setting = Setting()
+    setting.journal.next_ends = [(ErrorCode.NOT_ENOUGH_REPLICAS, False)]
+    outcome = await setting.keeper.commit("g", {T0: CommittedOffset(offset=5)})
+    assert outcome is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert setting.offset() is None
 
 
-def test_a_group_of_nothing_but_offsets_goes_with_them() -> None:
-    async def work() -> None:
-        setting = Setting()
-        await setting.keeper.commit("g", {T0: CommittedOffset(offset=5)})
-        assert [listed.id for listed in setting.keeper.groups()] == ["g"]
-        setting.clock.time_ms = 1_001
-        await setting.keeper.expire()
-        assert setting.offset() is None
-        assert setting.keeper.groups() == []
-        assert await setting.keeper.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
-
-    asyncio.run(work())
+async def test_a_group_of_nothing_but_offsets_goes_with_them() -> None:
+    setting = Setting()
+    await setting.keeper.commit("g", {T0: CommittedOffset(offset=5)})
+    assert [listed.id for listed in setting.keeper.groups()] == ["g"]
+    setting.clock.time_ms = 1_001
+    await setting.keeper.expire()
+    assert setting.offset() is None
+    assert setting.keeper.groups() == []
+    assert await setting.keeper.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND

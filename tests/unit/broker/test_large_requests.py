@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.client.errors import ConnectionLost
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import ApiKey
@@ -56,31 +56,25 @@ def empty_names(count: int) -> bytes:
         (ApiKey.HEARTBEAT, 4, bytes(300_000)),
     ],
 )
-def test_more_than_may_be_read_closes_the_connection_and_nobody_elses(
+async def test_more_than_may_be_read_closes_the_connection_and_nobody_elses(
     tmp_path: Path, key: ApiKey, version: int, body: bytes
 ) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1, **FEW) as w:
-            hostile, other = await w.connect(0), await w.connect(0)
-            with pytest.raises(ConnectionLost):
-                await hostile.exchange(key, version, (body,), timeout_s=5)
-            assert await small(other) == 0
-            await hostile.close()
-            await other.close()
-
-    asyncio.run(run())
+    async with world(tmp_path, count=1, **FEW) as w:
+        hostile, other = await w.connect(0), await w.connect(0)
+        with pytest.raises(ConnectionLost):
+            await hostile.exchange(key, version, (body,), timeout_s=5)
+        assert await small(other) == 0
+        await hostile.close()
+        await other.close()
 
 
-def test_a_stranger_has_no_long_list_of_what_is_for_brokers_read(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            stranger = await w.connect(0)
-            body = uvarint(200_001) + bytes(1_000_000)
-            with pytest.raises(ConnectionLost):
-                await stranger.exchange(ApiKey.WRITE_TXN_MARKERS, 1, (body,), timeout_s=5)
-            await stranger.close()
-
-    asyncio.run(run())
+async def test_a_stranger_has_no_long_list_of_what_is_for_brokers_read(tmp_path: Path) -> None:
+    async with world(tmp_path, count=1) as w:
+        stranger = await w.connect(0)
+        body = uvarint(200_001) + bytes(1_000_000)
+        with pytest.raises(ConnectionLost):
+            await stranger.exchange(ApiKey.WRITE_TXN_MARKERS, 1, (body,), timeout_s=5)
+        await stranger.close()
 
 
 def named(count: int) -> list[metadata.MetadataRequestTopic]:
@@ -102,37 +96,34 @@ async def overtaken(w: World, key: ApiKey, version: int, request: Any) -> Any:
     return working.result()
 
 
-def test_others_are_served_while_a_large_request_is_worked_on(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            await w.create("t", (0,))
-            asked = metadata.Request(topics=named(30_000), allow_auto_topic_creation=False)
-            answer = await overtaken(w, ApiKey.METADATA, 9, asked)
-            assert len(answer.topics) == 30_000
-            partitions = [list_offsets.ListOffsetsPartition(n) for n in range(30_000)]
-            topics = [list_offsets.ListOffsetsTopic("t", partitions)]
-            asked = list_offsets.Request(replica_id=-1, topics=topics)
-            answer = await overtaken(w, ApiKey.LIST_OFFSETS, 6, asked)
-            codes = [p.error_code for p in answer.topics[0].partitions]
-            assert codes[0] == 0
-            assert set(codes[1:]) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-            wanted = [fetch.FetchPartition(partition=n) for n in range(20_000)]
-            asked = fetch.Request(
-                topics=[fetch.FetchTopic("t", partitions=wanted)], max_wait_ms=0, replica_id=-1
-            )
-            answer = await overtaken(w, ApiKey.FETCH, 11, asked)
-            assert len(answer.responses[0].partitions) == 20_000
-            doomed = [delete_records.DeleteRecordsPartition(n, -1) for n in range(20_000)]
-            topics = [delete_records.DeleteRecordsTopic("t", doomed)]
-            answer = await overtaken(
-                w, ApiKey.DELETE_RECORDS, 2, delete_records.Request(topics, timeout_ms=1_000)
-            )
-            assert [p.error_code for p in answer.topics[0].partitions][:2] == [0, 3]
-
-    asyncio.run(run())
+async def test_others_are_served_while_a_large_request_is_worked_on(tmp_path: Path) -> None:
+    async with world(tmp_path, count=1) as w:
+        await w.create("t", (0,))
+        asked = metadata.Request(topics=named(30_000), allow_auto_topic_creation=False)
+        answer = await overtaken(w, ApiKey.METADATA, 9, asked)
+        assert len(answer.topics) == 30_000
+        partitions = [list_offsets.ListOffsetsPartition(n) for n in range(30_000)]
+        topics = [list_offsets.ListOffsetsTopic("t", partitions)]
+        asked = list_offsets.Request(replica_id=-1, topics=topics)
+        answer = await overtaken(w, ApiKey.LIST_OFFSETS, 6, asked)
+        codes = [p.error_code for p in answer.topics[0].partitions]
+        assert codes[0] == 0
+        assert set(codes[1:]) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        wanted = [fetch.FetchPartition(partition=n) for n in range(20_000)]
+        asked = fetch.Request(
+            topics=[fetch.FetchTopic("t", partitions=wanted)], max_wait_ms=0, replica_id=-1
+        )
+        answer = await overtaken(w, ApiKey.FETCH, 11, asked)
+        assert len(answer.responses[0].partitions) == 20_000
+        doomed = [delete_records.DeleteRecordsPartition(n, -1) for n in range(20_000)]
+        topics = [delete_records.DeleteRecordsTopic("t", doomed)]
+        answer = await overtaken(
+            w, ApiKey.DELETE_RECORDS, 2, delete_records.Request(topics, timeout_ms=1_000)
+        )
+        assert [p.error_code for p in answer.topics[0].partitions][:2] == [0, 3]
 
 
-def test_what_is_asked_for_twice_is_told_once(tmp_path: Path) -> None:
+async def test_what_is_asked_for_twice_is_told_once(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path, count=1) as w:
             await w.create("t", (0,))
@@ -170,10 +161,10 @@ def test_what_is_asked_for_twice_is_told_once(tmp_path: Path) -> None:
             assert len((await ask(ApiKey.OFFSET_FETCH, 8, asked)).groups) == 1
             await connection.close()
 
-    asyncio.run(run())
+    await run()
 
 
-def test_very_many_creations_are_told_without_their_settings(tmp_path: Path) -> None:
+async def test_very_many_creations_are_told_without_their_settings(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path, count=1) as w:
             connection = await w.connect(0)
@@ -193,10 +184,10 @@ def test_very_many_creations_are_told_without_their_settings(tmp_path: Path) -> 
             assert set(map(str, await configs(5_001))) == {f"(None, {ErrorCode.INVALID_REQUEST:d})"}
             await connection.close()
 
-    asyncio.run(run())
+    await run()
 
 
-def test_a_question_creates_so_many_topics_and_no_more(tmp_path: Path) -> None:
+async def test_a_question_creates_so_many_topics_and_no_more(tmp_path: Path) -> None:
     async def run() -> None:
         async with world(tmp_path, count=1) as w:
             broker = w.brokers[0]
@@ -214,10 +205,10 @@ def test_a_question_creates_so_many_topics_and_no_more(tmp_path: Path) -> None:
             assert len(answer.topics) == 5_000
             await connection.close()
 
-    asyncio.run(run())
+    await run()
 
 
-def test_an_unknown_recovery_state_is_refused(
+async def test_an_unknown_recovery_state_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
@@ -231,7 +222,7 @@ def test_an_unknown_recovery_state_is_refused(
             await connection.close()
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(run())
+        await run()
     assert not caplog.records
 
 
@@ -241,7 +232,7 @@ FIELDS += ("partitions", "broker_epoch", "controller_epoch", "topic_id", "record
 
 
 @pytest.mark.parametrize("key", [k for k in PrivateKey if k is not PrivateKey.ROLL_CALL])
-def test_a_private_request_of_odd_things_is_a_refusal_never_a_fault(
+async def test_a_private_request_of_odd_things_is_a_refusal_never_a_fault(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, key: PrivateKey
 ) -> None:
     async def run() -> None:
@@ -259,5 +250,5 @@ def test_a_private_request_of_odd_things_is_a_refusal_never_a_fault(
             await connection.close()
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(run())
+        await run()
     assert not caplog.records

@@ -107,16 +107,13 @@ def test_old_versions_name_the_topic_in_each_state() -> None:
     assert endpoint.port == 9
 
 
-def test_waiting_ends_with_the_snapshot_that_satisfies_it_or_with_the_time() -> None:
-    async def run() -> None:
-        cache = MetadataCache()
-        waiting = asyncio.create_task(cache.wait_for(lambda s: "t" in s.topics, 5_000))
-        await asyncio.sleep(0)
-        cache.apply(update())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        cache.apply(update(state(0)))
-        assert await waiting
-        assert not await cache.wait_for(lambda s: "u" in s.topics, 1)
-
-    asyncio.run(run())
+async def test_waiting_ends_with_the_snapshot_that_satisfies_it_or_with_the_time() -> None:
+    cache = MetadataCache()
+    waiting = asyncio.create_task(cache.wait_for(lambda s: "t" in s.topics, 5_000))
+    await asyncio.sleep(0)
+    cache.apply(update())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    cache.apply(update(state(0)))
+    assert await waiting
+    assert not await cache.wait_for(lambda s: "u" in s.topics, 1)

@@ -60,7 +60,13 @@ def test_each_kind_of_event_has_its_state(content: events.Event, state: Controll
 
 
 # Those that only look, or count for nothing in Kafka either.
-QUESTIONS = {"ExplanationAsked", "PlanAsked", "ProducerIdsAsked", "UncleanSwitched"}
+QUESTIONS = {
+    "ExplanationAsked",
+    "PlanAsked",
+    "ProducerIdsAsked",
+    "StatusAsked",
+    "UncleanSwitched",
+}
 
 
 def test_no_kind_of_event_is_without_a_state_by_oversight() -> None:

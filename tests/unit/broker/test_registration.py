@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from klamm.broker import registration, server
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import UsageError
 from klamm.model.names import BrokerId
 from klamm.store import layout
@@ -17,7 +17,7 @@ from klamm.store.embedded import EmbeddedStore
 from klamm.store.port import Create, Session
 from unit.broker.brokers import world
 
-ME = Broker(id=BrokerId(1), epoch=-1, endpoints=(Endpoint("h", 9092),))
+ME = Registration(id=BrokerId(1), epoch=-1, endpoints=(Endpoint("h", 9092),))
 
 
 def on_a_store(test: Callable[[Session, Session], Awaitable[None]]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.coordinators.verification import Question, Verdicts, Verifier
-from klamm.broker.metadata_cache import MetadataCache, PartitionInfo, Snapshot
-from klamm.model.brokers import Broker, Endpoint
+from klamm.broker.coordinators.verification import PartitionsQuestion, Verdicts, Verifier
+from klamm.broker.metadata_cache import MetadataCache, MetadataSnapshot, PartitionInfo
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TRANSACTION_STATE, BrokerId, TopicPartition
 from klamm.protocol.messages import add_partitions_to_txn as messages
@@ -19,8 +19,8 @@ T0 = TopicPartition("t", 0)
 B0, B1 = BrokerId(0), BrokerId(1)
 
 
-def question(name: str) -> Question:
-    return Question(transactional_id=name, producer_id=7, epoch=0, partitions=(T0,))
+def question(name: str) -> PartitionsQuestion:
+    return PartitionsQuestion(transactional_id=name, producer_id=7, epoch=0, partitions=(T0,))
 
 
 class World:
@@ -30,9 +30,9 @@ class World:
         self.metadata = MetadataCache()
         info = PartitionInfo(coordinator, 0, (coordinator,), (coordinator,), (), 0)
         brokers = {
-            b: Broker(id=b, epoch=-1, endpoints=(Endpoint("h", 1),), rack=None) for b in alive
+            b: Registration(id=b, epoch=-1, endpoints=(Endpoint("h", 1),), rack=None) for b in alive
         }
-        self.metadata.snapshot = Snapshot({TRANSACTION_STATE: {0: info}}, brokers=brokers)
+        self.metadata.snapshot = MetadataSnapshot({TRANSACTION_STATE: {0: info}}, brokers=brokers)
         self.asked: list[list[str]] = []
         self.go = asyncio.Event()
         self.fails = False

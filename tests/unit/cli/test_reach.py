@@ -11,10 +11,13 @@ import pytest
 import typer.main
 
 from klamm.cli.__main__ import COMMANDS
+from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, new_app
 from klamm.cli.reach import Reach
 
 # They run a cluster of their own, or look at files of this machine only; so does `store`.
 ALONE = {"up", "demo", "doctor", "version", "spark doctor", "spark offsets-from-checkpoint"}
+# They look at this machine, or take addresses of their own.
+LOCAL = {"store", "profile", "data", "completion", "broker", "cluster"}
 ARCHIVES = {f"archive {verb}" for verb in ("list", "show", "verify", "vacuum")}
 
 
@@ -38,7 +41,7 @@ def _below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 def test_every_command_that_talks_to_a_cluster_takes_command_config() -> None:
     seen = set()
     for name, command in _commands():
-        if name in ALONE | ARCHIVES or name.startswith("store "):
+        if name in ALONE | ARCHIVES or name.split()[0] in LOCAL:
             continue
         flags = {flag for parameter in command.params for flag in parameter.opts}
         assert {"--bootstrap-server", "-b", "--command-config", "-X"} <= flags, name
@@ -64,3 +67,23 @@ def test_properties_without_effect_are_named(caplog: pytest.LogCaptureFixture) -
     assert reach.settings is not None
     assert "have no effect here: linger.ms" in caplog.text
     assert "client.id" not in caplog.text
+
+
+def test_a_file_made_for_a_cluster_says_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KLAMM_BOOTSTRAP_SERVER", raising=False)
+    file = tmp_path / "admin.properties"
+    file.write_text("bootstrap.servers=there:1\n")
+    seen: list[str] = []
+    app = new_app("a test")
+
+    @app.command()
+    def look(bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
+        seen.append(bootstrap_server.servers)
+
+    for args in ([], ["-X", str(file)], ["-X", str(file), "-b", "127.0.0.1:9092"]):
+        app(args=args, standalone_mode=False)
+    monkeypatch.setenv("KLAMM_COMMAND_CONFIG", str(file))
+    app(args=[], standalone_mode=False)
+    assert seen == ["127.0.0.1:9092", "there:1", "127.0.0.1:9092", "there:1"]

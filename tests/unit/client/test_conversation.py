@@ -98,3 +98,10 @@ def test_the_newest_version_of_both() -> None:
         talk.version_of(ApiKey.FETCH)
     with pytest.raises(VersionMismatch, match="does not serve Produce"):
         talk.version_of(ApiKey.PRODUCE)
+
+
+def test_a_version_for_brokers_is_not_spoken_by_clients() -> None:
+    talk = _talk()
+    talk.versions = {ApiKey.ADD_PARTITIONS_TO_TXN: Versions(0, 5)}
+    assert talk.version_of(ApiKey.ADD_PARTITIONS_TO_TXN) == 3
+    assert talk.version_of(ApiKey.ADD_PARTITIONS_TO_TXN, 5) == 5

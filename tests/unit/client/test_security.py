@@ -78,6 +78,9 @@ class _OneUser:
     def token(self, mechanism: ScramMechanism, token_id: str) -> None:
         return None
 
+    def looks(self, mechanism: ScramMechanism) -> tuple[()]:
+        return ()
+
 
 @pytest.mark.parametrize("mechanism", list(ScramMechanism))
 def test_scram_satisfies_the_brokers_side_and_is_satisfied_by_it(

@@ -4,7 +4,7 @@ import pytest
 
 from klamm.controller import events
 from klamm.controller.events import ElectionType, PartitionFault
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.model.topics import ProducerIdBlock
@@ -98,7 +98,7 @@ def test_the_rebalance_acts_when_too_many_leaders_are_astray(world: World) -> No
 
 
 def test_the_rebalance_leaves_a_small_imbalance_alone() -> None:
-    world = World([1, 2], settings=Settings(imbalance_percentage=50))
+    world = World([1, 2], settings=ControllerSettings(imbalance_percentage=50))
     world.elect(1)
     world.create("T", [[1, 2], [1, 2]])
     world.deliver()
@@ -112,7 +112,7 @@ def test_the_rebalance_leaves_a_small_imbalance_alone() -> None:
 
 
 def test_the_rebalance_moves_a_bounded_number_a_round_and_says_how_many_are_left() -> None:
-    world = World([1, 2], settings=Settings(rebalance_batch_max=2))
+    world = World([1, 2], settings=ControllerSettings(rebalance_batch_max=2))
     world.elect(1)
     world.create("T", [[1, 2]] * 5)
     world.deliver()

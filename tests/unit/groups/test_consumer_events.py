@@ -17,15 +17,15 @@ from klamm.groups.consumer.events import (
     heartbeat,
     request_fault,
 )
-from klamm.groups.consumer.sessions import Sessions
+from klamm.groups.consumer.sessions import MemberSessions
 from klamm.groups.consumer.state import (
     LEAVES,
     LEAVES_FOR_NOW,
     NOTHING,
     ConsumerGroup,
     ConsumerGroupState,
+    MemberProgress,
     Partitions,
-    Progress,
     TopicIdPartition,
     TopicShape,
 )
@@ -109,7 +109,7 @@ def test_silence_about_what_is_owned_is_no_letting_go() -> None:
     life.join("b")
     life.ok("a", 1)
     assert life.ok("a", 1).epoch == 1
-    assert life.group.standing("a").progress is Progress.UNREVOKED
+    assert life.group.standing("a").progress is MemberProgress.UNREVOKED
 
 
 def test_a_member_that_leaves_frees_its_partitions() -> None:
@@ -268,7 +268,7 @@ def test_commits_need_the_epoch_of_the_member() -> None:
 
 
 def test_silent_and_slow_members_are_fenced() -> None:
-    life, sessions = Life(), Sessions()
+    life, sessions = Life(), MemberSessions()
     life.join("a", rebalance_timeout_ms=500)
     sessions.follow(life.group, 0, 1_000)
     life.join("b")

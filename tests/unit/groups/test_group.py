@@ -8,10 +8,10 @@ import pytest
 
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.members import Decision, JoinAnswer, SyncAnswer
-from klamm.groups.classic.requests import GroupState, Join, Limits, Sync
+from klamm.groups.classic.requests import GroupLimits, GroupState, Join, Sync
 from klamm.model.errors import ErrorCode
 
-NO_DELAY = Limits(initial_delay_ms=0)
+NO_DELAY = GroupLimits(initial_delay_ms=0)
 _tokens = count(1)
 
 
@@ -96,7 +96,7 @@ def test_first_member_leads_the_first_generation() -> None:
 
 
 def test_first_generation_waits_for_more_members_and_longer_while_they_come() -> None:
-    group = Group("g", Limits(initial_delay_ms=3_000), 0)
+    group = Group("g", GroupLimits(initial_delay_ms=3_000), 0)
     assert group.join(join(), 0).replies == ()
     assert group.deadline_ms == 3_000
     assert group.join(join(), 2_000).replies == ()
@@ -107,7 +107,7 @@ def test_first_generation_waits_for_more_members_and_longer_while_they_come() ->
 
 
 def test_initial_wait_never_exceeds_the_rebalance_timeout() -> None:
-    group = Group("g", Limits(initial_delay_ms=3_000), 0)
+    group = Group("g", GroupLimits(initial_delay_ms=3_000), 0)
     group.join(join(rebalance_timeout_ms=4_000), 0)
     group.join(join(rebalance_timeout_ms=4_000), 2_900)
     group.tick(3_000)
@@ -152,7 +152,7 @@ def test_join_that_cannot_be_is_refused(changes: dict[str, object], error: Error
 
 
 def test_full_group_refuses_one_more() -> None:
-    group = Group("g", Limits(initial_delay_ms=0, size_max=1), 0)
+    group = Group("g", GroupLimits(initial_delay_ms=0, size_max=1), 0)
     group.join(join(), 0)
     assert joined(group.join(join(), 0)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
@@ -170,7 +170,7 @@ def test_second_member_makes_everybody_join_again() -> None:
 
 
 def test_protocol_with_most_votes_wins() -> None:
-    group = Group("g", Limits(initial_delay_ms=100), 0)
+    group = Group("g", GroupLimits(initial_delay_ms=100), 0)
     both = (("range", b"r"), ("sticky", b"s"))
     turned = (("sticky", b"s"), ("range", b"r"))
     for protocols in (both, turned, turned):
@@ -284,6 +284,38 @@ def test_member_that_never_syncs_is_removed_and_the_rest_goes_on() -> None:
     group.tick(60_005)
     assert list(group.members.by_id) == [leader]
     assert group.state is GroupState.PREPARING
+
+
+def test_follower_that_waits_for_its_share_outlives_a_leader_that_never_brings_it() -> None:
+    group = Group("g", NO_DELAY, 0)
+    leader, follower = join(), join()
+    group.join(leader, 0)
+    group.join(follower, 0)
+    group.join(join(leader.fresh_id), 0)
+    asked = sync(follower.fresh_id, 2)
+    assert group.sync(asked, 1).replies == ()
+    # Both sessions have run out by now, and the follower could not be heard while it waited.
+    decision = group.tick(10_005)
+    assert [(r.token, r.answer.error) for r in decision.replies] == [
+        (asked.token, ErrorCode.REBALANCE_IN_PROGRESS)
+    ]
+    assert list(group.members.by_id) == [follower.fresh_id]
+    assert group.state is GroupState.PREPARING
+    again = joined(group.join(join(follower.fresh_id), 12_000))
+    assert (again.error, again.leader) == (ErrorCode.NONE, follower.fresh_id)
+
+
+def test_follower_outlives_an_assignment_that_takes_longer_than_its_session_to_fail() -> None:
+    group = Group("g", NO_DELAY, 0)
+    leader, follower = join(), join()
+    group.join(leader, 0)
+    group.join(follower, 0)
+    group.join(join(leader.fresh_id), 0)
+    group.sync(sync(follower.fresh_id, 2), 1)
+    group.sync(sync(leader.fresh_id, 2), 1)
+    group.persisted(2, ErrorCode.COORDINATOR_NOT_AVAILABLE, 15_000)
+    group.tick(15_001)
+    assert set(group.members.by_id) == {leader.fresh_id, follower.fresh_id}
 
 
 def test_silent_member_is_removed_when_its_session_ends() -> None:

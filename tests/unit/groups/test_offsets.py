@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.groups.classic.group import Group
-from klamm.groups.classic.requests import GroupState, Limits
+from klamm.groups.classic.requests import GroupLimits, GroupState
 from klamm.groups.offsets import CommittedOffset, GroupOffsets, expired
 from klamm.model.names import TopicPartition
 
@@ -49,7 +49,7 @@ def test_forgetting_names_what_needs_a_tombstone() -> None:
 
 
 def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
-    group = Group("g", Limits(), 0)
+    group = Group("g", GroupLimits(), 0)
     group.protocol_type = "consumer"
     group.state_time_ms = 1_000
     offsets = GroupOffsets()
@@ -59,7 +59,7 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
 
 
 def test_active_group_keeps_the_offsets_of_what_it_reads() -> None:
-    group = Group("g", Limits(), 0)
+    group = Group("g", GroupLimits(), 0)
     group.protocol_type, group.state = "consumer", GroupState.STABLE
     offsets = GroupOffsets()
     offsets.commit({T0: at(1), U0: at(1)})
@@ -69,7 +69,7 @@ def test_active_group_keeps_the_offsets_of_what_it_reads() -> None:
 
 
 def test_offset_in_an_open_transaction_does_not_expire() -> None:
-    group = Group("g", Limits(), 0)
+    group = Group("g", GroupLimits(), 0)
     offsets = GroupOffsets()
     offsets.commit({T0: at(1)})
     offsets.stage(9, {T0: at(2)})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from klamm.groups.transactions import (
     EPOCH_MAX,
     MOVES,
-    Answer,
+    AnsweredAtOnce,
     Fence,
     Move,
     TransactionalId,
@@ -30,30 +30,30 @@ def fresh() -> TransactionalId:
 def initialised() -> TransactionalId:
     txn = fresh()
     assert isinstance(start(txn), Move)
-    txn.settle(durable=True)
+    txn.confirm(durable=True)
     return txn
 
 
 def start(
     txn: TransactionalId, producer_id: int = -1, epoch: int = -1, now_ms: int = 1
-) -> Move | Fence | Answer:
+) -> Move | Fence | AnsweredAtOnce:
     return txn.initialise(
         timeout_ms=1_000, producer_id=producer_id, epoch=epoch, fresh_producer_id=8, now_ms=now_ms
     )
 
 
-def add(txn: TransactionalId, *partitions: TopicPartition, epoch: int = 0) -> Move | Answer:
+def add(txn: TransactionalId, *partitions: TopicPartition, epoch: int = 0) -> Move | AnsweredAtOnce:
     return txn.add_partitions(producer_id=7, epoch=epoch, partitions=partitions, now_ms=2)
 
 
-def end(txn: TransactionalId, *, commit: bool = True, epoch: int = 0) -> Move | Answer:
+def end(txn: TransactionalId, *, commit: bool = True, epoch: int = 0) -> Move | AnsweredAtOnce:
     return txn.end(producer_id=7, epoch=epoch, commit=commit, now_ms=3)
 
 
 def opened() -> TransactionalId:
     txn = initialised()
     add(txn, T0)
-    txn.settle(durable=True)
+    txn.confirm(durable=True)
     return txn
 
 
@@ -65,27 +65,27 @@ def test_new_id_starts_with_epoch_zero() -> None:
 def test_every_start_raises_the_epoch() -> None:
     txn = initialised()
     start(txn)
-    assert txn.settle(durable=True).epoch == 1
+    assert txn.confirm(durable=True).epoch == 1
 
 
 def test_exhausted_epoch_gets_a_new_producer_id() -> None:
     txn = fresh()
     object.__setattr__(txn.current, "epoch", EPOCH_MAX - 1)
     start(txn)
-    current = txn.settle(durable=True)
+    current = txn.confirm(durable=True)
     assert (current.producer_id, current.epoch) == (8, 0)
 
 
 def test_client_whose_answer_was_lost_gets_the_same_epoch_again() -> None:
     txn = initialised()
     start(txn, 7, 0)
-    txn.settle(durable=True)
+    txn.confirm(durable=True)
     start(txn, 7, 0)
-    assert txn.settle(durable=True).epoch == 1
+    assert txn.confirm(durable=True).epoch == 1
 
 
 def test_stranger_is_fenced() -> None:
-    assert start(initialised(), 7, 5) == Answer(ErrorCode.PRODUCER_FENCED)
+    assert start(initialised(), 7, 5) == AnsweredAtOnce(ErrorCode.PRODUCER_FENCED)
 
 
 def test_start_over_an_open_transaction_aborts_it_under_a_higher_epoch() -> None:
@@ -94,23 +94,23 @@ def test_start_over_an_open_transaction_aborts_it_under_a_higher_epoch() -> None
     assert isinstance(decided, Fence)
     assert (decided.to.state, decided.to.epoch) == (TxnState.PREPARE_ABORT, 1)
     assert decided.to.partitions == {T0}
-    assert start(txn) == Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert start(txn) == AnsweredAtOnce(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def test_partitions_are_collected() -> None:
     txn = opened()
     assert isinstance(add(txn, T1), Move)
-    assert txn.settle(durable=True).partitions == {T0, T1}
+    assert txn.confirm(durable=True).partitions == {T0, T1}
 
 
 def test_known_partition_needs_no_record() -> None:
-    assert add(opened(), T0) == Answer(ErrorCode.NONE)
+    assert add(opened(), T0) == AnsweredAtOnce(ErrorCode.NONE)
 
 
 def test_record_that_could_not_be_written_changes_nothing() -> None:
     txn = initialised()
     add(txn, T0)
-    assert txn.settle(durable=False).state is TxnState.EMPTY
+    assert txn.confirm(durable=False).state is TxnState.EMPTY
     assert txn.pending is None
 
 
@@ -126,38 +126,38 @@ def test_wrong_producer_is_refused(producer_id: int, epoch: int, error: ErrorCod
     txn = opened()
     added = txn.add_partitions(producer_id=producer_id, epoch=epoch, partitions=[T1], now_ms=2)
     ended = txn.end(producer_id=producer_id, epoch=epoch, commit=True, now_ms=2)
-    assert (added, ended) == (Answer(error), Answer(error))
+    assert (added, ended) == (AnsweredAtOnce(error), AnsweredAtOnce(error))
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_transaction_ends_in_two_steps(commit: bool) -> None:
     txn = opened()
     end(txn, commit=commit)
-    prepared = txn.settle(durable=True)
+    prepared = txn.confirm(durable=True)
     assert prepared.state is (TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT)
     assert prepared.partitions == {T0}
-    assert end(txn, commit=commit) == Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-    assert end(txn, commit=not commit) == Answer(ErrorCode.INVALID_TXN_STATE)
+    assert end(txn, commit=commit) == AnsweredAtOnce(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert end(txn, commit=not commit) == AnsweredAtOnce(ErrorCode.INVALID_TXN_STATE)
     txn.complete(4)
-    done = txn.settle(durable=True)
+    done = txn.confirm(durable=True)
     assert done.state is (TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
     assert done.partitions == frozenset()
-    assert end(txn, commit=commit) == Answer(ErrorCode.NONE)
-    assert end(txn, commit=not commit) == Answer(ErrorCode.INVALID_TXN_STATE)
+    assert end(txn, commit=commit) == AnsweredAtOnce(ErrorCode.NONE)
+    assert end(txn, commit=not commit) == AnsweredAtOnce(ErrorCode.INVALID_TXN_STATE)
 
 
 def test_transaction_that_was_never_opened_cannot_end() -> None:
-    assert end(initialised()) == Answer(ErrorCode.INVALID_TXN_STATE)
+    assert end(initialised()) == AnsweredAtOnce(ErrorCode.INVALID_TXN_STATE)
 
 
 def test_next_transaction_starts_with_its_own_partitions() -> None:
     txn = opened()
     end(txn)
-    txn.settle(durable=True)
+    txn.confirm(durable=True)
     txn.complete(4)
-    txn.settle(durable=True)
+    txn.confirm(durable=True)
     add(txn, T1)
-    assert txn.settle(durable=True).partitions == {T1}
+    assert txn.confirm(durable=True).partitions == {T1}
 
 
 def test_silent_producer_is_fenced_when_its_time_is_over() -> None:
@@ -165,8 +165,8 @@ def test_silent_producer_is_fenced_when_its_time_is_over() -> None:
     assert txn.time_out(1_001) is None
     decided = txn.time_out(1_002)
     assert isinstance(decided, Fence)
-    assert txn.settle(durable=True).epoch == 1
-    assert end(txn) == Answer(ErrorCode.PRODUCER_FENCED)
+    assert txn.confirm(durable=True).epoch == 1
+    assert end(txn) == AnsweredAtOnce(ErrorCode.PRODUCER_FENCED)
 
 
 def test_partitions_are_verified_only_while_their_transaction_is_open() -> None:
@@ -183,16 +183,16 @@ def test_partitions_are_verified_only_while_their_transaction_is_open() -> None:
     assert verdict(txn, epoch=1) == [ErrorCode.PRODUCER_FENCED] * 2
     add(txn, T1)
     assert verdict(txn) == [ErrorCode.NONE, unknown], "what is being added is not yet part of it"
-    txn.settle(durable=True)
+    txn.confirm(durable=True)
     assert verdict(txn) == [ErrorCode.NONE, ErrorCode.NONE]
     # From the decision to end it until that is complete its markers may already be there.
     end(txn, commit=True)
     assert verdict(txn) == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-    txn.settle(durable=True)
+    txn.confirm(durable=True)
     assert verdict(txn) == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
     txn.complete(20)
     assert verdict(txn) == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-    txn.settle(durable=True)
+    txn.confirm(durable=True)
     assert verdict(txn) == [unknown, unknown]
 
 
@@ -230,7 +230,7 @@ def test_no_sequence_of_requests_makes_an_illegal_move(steps: list[tuple[str, in
             case "complete" if before.state in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT):
                 txn.complete(now)
         if txn.pending is not None:
-            txn.settle(durable=step != "fail")
+            txn.confirm(durable=step != "fail")
         after = txn.current
         assert after == before or after.state in MOVES[before.state]
         assert (after.producer_id, after.epoch) >= (before.producer_id, before.epoch)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.log.files import FilePool
+from klamm.log.disk.files import FilePool
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.names import TopicPartition

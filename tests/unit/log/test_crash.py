@@ -13,7 +13,7 @@ import pytest
 from klamm.log.directory import LogDirectory
 from klamm.log.settings import LogSettings
 from klamm.model.names import TopicPartition
-from unit.log.writing import records
+from unit.log.helpers import records
 
 PARTITION = TopicPartition("orders", 0)
 CLUSTER = "c" * 22
@@ -34,7 +34,7 @@ for number in range(1_000_000):
         [Record(0, 1_700_000_000_000 + sequence, None, b"%d" % sequence)],
         producer_id=1, producer_epoch=0, base_sequence=sequence,
     )
-    outcome = log.append_as_leader(
+    outcome = log.append_at_once(
         memoryview(bytearray(data)), leader_epoch=log.log_end_offset // 50, now_ms=0
     )
     if number % 7 == 0:

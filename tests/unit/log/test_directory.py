@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from klamm.log import names
-from klamm.log.checkpoints import read_offsets
 from klamm.log.directory import LogDirectory
-from klamm.log.failure import LogDirectoryFailed
+from klamm.log.disk import names
+from klamm.log.disk.checkpoints import read_offsets
+from klamm.log.disk.failure import LogDirectoryFailed
 from klamm.log.settings import LogSettings
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, id_text
-from unit.log.writing import T0, append, values
+from unit.log.helpers import T0, append, values
 
 CLUSTER = "a" * 22
 ORDERS = TopicPartition("orders", 0)

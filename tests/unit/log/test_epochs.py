@@ -35,7 +35,7 @@ def test_end_offsets(epochs: EpochCache, epoch: int, expected: tuple[int, int]) 
 def test_an_empty_cache_knows_no_end() -> None:
     epochs = EpochCache(lambda: LOG_END)
     assert epochs.end_offset_for(0) == (-1, -1)
-    assert (epochs.latest, epochs.latest_start) == (-1, -1)
+    assert epochs.latest == -1
 
 
 def test_a_newer_epoch_is_added(epochs: EpochCache) -> None:

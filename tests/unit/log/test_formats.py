@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from klamm.log import checkpoints, names
-from klamm.log.files import FilePool
-from klamm.log.index import OffsetIndex, TimeIndex
+from klamm.log.disk import checkpoints, names
+from klamm.log.disk.files import FilePool
 from klamm.log.partition import PartitionLog
-from klamm.log.producers import ProducerStates
-from klamm.log.transactions import Aborted, TransactionIndex
+from klamm.log.producers.tracking import ProducerStates
+from klamm.log.segments.index import OffsetIndex, TimeIndex
+from klamm.log.segments.transactions import Aborted, TransactionIndex
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import ControlKind, encode_control_batch
-from unit.log.writing import T0, append, try_append
+from unit.log.helpers import T0, append, try_append
 
 MakeLog = Callable[..., PartitionLog]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from klamm.log.partition import PartitionLog
-from unit.log.writing import T0, append
+from leading import offset_for_timestamp, offset_of_max_timestamp
+from unit.log.helpers import T0, append
 
 MakeLog = Callable[..., PartitionLog]
 
@@ -29,17 +30,17 @@ def log(request: pytest.FixtureRequest, make_log: MakeLog) -> PartitionLog:
 def test_the_first_record_not_older(
     log: PartitionLog, wanted: int, offset: int, found: int
 ) -> None:
-    assert log.offset_for_timestamp(T0 + wanted) == (offset, T0 + found)
+    assert offset_for_timestamp(log, T0 + wanted) == (offset, T0 + found)
 
 
 def test_no_record_is_new_enough(log: PartitionLog) -> None:
-    assert log.offset_for_timestamp(T0 + 193) is None
+    assert offset_for_timestamp(log, T0 + 193) is None
 
 
 def test_only_what_may_be_seen_is_found(log: PartitionLog) -> None:
-    assert log.offset_for_timestamp(T0 + 92, upto=29) is None
+    assert offset_for_timestamp(log, T0 + 92, upto=29) is None
     log.advance_log_start(10)
-    assert log.offset_for_timestamp(T0) == (10, T0 + 31)
+    assert offset_for_timestamp(log, T0) == (10, T0 + 31)
 
 
 def test_records_out_of_order(make_log: MakeLog) -> None:
@@ -47,17 +48,17 @@ def test_records_out_of_order(make_log: MakeLog) -> None:
     for number, time in enumerate([50, 10, 90, 20, 70]):
         append(log, b"%d" % number, timestamp=T0 + time)
     log.advance_high_watermark(5)
-    assert log.offset_for_timestamp(T0 + 60) == (2, T0 + 90)
-    assert log.offset_for_timestamp(T0 + 15) == (0, T0 + 50)
-    assert log.offset_of_max_timestamp() == (2, T0 + 90)
-    assert log.offset_of_max_timestamp(upto=2) == (0, T0 + 50)
+    assert offset_for_timestamp(log, T0 + 60) == (2, T0 + 90)
+    assert offset_for_timestamp(log, T0 + 15) == (0, T0 + 50)
+    assert offset_of_max_timestamp(log) == (2, T0 + 90)
+    assert offset_of_max_timestamp(log, upto=2) == (0, T0 + 50)
 
 
 def test_the_newest_record_of_many_segments(log: PartitionLog) -> None:
     assert len(log.segments) >= 2
-    assert log.offset_of_max_timestamp() == (59, T0 + 192)
-    assert log.offset_of_max_timestamp(upto=30) == (29, T0 + 92)
+    assert offset_of_max_timestamp(log) == (59, T0 + 192)
+    assert offset_of_max_timestamp(log, upto=30) == (29, T0 + 92)
 
 
 def test_an_empty_log_has_no_newest_record(make_log: MakeLog) -> None:
-    assert make_log().offset_of_max_timestamp() is None
+    assert offset_of_max_timestamp(make_log()) is None

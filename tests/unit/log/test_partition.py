@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from klamm.log.append import Appended, AppendRefused
 from klamm.log.epochs import EpochCache
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
+from klamm.log.writing.append import Appended, AppendRefused
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.protocol.batch import (
     LOG_APPEND_TIME,
@@ -22,7 +22,7 @@ from klamm.protocol.batch import (
     iter_batches,
     parse_header,
 )
-from unit.log.writing import T0, append, batch, records, try_append, values
+from unit.log.helpers import T0, append, batch, records, try_append, values
 
 MakeLog = Callable[..., PartitionLog]
 

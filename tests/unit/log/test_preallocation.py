@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from klamm.log.files import FilePool
-from klamm.log.loading import Known, load_log
+from klamm.log.disk.files import FilePool
 from klamm.log.partition import PartitionLog
+from klamm.log.recovery.loading import Known, load_log
 from klamm.log.settings import LogSettings
 from unit.log.conftest import PARTITION
-from unit.log.writing import append, values
+from unit.log.helpers import append, values
 
 SETTINGS = LogSettings(preallocate=True, segment_bytes=1000)
 WRITTEN = [b"%d" % number * 100 for number in range(7)]

@@ -199,13 +199,6 @@ def test_a_password_is_not_repeated_in_a_sentence() -> None:
     assert definition._shown("secret") == "[hidden]"
 
 
-def test_settings_without_effect_are_named() -> None:
-    settings = BrokerSettings.parse(
-        {"num.network.threads": "3", "num.partitions": "2", "listener.name.x.ssl.protocol": "T"}
-    )
-    assert settings.without_effect() == ["num.network.threads", "listener.name.x.ssl.protocol"]
-
-
 def test_what_the_store_holds_but_nobody_understands_is_left_out() -> None:
     topic = PLAIN.for_topic({"zzz": "1", "retention.ms": "soon", "flush.messages": "2"})
     assert topic.int("retention.ms") == 604_800_000

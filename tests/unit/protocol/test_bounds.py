@@ -12,7 +12,7 @@ import pytest
 from klamm.model.errors import ProtocolError
 from klamm.protocol import codec, fetch, frames, private, produce, wire
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.bounds import SHORT_BYTES_MAX, Bounds, Kind, kind_of
+from klamm.protocol.bounds import SHORT_BYTES_MAX, Bounds, RequestKind, kind_of
 from klamm.protocol.messages import (
     alter_partition_reassignments,
     create_topics,
@@ -119,7 +119,7 @@ def test_all_of_a_large_cluster_fits_one_request(key: ApiKey, make: Callable[[],
 def test_every_api_has_a_bound_and_only_records_and_brokers_get_it_all() -> None:
     for key in (*APIS, *PrivateKey, 12_345):
         most = DEFAULT.bytes_of(key)
-        if kind_of(key) in (Kind.RECORDS, Kind.BROKERS):
+        if kind_of(key) in (RequestKind.RECORDS, RequestKind.BROKERS):
             assert most == DEFAULT.frame_bytes
         else:
             assert most <= DEFAULT.body_bytes

@@ -69,6 +69,6 @@ def test_private_bodies() -> None:
 def test_the_advertised_table() -> None:
     table = dict(advertised(APIS))
     assert table[ApiKey.PRODUCE] == (0, 11)
-    assert table[ApiKey.FETCH] == (4, 17)
+    assert table[ApiKey.FETCH] == (0, 17)
     assert not {4, 5, 6, 7} & set(table)
-    assert dict(advertised([ApiKey.FETCH])) == {ApiKey.FETCH: (4, 17)}
+    assert dict(advertised([ApiKey.FETCH])) == {ApiKey.FETCH: (0, 17)}

@@ -10,6 +10,7 @@ import pytest
 from klamm.protocol import codec
 from klamm.protocol.apis import ApiKey as K
 from klamm.protocol.messages import (
+    alter_partition,
     alter_replica_log_dirs,
     create_acls,
     create_topics,
@@ -40,7 +41,55 @@ def n(layout: str, *numbers: int) -> bytes:
     return struct.pack(f">{layout}", *numbers)
 
 
+def compact(value: str) -> bytes:
+    return bytes([len(value) + 1]) + value.encode()
+
+
+def compact_row(*items: bytes) -> bytes:
+    """An array of a flexible version; what is in it may end with tagged fields."""
+    return bytes([len(items) + 1]) + b"".join(items)
+
+
+def _recovery(version: int) -> int:
+    """The recovery state that a version can carry."""
+    return int(version >= 1)
+
+
 REQUESTS: list[tuple[K, int, Any, bytes]] = [
+    *(
+        (
+            K.ALTER_PARTITION,
+            version,
+            alter_partition.Request(
+                2,
+                9,
+                [
+                    alter_partition.TopicData(
+                        "t",
+                        partitions=[
+                            alter_partition.PartitionData(
+                                4, 5, new_isr=[2, 3], leader_recovery_state=_recovery(version)
+                            )
+                        ],
+                    )
+                ],
+            ),
+            n("iq", 2, 9)
+            + compact_row(
+                compact("t")
+                + compact_row(
+                    n("ii", 4, 5)
+                    + compact_row(n("i", 2), n("i", 3))
+                    + n("b", 1) * version
+                    + n("i", 0)
+                    + b"\0"
+                )
+                + b"\0"
+            )
+            + b"\0",
+        )
+        for version in (0, 1)
+    ),
     (
         K.LIST_OFFSETS,
         0,
@@ -160,6 +209,38 @@ REQUESTS: list[tuple[K, int, Any, bytes]] = [
 ]
 
 RESPONSES: list[tuple[K, int, Any, bytes]] = [
+    *(
+        (
+            K.ALTER_PARTITION,
+            version,
+            alter_partition.Response(
+                topics=[
+                    alter_partition.TopicDataResponse(
+                        "t",
+                        partitions=[
+                            alter_partition.PartitionDataResponse(
+                                4, 0, 2, 5, [2, 3], _recovery(version), 6
+                            )
+                        ],
+                    )
+                ]
+            ),
+            n("ih", 0, 0)
+            + compact_row(
+                compact("t")
+                + compact_row(
+                    n("ihii", 4, 0, 2, 5)
+                    + compact_row(n("i", 2), n("i", 3))
+                    + n("b", 1) * version
+                    + n("i", 6)
+                    + b"\0"
+                )
+                + b"\0"
+            )
+            + b"\0",
+        )
+        for version in (0, 1)
+    ),
     (
         K.LIST_OFFSETS,
         0,

@@ -21,7 +21,7 @@ from klamm.protocol.batch import (
     encode_batch,
 )
 from klamm.protocol.native.records import LOOPS, Kernel
-from klamm.protocol.record_scan import Bounds, Fault, Rules, find_last, hop
+from klamm.protocol.record_scan import Fault, RecordBounds, Rules, find_last, hop
 from klamm.protocol.varint import varint
 
 T0 = 1_700_000_000_000
@@ -237,12 +237,12 @@ def test_what_passes_is_what_the_decoder_reads() -> None:
     assert passed
 
 
-def found_by_hand(area: bytes, count: int, bounds: Bounds, newest: bool) -> object:
+def found_by_hand(area: bytes, count: int, bounds: RecordBounds, newest: bool) -> object:
     find = record_scan.find_newest if newest else record_scan.find_first
     return find(area, count, bounds, lambda: None)
 
 
-def found_compiled(area: bytes, count: int, bounds: Bounds, newest: bool) -> object:
+def found_compiled(area: bytes, count: int, bounds: RecordBounds, newest: bool) -> object:
     if LOOPS.kernel is None:
         pytest.skip(f"no compiled loops: {LOOPS.why_not}")
     kernel = LOOPS.kernel
@@ -253,14 +253,14 @@ FINDS = pytest.mark.parametrize("find", [found_by_hand, found_compiled])
 
 
 @FINDS
-def test_a_time_is_found(find: Callable[[bytes, int, Bounds, bool], object]) -> None:
+def test_a_time_is_found(find: Callable[[bytes, int, RecordBounds, bool], object]) -> None:
     area = area_of(*(Record(i, T0 + t, None, None) for i, t in enumerate([5, 1, 9, 9, 2])))
 
     def first(since: int, start: int = 0, upto: int = 9) -> object:
-        return find(area, 5, Bounds(since, start, upto), False)
+        return find(area, 5, RecordBounds(since, start, upto), False)
 
     def newest(start: int = 0, upto: int = 9) -> object:
-        return find(area, 5, Bounds(0, start, upto), True)
+        return find(area, 5, RecordBounds(0, start, upto), True)
 
     assert first(-(1 << 80)) == (0, 5)
     assert first(1 << 80) is None
@@ -285,7 +285,7 @@ def test_both_ways_find_the_same(where: int, what: bytes, first: int, newest: bo
     area = bytearray(area_of(*sample(5)))
     where %= len(area)
     area[where : where + len(what)] = what
-    bounds = Bounds(0, first, 1 << 62)
+    bounds = RecordBounds(0, first, 1 << 62)
     found: list[object] = []
     for find in (found_by_hand, found_compiled):
         try:

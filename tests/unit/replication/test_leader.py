@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 from klamm.replication import leader as core
-from klamm.replication.leader import FollowerState, Isr, Verdict, View
+from klamm.replication.leader import FollowerState, Isr, LeaderView, ProposalVerdict
 
 A, B, C = BrokerId(0), BrokerId(1), BrokerId(2)
 LAG_MS = 1_000
 
 
-def view(**changes: object) -> View:
-    base = View(
+def view(**changes: object) -> LeaderView:
+    base = LeaderView(
         leader=A,
         leader_end=10,
         high_watermark=4,
@@ -108,22 +108,15 @@ def test_an_idle_follower_counts_its_lag_from_the_append_it_misses() -> None:
     assert state.lags(11, 1_000_001 + LAG_MS, LAG_MS)
 
 
-def test_what_a_waiting_producer_is_told() -> None:
-    assert core.is_acknowledged(view(high_watermark=9), 10) is None
-    assert core.is_acknowledged(view(high_watermark=10), 10) is ErrorCode.NONE
-    few = view(high_watermark=10, isr=Isr((A,)), in_sync_min=2)
-    assert core.is_acknowledged(few, 10) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-
-
 def test_every_answer_to_a_proposal_has_a_verdict() -> None:
     by_verdict = {
-        Verdict.COMMIT: {0},
-        Verdict.ROLL_BACK: {55, 107},
-        Verdict.WAIT: {3, 100, 74, 95, 42},
+        ProposalVerdict.COMMIT: {0},
+        ProposalVerdict.ROLL_BACK: {55, 107},
+        ProposalVerdict.WAIT: {3, 100, 74, 95, 42},
     }
     for code in ErrorCode:
         expected = next((v for v, codes in by_verdict.items() if code in codes), None)
-        assert core.verdict(code) is (expected or Verdict.PROPOSE_AGAIN)
+        assert core.verdict(code) is (expected or ProposalVerdict.PROPOSE_AGAIN)
 
 
 _STEPS = st.lists(

@@ -12,9 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.leadership import Leadership, Recovery
 from klamm.model.names import BrokerId, TopicPartition, id_from_text
+from klamm.model.topics import ProducerIdBlock
 from klamm.store import layout
 from klamm.store.layout import ConfigEntity, ConfigKind, ForgottenReplica, TopicNode
 
@@ -26,7 +27,7 @@ def ids(*brokers: int) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(broker) for broker in brokers)
 
 
-BROKER = Broker(
+BROKER = Registration(
     id=BrokerId(1),
     epoch=77,
     endpoints=(
@@ -56,7 +57,7 @@ LITERALS: list[tuple[bytes, bytes]] = [
     ),
     (
         layout.encode_broker(
-            Broker(id=BrokerId(2), epoch=1, endpoints=(Endpoint("h", 1, "SSL", "SSL"),)),
+            Registration(id=BrokerId(2), epoch=1, endpoints=(Endpoint("h", 1, "SSL", "SSL"),)),
             timestamp_ms=5,
             jmx_port=9999,
         ),
@@ -123,7 +124,7 @@ LITERALS: list[tuple[bytes, bytes]] = [
     ),
     (layout.encode_log_dir_event(BrokerId(3)), b'{"version":1,"broker":3,"event":1}'),
     (
-        layout.encode_producer_id_block(layout.ProducerIdBlock(BrokerId(2), 0, 999)),
+        layout.encode_producer_id_block(ProducerIdBlock(BrokerId(2), 0, 999)),
         b'{"version":1,"broker":2,"block_start":"0","block_end":"999"}',
     ),
     (
@@ -238,7 +239,7 @@ def test_a_broker_of_any_version_is_read(
 ) -> None:
     common = {"host": "localhost", "port": 9092, "jmx_port": 9999, "timestamp": "2233345666"}
     data = json.dumps(common | more).encode()
-    assert layout.decode_broker(BrokerId(6), data, 12) == Broker(
+    assert layout.decode_broker(BrokerId(6), data, 12) == Registration(
         id=BrokerId(6), epoch=12, endpoints=endpoints, rack=rack, features=features
     )
 
@@ -343,7 +344,7 @@ listeners = st.builds(
     st.sampled_from(["PLAINTEXT", "SSL", "SASL_SSL"]),
 )
 brokers = st.builds(
-    Broker,
+    Registration,
     id=broker_id,
     epoch=st.integers(0),
     endpoints=st.lists(listeners, min_size=1, unique_by=lambda e: e.listener).map(tuple),
@@ -376,7 +377,7 @@ def test_states_survive_the_round_trip_and_are_plain_json(state: Leadership) -> 
 
 
 @given(brokers)
-def test_brokers_survive_the_round_trip(broker: Broker) -> None:
+def test_brokers_survive_the_round_trip(broker: Registration) -> None:
     data = layout.encode_broker(broker, timestamp_ms=1)
     assert layout.decode_broker(broker.id, data, broker.epoch) == broker
 
@@ -409,7 +410,7 @@ def test_forgotten_replicas_survive_the_round_trip(replicas: list[ForgottenRepli
 def test_single_nodes_survive_the_round_trip(
     broker: BrokerId, number: int, some: uuid.UUID
 ) -> None:
-    block = layout.ProducerIdBlock(broker, number, number + 999)
+    block = ProducerIdBlock(broker, number, number + 999)
     controller = layout.ControllerNode(broker, number)
     features = layout.FeatureNode(number % 2 == 0, {"f": number})
     assert layout.decode_producer_id_block(layout.encode_producer_id_block(block)) == block

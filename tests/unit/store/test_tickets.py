@@ -30,21 +30,18 @@ class Nodes(ServerNodes):
         return [Result(Outcome.OK, op.path, Stat(0, 1, 1, 0, 0)) for op in ops]
 
 
-def test_writes_that_fail_together_give_all_their_tickets_back() -> None:
-    async def run() -> None:
-        nodes = Nodes()
-        office = TicketOffice(nodes, 1)
-        await office.open()
-        many = [[SetData(f"/n{at}", b"")] for at in range(100)]
-        nodes.is_away = True
-        for _ in range(3):
-            # The first failure cancels those that were not even begun.
-            with pytest.raises(StoreUnavailable):
-                await office.multis(many)
-        nodes.is_away = False
-        async with asyncio.timeout(10):
-            assert len(await office.multis(many)) == 100
-            assert all(result.ok for result in await office.multi(many[0]))
-            await office.all_done()
-
-    asyncio.run(run())
+async def test_writes_that_fail_together_give_all_their_tickets_back() -> None:
+    nodes = Nodes()
+    office = TicketOffice(nodes, 1)
+    await office.open()
+    many = [[SetData(f"/n{at}", b"")] for at in range(100)]
+    nodes.is_away = True
+    for _ in range(3):
+        # The first failure cancels those that were not even begun.
+        with pytest.raises(StoreUnavailable):
+            await office.multis(many)
+    nodes.is_away = False
+    async with asyncio.timeout(10):
+        assert len(await office.multis(many)) == 100
+        assert all(result.ok for result in await office.multi(many[0]))
+        await office.all_done()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from klamm.installing import install_command
+
 # A None in its place makes every import of a module fail as if it were not installed.
 ASKING = """
 import sys
@@ -19,4 +21,4 @@ except UsageError as error:
 
 def test_a_missing_client_is_named_with_its_remedy() -> None:
     asked = subprocess.run([sys.executable, "-c", ASKING], capture_output=True, text=True)
-    assert asked.stdout == "ZooKeeper needs kazoo: pip install 'klamm[zookeeper]'\n", asked.stderr
+    assert asked.stdout == f"ZooKeeper needs kazoo: {install_command('zookeeper')}\n", asked.stderr

@@ -18,9 +18,9 @@ from typing import Final, Protocol
 from klamm.broker.admin import topic_admin as admin
 from klamm.broker.clock import Clock
 from klamm.broker.net.peers import Peers
-from klamm.broker.quotas.quotas import Client, Quotas
+from klamm.broker.quotas.quotas import QuotaClient, Quotas
 from klamm.controller.admission import NewTopic
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.errors import ErrorCode, KlammError, Refused
 from klamm.model.names import CONSUMER_OFFSETS, KLAMM_LEDGER, TRANSACTION_STATE, name_fault
 from klamm.model.settings import BrokerSettings
@@ -37,7 +37,7 @@ _VERSION: Final = 4
 _VISIBLE_MS: Final = 1000
 
 
-class Host(admin.Host, Protocol):
+class AutoCreationHost(admin.TopicAdminHost, Protocol):
     """The services auto-creation needs of its broker."""
 
     @property
@@ -50,7 +50,7 @@ class Host(admin.Host, Protocol):
     def peers(self) -> Peers: ...
 
 
-class Controller(Protocol):
+class ControllerPart(Protocol):
     """The controller's part of this broker, active or not."""
 
     @property
@@ -58,10 +58,10 @@ class Controller(Protocol):
 
 
 async def to_controller(
-    peers: Peers, controller: Broker, client_id: str, request: create_topics.Request
+    peers: Peers, controller: Registration, client_id: str, request: create_topics.Request
 ) -> create_topics.Response:
     """Ask another broker, over a connection of its own: such wishes are rare."""
-    endpoint = controller.endpoint()
+    endpoint = controller.endpoint(peers.ways.inter_broker)
     if endpoint is None:
         raise KlammError(f"broker {controller.id} cannot be reached from here")
     connection = await peers.connect(controller.id, endpoint, client_id)
@@ -73,7 +73,9 @@ async def to_controller(
         await connection.close()
 
 
-Forward = Callable[[Peers, Broker, str, create_topics.Request], Awaitable[create_topics.Response]]
+Forward = Callable[
+    [Peers, Registration, str, create_topics.Request], Awaitable[create_topics.Response]
+]
 
 
 class AutoCreation:
@@ -81,9 +83,9 @@ class AutoCreation:
 
     def __init__(
         self,
-        host: Host,
-        admin: admin.Admin,
-        controller: Controller,
+        host: AutoCreationHost,
+        admin: admin.TopicAdmin,
+        controller: ControllerPart,
         forward: Forward = to_controller,
     ) -> None:
         self._host = host
@@ -102,7 +104,7 @@ class AutoCreation:
         self._removed_at = {t: at for t, at in self._removed_at.items() if now_ms - at < keep_ms}
         self._removed_at.update(dict.fromkeys(topics, now_ms))
 
-    async def create(self, topics: Iterable[str], client: Client) -> dict[str, ErrorCode]:
+    async def create(self, topics: Iterable[str], client: QuotaClient) -> dict[str, ErrorCode]:
         """The answer for topics that are not in the metadata; NONE if they are there now."""
         codes: dict[str, ErrorCode] = {}
         wanted: list[str] = []
@@ -119,7 +121,7 @@ class AutoCreation:
 
     async def create_internal_topic(self, topic: str) -> str | None:
         """Make sure of a topic of the brokers' own; why it could not be made, if so."""
-        refused = await self._shared(topic, Client("", ""))
+        refused = await self._shared(topic, QuotaClient("", ""))
         return None if refused is None or refused.code in _BEING_CREATED else refused.why
 
     async def close(self) -> None:
@@ -129,7 +131,7 @@ class AutoCreation:
             attempt.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _fault(self, topic: str, client: Client) -> ErrorCode | None:
+    def _fault(self, topic: str, client: QuotaClient) -> ErrorCode | None:
         settings = self._host.settings
         if name_fault(topic) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -156,7 +158,7 @@ class AutoCreation:
             removed_at is not None and self._host.clock.now_ms() - removed_at < self._quarantine_ms
         )
 
-    async def _shared(self, topic: str, client: Client) -> Refused | None:
+    async def _shared(self, topic: str, client: QuotaClient) -> Refused | None:
         running = self._running.get(topic)
         if running is None:
             running = asyncio.ensure_future(self._create(topic, client))
@@ -165,7 +167,7 @@ class AutoCreation:
         # One who gives up waiting must not take the attempt from the others.
         return await asyncio.shield(running)
 
-    async def _create(self, topic: str, client: Client) -> Refused | None:
+    async def _create(self, topic: str, client: QuotaClient) -> Refused | None:
         ask = _ask(topic, self._host.settings)
         if self._controller.is_active:
             quota = self._host.quotas.mutations(client, self._host.settings, strict=False)
@@ -186,7 +188,7 @@ class AutoCreation:
             return refused is None or refused.code in _BEING_CREATED
         return await self._host.session.get(layout.delete_topic_path(topic)) is None
 
-    async def _send_on(self, ask: NewTopic, client: Client) -> Refused | None:
+    async def _send_on(self, ask: NewTopic, client: QuotaClient) -> Refused | None:
         snapshot = self._host.metadata.snapshot
         controller = snapshot.brokers.get(snapshot.controller_id)
         if controller is None:
@@ -224,7 +226,7 @@ _BEING_CREATED: Final = frozenset(
 )
 
 
-def _tell(topic: str, client: Client, refused: Refused | None) -> None:
+def _tell(topic: str, client: QuotaClient, refused: Refused | None) -> None:
     """Write down what came of an attempt; clients repeat those that fail many times a second."""
     if refused is None:
         log.info("created a topic unasked", extra={"topic": topic, "client": client})

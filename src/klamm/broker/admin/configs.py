@@ -7,18 +7,23 @@ each broker acts on a change a moment later, when it hears of it (`dynamic_confi
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final, Protocol, TypeVar
 
+from klamm.broker.access.access import Access
 from klamm.broker.admin import loggers, topic_writes
 from klamm.broker.admin import topic_admin as admin
-from klamm.broker.admin.entries import Entry
+from klamm.broker.admin.entries import SettingEntry
+from klamm.broker.admin.passwords import Passwords
 from klamm.broker.admin.policies import Alteration, Policies
+from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
+from klamm.broker.seat import Seat
 from klamm.controller.admission.alteration import Change, altered, replaced
+from klamm.model.alterations import ConfigResourceType
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId, name_fault
@@ -33,40 +38,39 @@ from klamm.model.settings import (
     Source,
     broker_fault,
     described,
-    foreign,
     relation_fault,
     topic_faults,
+    unknown_settings,
 )
+from klamm.security.authorization.acls import CLUSTER_NAME
+from klamm.security.authorization.needs import Need
+from klamm.security.listeners.reconfiguration import names_fault
 from klamm.store import layout
 from klamm.store.layout import ConfigEntity, ConfigKind
 from klamm.store.port import Session
 
 # Everybody's settings of plug-ins are stored, as in Kafka, but not as a place for anything.
+_INVALID_VALUE: Final = "Invalid value "  # as Kafka's sentence about a value begins
 _FOREIGN_SIZE_MAX: Final = 64 * 1024
 
 
-class ResourceType(IntEnum):
-    """The kinds of things that have settings, by the numbers of the wire."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-
-
-class Host(admin.Host, Protocol):
+class ConfigsHost(admin.TopicAdminHost, Protocol):
     """The services the settings of others need of this broker."""
 
     @property
     def id(self) -> BrokerId: ...
 
     @property
-    def endpoint(self) -> Endpoint: ...
+    def endpoints(self) -> tuple[Endpoint, ...]: ...
+
+    @property
+    def seat(self) -> Seat: ...
 
     @property
     def policies(self) -> Policies: ...
 
 
-class Resource(Protocol):
+class NamedResource(Protocol):
     """A thing with settings, as a request names it."""
 
     @property
@@ -76,27 +80,42 @@ class Resource(Protocol):
     def resource_name(self) -> str: ...
 
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=NamedResource)
 A = TypeVar("A")
 Answer = Callable[[int, str | None, int, str], A]  # code, message, type and name of the resource
 
 
+def denied(
+    access: Access, context: RequestContext, resource: NamedResource, broker: Need, topic: Need
+) -> Refused | None:
+    """The denial of one resource, of a kind that brokers know. It says nothing of the resource."""
+    match resource.resource_type:
+        case ConfigResourceType.TOPIC:
+            need, name = topic, resource.resource_name
+        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
+            need, name = broker, CLUSTER_NAME
+        case _:
+            return None
+    code = access.refusal(context, need, name)
+    return None if code is None else Refused(need.message or "", code)
+
+
 async def describe(
-    host: Host, resource_type: int, name: str, keys: Collection[str] | None
-) -> list[Entry] | Refused:
+    host: ConfigsHost, resource_type: int, name: str, keys: Collection[str] | None
+) -> list[SettingEntry] | Refused:
     """The settings of a resource; all of them, or those named."""
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             refused = _topic_fault(host, name)
             if refused is not None:
                 return refused
             entries = await _topic_entries(host, name)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             owner = _broker_entity(host, name)
             if isinstance(owner, Refused):
                 return owner
             entries = await _broker_entries(host, owner)
-        case ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER_LOGGER:
             refused = _logger_fault(host, name)
             if refused is not None:
                 return refused
@@ -106,40 +125,41 @@ async def describe(
     return [entry for entry in entries if not keys or entry.definition.name in keys]
 
 
-def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str]) -> Iterator[Entry]:
+def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str]) -> Iterator[SettingEntry]:
     """Every setting of a topic with these overrides."""
     topic = settings.for_topic(overrides)
     for name, definition in TOPIC_SETTINGS.items():
         origins = topic.origins(name)
-        yield Entry(definition, topic.text(name), origins[0].source, False, origins)
+        yield SettingEntry(definition, topic.text(name), origins[0].source, False, origins)
 
 
-async def _topic_entries(host: Host, topic: str) -> Iterator[Entry]:
+async def _topic_entries(host: ConfigsHost, topic: str) -> Iterator[SettingEntry]:
     overrides = await _stored(host.session, ConfigEntity(ConfigKind.TOPIC, topic))
     return topic_entries(host.settings, overrides)
 
 
-async def _broker_entries(host: Host, owner: ConfigEntity) -> Iterator[Entry]:
+async def _broker_entries(host: ConfigsHost, owner: ConfigEntity) -> Iterator[SettingEntry]:
     cluster = await _stored(host.session, ConfigEntity(ConfigKind.BROKER, None))
     if owner.name is None:
         return _cluster_entries(cluster)
     own = await _stored(host.session, owner)
-    address = f"PLAINTEXT://{host.endpoint.host}:{host.endpoint.port}"
-    settings = host.settings.with_static({"listeners": address})
+    settings = host.settings
+    if settings.source("listeners") is Source.DEFAULT:
+        settings = settings.with_static({"listeners": ",".join(map(str, host.endpoints))})
     return _own_entries(settings.with_overrides(cluster, own))
 
 
-def _cluster_entries(texts: Mapping[str, str]) -> Iterator[Entry]:
+def _cluster_entries(texts: Mapping[str, str]) -> Iterator[SettingEntry]:
     """Only what was set for all brokers: each broker has its own idea of the rest."""
     for name, text in texts.items():
         definition = described(name)
         shown = None if definition.is_sensitive else text
         origin = Origin(name, shown, Source.DYNAMIC_DEFAULT_BROKER)
         read_only = definition.dynamic is Dynamic.READ_ONLY
-        yield Entry(definition, shown, origin.source, read_only, [origin])
+        yield SettingEntry(definition, shown, origin.source, read_only, [origin])
 
 
-def _own_entries(settings: BrokerSettings) -> Iterator[Entry]:
+def _own_entries(settings: BrokerSettings) -> Iterator[SettingEntry]:
     for name, definition in BROKER_SETTINGS.items():
         source, read_only = settings.source(name), definition.dynamic is Dynamic.READ_ONLY
         if name in UNTOLD and source is Source.DEFAULT:
@@ -147,22 +167,23 @@ def _own_entries(settings: BrokerSettings) -> Iterator[Entry]:
         hidden = definition.is_sensitive
         value = None if hidden else settings.text(name)
         origins = [o._replace(text=None) if hidden else o for o in settings.origins(name)]
-        yield Entry(definition, value, source, read_only, origins)
+        yield SettingEntry(definition, value, source, read_only, origins)
     for name in settings.further_names:
         definition = described(name)
         origins = settings.origins(name)
         if definition.is_sensitive:
             origins = [origin._replace(text=None) for origin in origins]
         read_only = definition.dynamic is Dynamic.READ_ONLY
-        yield Entry(definition, origins[0].text, origins[0].source, read_only, origins)
+        yield SettingEntry(definition, origins[0].text, origins[0].source, read_only, origins)
 
 
 async def alter_all(
-    host: Host,
+    host: ConfigsHost,
     resources: Sequence[R],
     changes_of: Callable[[R], Sequence[Change]],
     answer: Answer[A],
     *,
+    denied: Callable[[R], Refused | None] = lambda _: None,
     incremental: bool,
     validate_only: bool,
 ) -> list[A]:
@@ -173,7 +194,7 @@ async def alter_all(
         kind, name = each.resource_type, each.resource_name
         if counts[kind, name] > 1:
             outcome: Refused | None = Refused("Each resource must appear at most once.")
-        else:
+        elif (outcome := denied(each)) is None:
             outcome = await alter(
                 host,
                 kind,
@@ -186,20 +207,25 @@ async def alter_all(
     return answers
 
 
+def topics_of(resources: Sequence[NamedResource]) -> list[str]:
+    """The topics among the resources of a request."""
+    return [r.resource_name for r in resources if r.resource_type == ConfigResourceType.TOPIC]
+
+
 def refuse_all(
-    resources: Sequence[Resource], code: ErrorCode, message: str | None, answer: Answer[A]
+    resources: Sequence[NamedResource], code: ErrorCode, message: str | None, answer: Answer[A]
 ) -> list[A]:
     """The same refusal for every resource of a request."""
     return [_answered(each, Refused(message or "", code), answer) for each in resources]
 
 
-def _answered(resource: Resource, outcome: Refused | None, answer: Answer[A]) -> A:
+def _answered(resource: NamedResource, outcome: Refused | None, answer: Answer[A]) -> A:
     code, message = (0, None) if outcome is None else (int(outcome.code), outcome.why or None)
     return answer(code, message, resource.resource_type, resource.resource_name)
 
 
 async def alter(
-    host: Host,
+    host: ConfigsHost,
     resource_type: int,
     name: str,
     changes: Sequence[Change],
@@ -209,23 +235,31 @@ async def alter(
 ) -> Refused | None:
     """Change the settings of a resource, or say why not."""
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             refused = _topic_fault(host, name)
             entity: ConfigEntity | Refused = refused or ConfigEntity(ConfigKind.TOPIC, name)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             entity = _broker_entity(host, name)
-        case ResourceType.BROKER_LOGGER if incremental:
+        case ConfigResourceType.BROKER_LOGGER if incremental:
             return _logger_fault(host, name) or loggers.alter(changes, validate_only=validate_only)
         case _:
-            entity = Refused(f"settings of resources of type {resource_type} cannot be changed")
+            why = f"Unknown resource type {resource_type}. It has no settings to change."
+            entity = Refused(why)
     if isinstance(entity, Refused):
         return entity
     of_topic = entity.kind is ConfigKind.TOPIC
-    owner = _Topic(host.settings) if of_topic else _Brokers(host.settings, entity.name is None)
+    owner = (
+        _Topic(host.settings, name) if of_topic else _Brokers(host.settings, entity.name is None)
+    )
 
-    def change(stored: Mapping[str, str]) -> dict[str, str] | Refused:
+    passwords = Passwords(host.settings)
+    if not of_topic:
+        # Elsewhere, because it may take long, and before anything is decided: it remembers them.
+        await asyncio.to_thread(passwords.opened, await _stored(host.session, entity))
+
+    def planned(stored: Mapping[str, str]) -> dict[str, str] | Refused:
         texts = (
-            altered(stored, changes, owner.table, owner.inherited)
+            altered(passwords.opened(stored), changes, owner.table, owner.inherited)
             if incremental
             else replaced(changes)
         )
@@ -233,10 +267,42 @@ async def alter(
             return texts
         return owner.fault(texts, changes) or _policy_refusal(host, entity, changes) or texts
 
+    def change(stored: Mapping[str, str]) -> dict[str, str] | Refused:
+        texts = planned(stored)
+        if isinstance(texts, Refused) or of_topic:
+            return texts
+        named = {one.name for one in changes}
+        kept = passwords.locked(stored) - named if incremental else set()
+        return passwords.hidden(texts, stored, kept)
+
+    if not of_topic and (refused := await _doors_fault(host, entity, changes, planned)):
+        return refused
     if validate_only:
-        outcome = change(await _stored(host.session, entity))
+        outcome = planned(await _stored(host.session, entity))
         return outcome if isinstance(outcome, Refused) else None
-    return await topic_writes.alter_config(host.session, entity, change)
+    refused = await topic_writes.alter_config(host.session, entity, change)
+    if refused is None and entity.kind is ConfigKind.BROKER and host.seat.doors is not None:
+        # As in Kafka, also where nothing has changed but the files that are named.
+        host.seat.doors.look_again()
+    return refused
+
+
+async def _doors_fault(
+    host: ConfigsHost,
+    entity: ConfigEntity,
+    changes: Sequence[Change],
+    change: Callable[[Mapping[str, str]], dict[str, str] | Refused],
+) -> Refused | None:
+    """The reason why listeners and what guards them cannot be changed like this."""
+    names = [one.name for one in changes if described(one.name).dynamic is Dynamic.PER_BROKER]
+    if not names:
+        return None
+    encoder = bool(host.settings.static.get("password.encoder.secret"))
+    refused = names_fault(names, for_cluster=entity.name is None, has_encoder=encoder)
+    if refused is not None or entity.name is None or host.seat.doors is None:
+        return refused
+    texts = change(await _stored(host.session, entity))
+    return texts if isinstance(texts, Refused) else await host.seat.doors.fault(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +310,7 @@ class _Topic:
     """The settings of a topic."""
 
     settings: BrokerSettings
+    name: str
     table: Mapping[str, Definition] = field(default_factory=lambda: TOPIC_SETTINGS)
 
     def inherited(self, name: str) -> str | None:
@@ -251,7 +318,12 @@ class _Topic:
 
     def fault(self, texts: Mapping[str, str], changes: Sequence[Change]) -> Refused | None:
         why = topic_faults(texts, self.settings)
-        return None if why is None else Refused(why, ErrorCode.INVALID_CONFIG)
+        if why is None:
+            return None
+        if why.startswith(_INVALID_VALUE):
+            resource = f"ConfigResource(type=TOPIC, name='{self.name}')"
+            why = f"Invalid config value for resource {resource}: {why}"
+        return Refused(why, ErrorCode.INVALID_CONFIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,13 +338,13 @@ class _Brokers:
         return self.settings.text(name)
 
     def fault(self, texts: Mapping[str, str], changes: Sequence[Change]) -> Refused | None:
-        strange = foreign({change.name: "" for change in changes})
+        strange = unknown_settings({change.name: "" for change in changes})
         # Also under the name of a listener: what asks for protection is never taken and ignored.
         known = [c.name for c in changes if c.name not in strange]
         fixed = [n for n in known if described(n).dynamic is Dynamic.READ_ONLY]
         if fixed:
             return Refused(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
-        strange = foreign(texts)
+        strange = unknown_settings(texts)
         size = sum(len(name) + len(text) for name, text in strange.items())
         if size > _FOREIGN_SIZE_MAX:
             return Refused(
@@ -290,7 +362,9 @@ class _Brokers:
         return self.settings.with_overrides(self.settings.cluster_dynamic, texts)
 
 
-def _policy_refusal(host: Host, entity: ConfigEntity, changes: Sequence[Change]) -> Refused | None:
+def _policy_refusal(
+    host: ConfigsHost, entity: ConfigEntity, changes: Sequence[Change]
+) -> Refused | None:
     policy = host.policies.alter
     if policy is None:
         return None
@@ -304,7 +378,7 @@ def _policy_refusal(host: Host, entity: ConfigEntity, changes: Sequence[Change])
     return None if why is None else Refused(why, ErrorCode.POLICY_VIOLATION)
 
 
-def _topic_fault(host: Host, topic: str) -> Refused | None:
+def _topic_fault(host: ConfigsHost, topic: str) -> Refused | None:
     if not topic:
         return Refused("Default topic resources are not allowed. Name a topic.")
     fault = name_fault(topic)
@@ -315,18 +389,18 @@ def _topic_fault(host: Host, topic: str) -> Refused | None:
     return None
 
 
-def _broker_entity(host: Host, name: str) -> ConfigEntity | Refused:
+def _broker_entity(host: ConfigsHost, name: str) -> ConfigEntity | Refused:
     if name and name != str(host.id):
         return Refused(f"Unexpected broker id, expected {host.id}, but received {name}")
     return ConfigEntity(ConfigKind.BROKER, name or None)
 
 
-def _logger_fault(host: Host, name: str) -> Refused | None:
+def _logger_fault(host: ConfigsHost, name: str) -> Refused | None:
     if name == str(host.id):
         return None
     return Refused(f"this is broker {host.id}: it cannot speak for the loggers of {name!r}")
 
 
 async def _stored(session: Session, entity: ConfigEntity) -> dict[str, str]:
-    node = await session.get(entity.path)
-    return (layout.decode_config(node.data) if node is not None else None) or {}
+    nodes = await session.get_many(entity.paths)
+    return layout.decode_configs(node.data if node else None for node in nodes)

@@ -16,8 +16,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Final, Protocol
 
+from klamm.broker.admin import topic_writes
+from klamm.broker.admin.passwords import Passwords
 from klamm.broker.clock import Clock
 from klamm.broker.quotas.quotas import Quotas
 from klamm.model.errors import StoreUnavailable
@@ -26,8 +29,8 @@ from klamm.model.settings import (
     BrokerSettings,
     TopicSettings,
     broker_fault,
-    foreign,
-    foreign_warning,
+    unknown_settings,
+    unknown_warning,
 )
 from klamm.store import layout
 from klamm.store.layout import ConfigEntity, ConfigKind
@@ -42,7 +45,7 @@ _MARKERS_MAX: Final = 1000
 _MARKER_LIFE_MS_MIN: Final = 60 * 1000
 
 
-class Host(Protocol):
+class DynamicConfigHost(Protocol):
     """The services the settings need of their broker."""
 
     @property
@@ -58,18 +61,23 @@ class DynamicConfig:
     Those who hear of a change of the broker's own know that every topic's may have changed.
     """
 
-    def __init__(self, host: Host, quotas: Quotas, clock: Clock, settings: BrokerSettings) -> None:
+    def __init__(
+        self, host: DynamicConfigHost, quotas: Quotas, clock: Clock, settings: BrokerSettings
+    ) -> None:
         self.settings = settings
         self.on_topic: list[Callable[[str, TopicSettings], None]] = []
         self.on_broker: list[Callable[[BrokerSettings], None]] = []
+        self.on_user: list[Callable[[str, Mapping[str, str]], None]] = []  # also those at the start
+        self.on_users: list[Callable[[frozenset[str]], None]] = []  # all who have settings
         self._host = host
         self._quotas = quotas
+        self._passwords = Passwords(settings)
         self._clock = clock
         self._topics: dict[str, Mapping[str, str]] = {}  # overrides; no entry for a topic without
         self._told: set[str] = set()  # names that nobody knows
         self._last = -1  # the number of the last marker that was read
         self._acted = asyncio.Condition()
-        self._settled = -1  # the number of the last marker that was acted upon
+        self._acted_upon = -1  # the number of the last marker that was acted upon
         self._markers: dict[str, int] = {}  # when each marker was made
         self._hinted = asyncio.Event()
         self._unwatch: Unwatch | None = None
@@ -84,7 +92,7 @@ class DynamicConfig:
         await self._load_brokers(session)
         await self._load_topics(session)
         await self._load_quotas()
-        self._settled = self._last
+        self._acted_upon = self._last
 
     def follow(self) -> None:
         """Act on changes from now on; again after the session was replaced."""
@@ -137,7 +145,7 @@ class DynamicConfig:
         markers = await self._host.session.children(layout.CONFIG_CHANGES) or ()
         last = max(map(layout.sequence, markers), default=-1)
         async with self._acted:
-            await self._acted.wait_for(lambda: self._settled >= last)
+            await self._acted.wait_for(lambda: self._acted_upon >= last)
 
     async def _follow(self) -> None:
         while True:
@@ -147,7 +155,7 @@ class DynamicConfig:
                 await self._act_on_markers()
                 await self._sweep()
                 async with self._acted:
-                    self._settled = self._last
+                    self._acted_upon = self._last
                     self._acted.notify_all()
             except StoreUnavailable:
                 log.warning("settings cannot be read now; a new session will read them again")
@@ -195,6 +203,7 @@ class DynamicConfig:
             case ConfigKind.BROKER:
                 await self._load_brokers(session)
             case ConfigKind.USER | ConfigKind.CLIENT | ConfigKind.IP:
+                self._tell_of_user(entity, texts)
                 self._quotas.set_limits(entity, _numbers(texts))
             case _:
                 log.warning("nobody has these settings", extra={"entity": entity.entity_path})
@@ -218,6 +227,11 @@ class DynamicConfig:
         default = ConfigEntity(ConfigKind.BROKER, None)
         own = ConfigEntity(ConfigKind.BROKER, str(self._host.id))
         cluster_texts, own_texts = await _read(session, [default, own])
+        # To open passwords takes as long as whoever hid them wanted it to.
+        cluster_texts = await asyncio.to_thread(self._passwords.opened, cluster_texts)
+        if self._passwords.is_outdated(own_texts):
+            await topic_writes.alter_config(session, own, self._hidden_anew)
+        own_texts = await asyncio.to_thread(self._passwords.opened, own_texts)
         old = self.settings
         settings = old.with_overrides(self._valid(cluster_texts), self._valid(own_texts))
         if (settings.cluster_dynamic, settings.own_dynamic) == (
@@ -229,11 +243,16 @@ class DynamicConfig:
         for hook in self.on_broker:
             hook(settings)
 
+    def _hidden_anew(self, stored: Mapping[str, str]) -> dict[str, str]:
+        """The same settings, with passwords under the secret of today."""
+        clear, locked = self._passwords.opened(stored), self._passwords.locked(stored)
+        return self._passwords.hidden(clear, stored, locked)
+
     def _valid(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """What makes sense of what is stored; each name that nobody knows is told of once."""
-        strange = foreign(texts)
+        """The stored settings that make sense; each unknown name is told of once."""
+        strange = unknown_settings(texts)
         for name in strange.keys() - self._told:
-            log.warning(foreign_warning(name))
+            log.warning(unknown_warning(name))
         self._told |= strange.keys()
         return _valid({name: text for name, text in texts.items() if name not in strange})
 
@@ -252,8 +271,21 @@ class DynamicConfig:
         limits = ((entity, _numbers(each)) for entity, each in zip(entities, texts, strict=True))
         return {entity: numbers for entity, numbers in limits if numbers}
 
+    def _tell_of_user(self, entity: ConfigEntity, texts: Mapping[str, str]) -> None:
+        if entity.kind is ConfigKind.USER and entity.name is not None:
+            for hook in self.on_user:
+                hook(entity.name, texts)
+
     async def _load_quotas(self) -> None:
-        stored = await self.stored_quotas()
+        entities = await _quota_entities(self._host.session)
+        read = dict(zip(entities, await _read(self._host.session, entities), strict=True))
+        users = {e.name for e in entities if e.kind is ConfigKind.USER and e.name is not None}
+        for forget in self.on_users:
+            forget(frozenset(users))
+        for entity, texts in read.items():
+            self._tell_of_user(entity, texts)
+        numbers = {entity: _numbers(texts) for entity, texts in read.items()}
+        stored = {entity: limits for entity, limits in numbers.items() if limits}
         for entity in self._quotas.limits.keys() - stored.keys():
             self._quotas.set_limits(entity, {})
         for entity, limits in stored.items():
@@ -294,8 +326,12 @@ async def _below(
 
 
 async def _read(session: Session, entities: list[ConfigEntity]) -> list[dict[str, str]]:
-    nodes = await session.get_many([entity.path for entity in entities])
-    return [(layout.decode_config(node.data) if node else None) or {} for node in nodes]
+    paths = [path for entity in entities for path in entity.paths]
+    found = iter(await session.get_many(paths))
+    return [
+        layout.decode_configs(node.data if node else None for node in islice(found, len(e.paths)))
+        for e in entities
+    ]
 
 
 def _valid(texts: Mapping[str, str]) -> dict[str, str]:

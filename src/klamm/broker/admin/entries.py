@@ -8,7 +8,7 @@ from klamm.model.settings import Definition, Origin, Source
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SettingEntry:
     """One setting with its value in force."""
 
     definition: Definition

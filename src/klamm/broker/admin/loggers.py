@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from klamm.broker.admin.entries import Entry
+from klamm.broker.admin.entries import SettingEntry
 from klamm.controller.admission.alteration import Change
-from klamm.model.alterations import Operation
+from klamm.model.alterations import SettingOperation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import Definition, Kind, Origin, Source
 
@@ -27,13 +27,13 @@ _LEVELS: Final[Mapping[str, int]] = {
 ROOT: Final = "klamm"
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> Iterator[SettingEntry]:
     """Every logger there is, with the level in force."""
     for name in _names():
         level = _level_name(logging.getLogger(name).getEffectiveLevel())
         origin = Origin(name, level, Source.DYNAMIC_BROKER_LOGGER)
         definition = Definition(name=name, kind=Kind.STRING, default=None, doc="A logger's level.")
-        yield Entry(definition, level, origin.source, False, [origin])
+        yield SettingEntry(definition, level, origin.source, False, [origin])
 
 
 def alter(changes: Sequence[Change], *, validate_only: bool) -> Refused | None:
@@ -45,7 +45,7 @@ def alter(changes: Sequence[Change], *, validate_only: bool) -> Refused | None:
     if not validate_only:
         for change in changes:
             level = (change.value or "").upper()
-            deleted = change.operation == Operation.DELETE
+            deleted = change.operation == SettingOperation.DELETE
             logging.getLogger(change.name).setLevel(logging.NOTSET if deleted else _LEVELS[level])
     return None
 
@@ -54,15 +54,15 @@ def _fault(change: Change) -> Refused | None:
     if change.name not in _names():
         return Refused(f"there is no logger {change.name}", ErrorCode.INVALID_CONFIG)
     match change.operation:
-        case Operation.SET if (change.value or "").upper() in _LEVELS:
+        case SettingOperation.SET if (change.value or "").upper() in _LEVELS:
             return None
-        case Operation.SET:
+        case SettingOperation.SET:
             return Refused(
                 f"{change.value} is none of {', '.join(_LEVELS)}", ErrorCode.INVALID_CONFIG
             )
-        case Operation.DELETE if change.name != ROOT:
+        case SettingOperation.DELETE if change.name != ROOT:
             return None
-        case Operation.DELETE:
+        case SettingOperation.DELETE:
             return Refused(f"{ROOT} has no logger above it", ErrorCode.INVALID_REQUEST)
         case _:
             return Refused("the level of a logger is not a list")

@@ -9,15 +9,13 @@ A policy that fails refuses: what guards a cluster must not open it by breaking.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from klamm.broker.plugins import load
 from klamm.controller.admission import Proposal
-from klamm.model.errors import UsageError
 from klamm.model.settings import BrokerSettings
 
 log = logging.getLogger(__name__)
@@ -35,7 +33,7 @@ class Alteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard(Generic[T]):
+class PolicyGuard(Generic[T]):
     """A policy that always has an answer."""
 
     setting: str
@@ -55,9 +53,9 @@ class Guard(Generic[T]):
 class Policies:
     """Those of one broker; None where nobody is to be asked."""
 
-    create: Guard[Proposal] | None = None
-    alter: Guard[Alteration] | None = None
-    delete: Guard[str] | None = None
+    create: PolicyGuard[Proposal] | None = None
+    alter: PolicyGuard[Alteration] | None = None
+    delete: PolicyGuard[str] | None = None
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> Policies:
@@ -69,23 +67,6 @@ class Policies:
         )
 
 
-def _guard(settings: BrokerSettings, setting: str) -> Guard[Any] | None:
+def _guard(settings: BrokerSettings, setting: str) -> PolicyGuard[Any] | None:
     name = settings.str(setting)
-    return Guard(setting, _load(setting, name)) if name else None
-
-
-def _load(setting: str, name: str) -> Callable[[Any], object]:
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise UsageError(f"{setting}={name}: a policy is named as package.module:callable")
-    try:
-        found: Any = getattr(importlib.import_module(module_name), attribute)
-    except ImportError as fault:
-        raise UsageError(f"{setting}={name}: {fault}") from fault
-    except AttributeError:
-        raise UsageError(f"{setting}={name}: {module_name} has no {attribute}") from None
-    policy: Any = found() if inspect.isclass(found) else found
-    if not callable(policy):
-        raise UsageError(f"{setting}={name}: {attribute} is not callable")
-    ask: Callable[[Any], object] = policy
-    return ask
+    return PolicyGuard(setting, load(setting, name)) if name else None

@@ -20,17 +20,17 @@ from typing import Final, Protocol
 from klamm.broker.admin import topic_writes, waiting
 from klamm.broker.admin.policies import Policies
 from klamm.broker.admin.topic_writes import NewNode
-from klamm.broker.metadata_cache import MetadataCache, Snapshot
+from klamm.broker.metadata_cache import MetadataCache, MetadataSnapshot
 from klamm.broker.net.turns import in_turns
 from klamm.broker.quotas.quotas import Mutations
 from klamm.controller.admission import (
-    Creation,
     CreationFacts,
     DeletionFacts,
     Doomed,
     Growth,
     GrowthFacts,
     NewTopic,
+    TopicCreation,
     admit_creation,
     admit_deletion,
     admit_growth,
@@ -52,7 +52,7 @@ _NEWEST_DELETION: Final = 6
 _TOLD_S: Final = 0.25
 
 
-class Controller(Protocol):
+class ControllerMemory(Protocol):
     """The questions of administration to the controller's memory."""
 
     @property
@@ -65,7 +65,7 @@ class Controller(Protocol):
     async def everybody_told(self, within_s: float) -> None: ...
 
 
-class Host(Protocol):
+class TopicAdminHost(Protocol):
     """The services administration needs of its broker."""
 
     @property
@@ -82,7 +82,7 @@ class Host(Protocol):
 class Created:
     """A topic that was written, or with `validate_only` would be."""
 
-    creation: Creation
+    creation: TopicCreation
     topic_id: uuid.UUID = ZERO_ID
 
 
@@ -94,10 +94,12 @@ class Deleted:
     topic_id: uuid.UUID
 
 
-class Admin:
+class TopicAdmin:
     """The administration of topics on one broker; only the controller's is asked."""
 
-    def __init__(self, host: Host, controller: Controller, policies: Policies) -> None:
+    def __init__(
+        self, host: TopicAdminHost, controller: ControllerMemory, policies: Policies
+    ) -> None:
         self._host = host
         self._controller = controller
         self._policies = policies
@@ -118,7 +120,7 @@ class Admin:
                 return planned
             created = [outcome for outcome in planned if isinstance(outcome, Created)]
             refusals = await self._write(created)
-        outcomes = [_settled(outcome, refusals) for outcome in planned]
+        outcomes = [_resolved(outcome, refusals) for outcome in planned]
         counts = {
             outcome.creation.topic: len(outcome.creation.placement)
             for outcome in outcomes
@@ -138,12 +140,12 @@ class Admin:
         faults = name_faults([ask.name for ask in asks])
         facts = await self._creation_facts()
         stored = set(facts.stored)
-        facts = replace(facts, stored=stored)
+        facts = replace(facts, stored=stored, absent=self._absent(asks, facts.brokers))
         outcomes: list[Created | Refused] = []
         async for ask in in_turns(asks):
             facts = replace(facts, start=_start(facts.settings, ask.name, len(facts.brokers)))
             admitted = faults.get(ask.name) or admit_creation(ask, facts)
-            if isinstance(admitted, Creation) and not validate_only:
+            if isinstance(admitted, TopicCreation) and not validate_only:
                 admitted = quota.take(len(admitted.placement)) or admitted
             if isinstance(admitted, Refused):
                 outcomes.append(admitted)
@@ -164,6 +166,15 @@ class Admin:
             start=Start.fixed(0),
             policy=self._policies.create,
         )
+
+    def _absent(self, asks: Iterable[NewTopic], live: Racks) -> frozenset[BrokerId]:
+        """The brokers that are away and hold replicas, where an assignment names one who is."""
+        named = {b for ask in asks for _, replicas in ask.assignment for b in replicas}
+        if named.issubset(live):
+            return frozenset()
+        topics = self._host.metadata.snapshot.topics.values()
+        holders = {b for partitions in topics for p in partitions.values() for b in p.replicas}
+        return frozenset(holders.difference(live))
 
     async def _write(self, created: Sequence[Created]) -> dict[uuid.UUID, Refused]:
         nodes = [NewNode(each.creation, _node(each)) for each in created]
@@ -256,6 +267,15 @@ class Admin:
         )
         return {broker.id: broker.rack for broker in found if broker is not None}
 
+    def deletion_fault(self, asks: Sequence[Doomed], version: int) -> Refused | None:
+        """The reason why none of these can be deleted by one request, whoever asks."""
+        facts = self._deletion_facts(self._host.metadata.snapshot, version)
+        return deletion_request_fault(asks, facts)
+
+    def named(self, ask: Doomed) -> str | None:
+        """The name of a topic that is asked for; None for an id that nobody knows."""
+        return ask.name if ask.name is not None else self._controller.topic_names.get(ask.topic_id)
+
     async def delete_topics(
         self, asks: Sequence[Doomed], quota: Mutations, *, version: int, timeout_ms: int
     ) -> list[Deleted | Refused]:
@@ -288,7 +308,7 @@ class Admin:
         admitted = {topic: fault or admit_deletion(Doomed(topic), facts) for topic in topics}
         return {topic: no for topic, no in admitted.items() if isinstance(no, Refused)}
 
-    def _deletion_facts(self, snapshot: Snapshot, version: int) -> DeletionFacts:
+    def _deletion_facts(self, snapshot: MetadataSnapshot, version: int) -> DeletionFacts:
         return DeletionFacts(
             settings=self._host.settings,
             version=version,
@@ -299,7 +319,7 @@ class Admin:
         )
 
     def _admit_deletion(
-        self, ask: Doomed, facts: DeletionFacts, snapshot: Snapshot, quota: Mutations
+        self, ask: Doomed, facts: DeletionFacts, snapshot: MetadataSnapshot, quota: Mutations
     ) -> Deleted | Refused:
         name = admit_deletion(ask, facts)
         if isinstance(name, Refused):
@@ -308,7 +328,7 @@ class Admin:
         return refused or Deleted(name, snapshot.topic_ids.get(name, ask.topic_id))
 
 
-def _settled(
+def _resolved(
     outcome: Created | Refused, refusals: Mapping[uuid.UUID, Refused]
 ) -> Created | Refused:
     if isinstance(outcome, Refused):

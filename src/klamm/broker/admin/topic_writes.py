@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.controller.admission import Creation
+from klamm.controller.admission import TopicCreation
 from klamm.controller.admission.placement import Placement
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused, StoreUnavailable
 from klamm.model.names import name_fault
 from klamm.store import layout
-from klamm.store.port import Create, Op, Outcome, Session, SetData
+from klamm.store.port import Create, Node, Op, Outcome, Session, SetData
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _NODE_SIZE_WARNED: Final = 512 * 1024
 class NewNode:
     """A topic on its way into the store."""
 
-    creation: Creation
+    creation: TopicCreation
     node: layout.TopicNode
 
     def operations(self, *, orphan: bool = False) -> list[Op]:
@@ -148,14 +148,14 @@ async def alter_config(
     """Change the settings of something and tell every broker, in one step."""
     attempted: dict[str, str] | None = None
     for _ in range(_TRIES):
-        node = await session.get(entity.path)
-        stored = (layout.decode_config(node.data) if node is not None else None) or {}
-        if node is not None and stored == attempted:
+        nodes = await session.get_many(entity.paths)
+        stored = layout.decode_configs(node.data if node else None for node in nodes)
+        if any(nodes) and stored == attempted:
             return None
         texts = alter(stored)
         if isinstance(texts, Refused):
             return texts
-        ops = await _config_operations(session, entity, texts, node.stat.version if node else None)
+        ops = await _config_operations(session, entity, texts, nodes)
         try:
             results = await session.multi(ops)
         except StoreUnavailable:
@@ -167,18 +167,25 @@ async def alter_config(
 
 
 async def _config_operations(
-    session: Session, entity: layout.ConfigEntity, texts: Mapping[str, str], version: int | None
+    session: Session,
+    entity: layout.ConfigEntity,
+    texts: Mapping[str, str],
+    nodes: Sequence[Node | None],
 ) -> list[Op]:
-    data = layout.encode_config(texts)
-    marker = Create(
-        layout.CONFIG_CHANGE_PREFIX, layout.encode_config_change(entity), sequential=True
-    )
-    if version is not None:
-        return [SetData(entity.path, data, version), marker]
-    above = layout.with_parents([layout.parent(entity.path)])
+    ops: list[Op] = []
+    for (path, data), node in zip(layout.encode_configs(entity, texts).items(), nodes, strict=True):
+        if node is not None:
+            ops.append(SetData(path, data, node.stat.version))
+        elif path == entity.path or layout.decode_config(data):
+            ops += [*await _missing_above(session, path), Create(path, data)]
+    marker = layout.encode_config_change(entity)
+    return [*ops, Create(layout.CONFIG_CHANGE_PREFIX, marker, sequential=True)]
+
+
+async def _missing_above(session: Session, path: str) -> list[Op]:
+    above = layout.with_parents([layout.parent(path)])
     nodes = await session.get_many(above)
-    missing = [Create(path) for path, node in zip(above, nodes, strict=True) if node is None]
-    return [*missing, Create(entity.path, data), marker]
+    return [Create(each) for each, node in zip(above, nodes, strict=True) if node is None]
 
 
 def _unknown(topic: str) -> Refused:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from klamm.broker.metadata_cache import MetadataCache, Snapshot
+from klamm.broker.metadata_cache import MetadataCache, MetadataSnapshot
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import ZERO_ID
 from klamm.store import layout
@@ -32,7 +32,7 @@ async def for_leaders(
         return dict.fromkeys(counts, _NEVER_WAITED)
     late = dict(counts)
 
-    def all_led(snapshot: Snapshot) -> bool:
+    def all_led(snapshot: MetadataSnapshot) -> bool:
         for topic in [t for t, count in late.items() if snapshot.is_led(t, count)]:
             del late[topic]
         return not late
@@ -53,7 +53,7 @@ async def for_absence(
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     late = dict(ids)
 
-    def all_gone(snapshot: Snapshot) -> bool:
+    def all_gone(snapshot: MetadataSnapshot) -> bool:
         for topic in [t for t, topic_id in late.items() if is_gone(snapshot, t, topic_id)]:
             del late[topic]
         return not late
@@ -65,7 +65,7 @@ async def for_absence(
     return dict.fromkeys(late.keys() | marked, _TIMED_OUT)
 
 
-def is_gone(snapshot: Snapshot, topic: str, topic_id: uuid.UUID) -> bool:
+def is_gone(snapshot: MetadataSnapshot, topic: str, topic_id: uuid.UUID) -> bool:
     """Whether a topic is not known any more; one of the same name may have taken its place."""
     return topic not in snapshot.topics or snapshot.topic_ids.get(topic, ZERO_ID) != topic_id
 

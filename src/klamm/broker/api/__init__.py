@@ -22,8 +22,8 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from klamm.broker.net.connection import Answer
 from klamm.broker.net.context import RequestContext
+from klamm.broker.net.peer import Answer
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import APIS, ApiKey

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.coordinators.journal import partition_for
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import add_offsets_to_txn as messages
+from klamm.security.authorization.apis import need_of
+
+_TRANSACTION: Final = need_of(ApiKey.ADD_OFFSETS_TO_TXN, "transaction")
+_GROUP: Final = need_of(ApiKey.ADD_OFFSETS_TO_TXN, "group")
 
 
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
+    parts.access.demand(context, _TRANSACTION, request.transactional_id)
+    parts.access.demand(context, _GROUP, request.group_id)
     count = len(parts.metadata.snapshot.topics.get(CONSUMER_OFFSETS, ()))
     if count == 0:
         await parts.auto_creation.create_internal_topic(CONSUMER_OFFSETS)

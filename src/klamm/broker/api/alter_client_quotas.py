@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from klamm.broker.admin import topic_writes
 from klamm.broker.admin.client_quotas import altered, stored_entity
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode, Refused
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.alter_client_quotas import (
     EntityDataResponse,
     EntryData,
@@ -16,9 +18,13 @@ from klamm.protocol.messages.alter_client_quotas import (
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_CLUSTER: Final = need_of(ApiKey.ALTER_CLIENT_QUOTAS, "cluster")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    parts.access.demand(context, _CLUSTER)
     outcomes = [await _alter(parts, entry, request.validate_only) for entry in request.entries]
     return Response(
         entries=[

@@ -1,7 +1,9 @@
-"""AlterPartition (key 56): a leader asks for other in-sync sets (KIP-497).
+"""AlterPartition (key 56), versions 0-3: a leader asks for other in-sync sets (KIP-497).
 
-Members that are not live are refused one by one with INELIGIBLE_REPLICA; from version 3 on a member
-counts only in the registration the leader knows it by (KIP-903).
+Members that are not live are refused one by one with INELIGIBLE_REPLICA, which is
+OPERATION_NOT_ATTEMPTED before version 2; from version 3 on a member counts only in the registration
+the leader knows it by (KIP-903). Before version 2 topics go by their names: so speak brokers whose
+inter-broker protocol knows no topic ids, and leaders of topics that have none.
 """
 
 from __future__ import annotations
@@ -24,8 +26,7 @@ from klamm.protocol.messages.alter_partition import (
 )
 
 BROKERS_ONLY: Final = True
-
-
+_BY_ID_SINCE: Final = 2
 _RECOVERIES: Final = frozenset(Recovery)
 
 
@@ -37,8 +38,9 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
                     ErrorCode.INVALID_REQUEST,
                     f"there is no leader recovery state {partition.leader_recovery_state}",
                 )
+    by_id = context.version >= _BY_ID_SINCE
     changes = tuple(
-        _change(topic.topic_id, partition)
+        _change(topic.topic_id if by_id else topic.topic_name, partition)
         for topic in request.topics
         for partition in topic.partitions
     )
@@ -49,18 +51,22 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
             changes=changes,
         )
     )
-    topics = {t.topic_id: TopicDataResponse(topic_id=t.topic_id) for t in request.topics}
+    topics: dict[uuid.UUID | str, TopicDataResponse] = {
+        t.topic_id if by_id else t.topic_name: TopicDataResponse(t.topic_name, t.topic_id)
+        for t in request.topics
+    }
     for change, code, leadership in answer.results:
-        assert isinstance(change.topic, uuid.UUID), change
+        if code is ErrorCode.INELIGIBLE_REPLICA and not by_id:
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED
         topics[change.topic].partitions.append(_result(change, code, leadership))
     return Response(error_code=answer.code, topics=[] if answer.code else list(topics.values()))
 
 
-def _change(topic_id: uuid.UUID, asked: PartitionData) -> IsrChange:
+def _change(topic: uuid.UUID | str, asked: PartitionData) -> IsrChange:
     # Up to version 2 the members come without their epochs.
     epochs = {BrokerId(m.broker_id): m.broker_epoch for m in asked.new_isr_with_epochs}
     return IsrChange(
-        topic=topic_id,
+        topic=topic,
         partition=asked.partition_index,
         leader_epoch=asked.leader_epoch,
         partition_epoch=asked.partition_epoch,

@@ -7,20 +7,27 @@ is REPLICA_NOT_AVAILABLE, and the wish is remembered until the replica is made.
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.log.partition import StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirTopicResult,
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_CLUSTER: Final = need_of(ApiKey.ALTER_REPLICA_LOG_DIRS, "cluster")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    parts.access.demand(context, _CLUSTER)
     return _answer(
         {partition: _alter(parts, partition, path) for partition, path in _wanted(request).items()}
     )
@@ -33,7 +40,7 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
 
 def _alter(parts: Parts, partition: TopicPartition, path: str) -> ErrorCode:
     try:
-        return parts.moves.alter(partition, path)
+        return parts.relocations.alter(partition, path)
     except StorageTrouble as trouble:
         parts.storage_trouble(trouble)
         return ErrorCode.KAFKA_STORAGE_ERROR

@@ -8,13 +8,17 @@ another one by now.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.controller.events import TopicArchived
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import id_from_text
+from klamm.protocol.private import PrivateKey
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(PrivateKey.ARCHIVED, "topic")
 
 
 async def handle(
@@ -30,5 +34,6 @@ async def handle(
         )
     except (KeyError, ValueError, TypeError):
         raise RequestRefused(ErrorCode.INVALID_REQUEST, "this describes no archive") from None
-    fault = await parts.controller.submit(ask)
+    parts.access.demand(context, _TOPIC, ask.topic)
+    fault = await parts.controller.submit(ask, context.asked_by)
     return {"error_code": fault.code, "error_message": fault.message}

@@ -18,6 +18,10 @@ from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Role
 from klamm.model.errors import ErrorCode, RequestRefused
+from klamm.protocol.private import PrivateKey
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(PrivateKey.AT_REST, "topic")
 
 _PATIENCE_S: Final = 10.0
 
@@ -26,6 +30,8 @@ async def handle(
     parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     topics = frozenset(asked.texts(request, "topics"))
+    for topic in topics:
+        parts.access.demand(context, _TOPIC, topic)
     try:
         async with asyncio.timeout(_PATIENCE_S):
             await parts.dynamic_config.caught_up()

@@ -15,7 +15,11 @@ from klamm.broker.admin.waiting import until_absent
 from klamm.broker.net import asked
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
+from klamm.protocol.private import PrivateKey
+from klamm.security.authorization.apis import need_of
 from klamm.store import layout
+
+_TOPIC: Final = need_of(PrivateKey.AWAIT_DELETION, "topic")
 
 _WAIT_MS_MAX: Final = 60_000
 
@@ -24,6 +28,8 @@ async def handle(
     parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     topics = asked.texts(request, "topics")
+    for topic in topics:
+        parts.access.demand(context, _TOPIC, topic)
     wait_ms = min(max(asked.number(request, "timeout_ms", 0), 0), _WAIT_MS_MAX)
     left = dict.fromkeys(topics)
     try:

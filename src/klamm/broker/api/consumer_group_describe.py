@@ -6,16 +6,23 @@ which protocol it speaks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from klamm.broker.coordinators.consumer_records import grouped
-from klamm.broker.net.authorization import GROUP_OPERATIONS, NOT_ASKED
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.groups.consumer.state import ConsumerGroup, Partitions
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import consumer_group_describe as messages
+from klamm.security.authorization.acls import ResourceType
+from klamm.security.authorization.apis import need_of
+from klamm.security.authorization.rights import NOT_ASKED
+
+_GROUP: Final = need_of(ApiKey.CONSUMER_GROUP_DESCRIBE, "group")
+_TOPIC: Final = need_of(ApiKey.CONSUMER_GROUP_DESCRIBE, "topic")
 
 _CONSUMER_PROTOCOL: Final = 1
 
@@ -23,11 +30,10 @@ _CONSUMER_PROTOCOL: Final = 1
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     # One that is asked for twice is told once: its members may be many times what was asked.
     asked = dict.fromkeys(request.group_ids)
     return messages.Response(
-        groups=[_describe(parts, group_id, allowed) async for group_id in in_turns(asked)]
+        groups=[_described(parts, context, group_id, request) async for group_id in in_turns(asked)]
     )
 
 
@@ -38,6 +44,36 @@ def failure(request: messages.Request, code: ErrorCode, message: str | None) -> 
             for group_id in request.group_ids
         ]
     )
+
+
+def _described(
+    parts: Parts, context: RequestContext, group_id: str, request: messages.Request
+) -> messages.DescribedGroup:
+    denied = parts.access.refusal(context, _GROUP, group_id)
+    if denied is not None:
+        return messages.DescribedGroup(group_id=group_id, error_code=denied)
+    allowed = NOT_ASKED
+    if request.include_authorized_operations:
+        allowed = parts.access.operations(context, ResourceType.GROUP, group_id)
+    told = _describe(parts, group_id, allowed)
+    describable = parts.access.allowed(context, _TOPIC)
+    if all(topic in describable for topic in _topics(told)):
+        return told
+    # Later brokers of Kafka hide the group as well: its members would tell the topics' names.
+    return messages.DescribedGroup(
+        group_id=group_id,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message="The group has described topic(s) that the client is not authorized to "
+        "describe.",
+    )
+
+
+def _topics(told: messages.DescribedGroup) -> Iterator[str]:
+    """The topics that a description names."""
+    for member in told.members:
+        yield from member.subscribed_topic_names
+        for assignment in (member.assignment, member.target_assignment):
+            yield from (topic.topic_name for topic in assignment.topic_partitions)
 
 
 def _describe(parts: Parts, group_id: str, allowed: int) -> messages.DescribedGroup:

@@ -8,6 +8,7 @@ new member its id; from 1 on members bring their own (KIP-1082) and may name top
 from __future__ import annotations
 
 import uuid
+from typing import Final
 
 from klamm.broker.coordinators.consumer_records import grouped
 from klamm.broker.net.context import RequestContext
@@ -16,9 +17,14 @@ from klamm.broker.parts import Parts
 from klamm.groups.consumer.events import Answer, Heartbeat
 from klamm.groups.consumer.patterns import TopicPattern, parse
 from klamm.groups.consumer.state import Partitions, TopicIdPartition
-from klamm.model.errors import ErrorCode, Refused
+from klamm.model.errors import ErrorCode, Refused, RequestRefused
 from klamm.model.names import id_text
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import consumer_group_heartbeat as messages
+from klamm.security.authorization.apis import need_of
+
+_GROUP: Final = need_of(ApiKey.CONSUMER_GROUP_HEARTBEAT, "group")
+_TOPIC: Final = need_of(ApiKey.CONSUMER_GROUP_HEARTBEAT, "topic")
 
 
 async def handle(
@@ -26,6 +32,10 @@ async def handle(
 ) -> messages.Response:
     if "consumer" not in parts.settings.list("group.coordinator.rebalance.protocols"):
         return messages.Response(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    parts.access.demand(context, _GROUP, request.group_id)
+    describable = parts.access.allowed(context, _TOPIC)
+    if any(topic not in describable for topic in request.subscribed_topic_names or ()):
+        raise RequestRefused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     consumers = parts.groups.consumers
     if request.subscribed_topic_regex:
         await _compare(parts, request.subscribed_topic_regex)

@@ -6,7 +6,8 @@ Only the controller answers, once its own metadata shows a leader for every part
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from klamm.broker.admin import configs
@@ -14,10 +15,12 @@ from klamm.broker.admin.topic_admin import Created
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
-from klamm.broker.quotas.quotas import Client
+from klamm.broker.quotas.quotas import QuotaClient
+from klamm.broker.term.requesters import CREATION, came_to_nothing
 from klamm.controller.admission import NewTopic
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import BrokerId
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -25,6 +28,10 @@ from klamm.protocol.messages.create_topics import (
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(ApiKey.CREATE_TOPICS, "topic")
+_CONFIGS: Final = need_of(ApiKey.CREATE_TOPICS, "configs", 5)
 
 _CONFIGS_FROM: Final = 5
 _STRICT_FROM: Final = 6
@@ -36,20 +43,41 @@ _CONFIGS_MAX: Final = 5_000
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     if not parts.is_controller:
         return failure(request, ErrorCode.NOT_CONTROLLER, None)
-    client = Client.of(context.principal, context.client_id)
+    client = QuotaClient.of(context.principal, context.client_id)
     quota = parts.quotas.mutations(client, parts.settings, strict=context.version >= _STRICT_FROM)
-    outcomes = await parts.admin.create_topics(
-        [_ask(topic) async for topic in in_turns(request.topics)],
+    asks = [_ask(topic) async for topic in in_turns(request.topics)]
+    denied = _denied(parts, context, asks)
+    wanted = [ask for ask in asks if ask.name not in denied]
+    requesters = parts.controller.requesters
+    if not request.validate_only:
+        requesters.note(CREATION, (ask.name for ask in wanted), context.asked_by)
+    done = await parts.admin.create_topics(
+        wanted,
         quota,
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
+    pairs = zip(wanted, done, strict=True)
+    requesters.drop(CREATION, (ask.name for ask, outcome in pairs if came_to_nothing(outcome)))
+    rest = iter(done)
+    outcomes = [denied.get(ask.name) or next(rest) for ask in asks]
     tells_configs = context.version >= _CONFIGS_FROM and len(outcomes) <= _CONFIGS_MAX
+    configs_shown = parts.access.allowed(context, _CONFIGS)
     results = [
-        _result(parts, topic.name, outcome, tells_configs=tells_configs)
+        _result(parts, topic.name, outcome, configs_shown, tells_configs=tells_configs)
         async for topic, outcome in in_turns(zip(request.topics, outcomes, strict=True))
     ]
     return Response(throttle_time_ms=quota.throttle_ms, topics=results)
+
+
+def _denied(parts: Parts, context: RequestContext, asks: Sequence[NewTopic]) -> dict[str, Refused]:
+    """The topics that the caller may not create; one that is named twice is a fault before that."""
+    if parts.access.is_open:
+        return {}
+    counts = Counter(ask.name for ask in asks)
+    allowed = parts.access.allowed(context, _TOPIC)
+    refused = Refused(_TOPIC.message or "", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return {name: refused for name, n in counts.items() if n == 1 and name not in allowed}
 
 
 def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
@@ -76,13 +104,26 @@ def _ask(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(
-    parts: Parts, name: str, outcome: Created | Refused, *, tells_configs: bool
+    parts: Parts,
+    name: str,
+    outcome: Created | Refused,
+    configs_shown: Container[str],
+    *,
+    tells_configs: bool,
 ) -> CreatableTopicResult:
     if isinstance(outcome, Refused):
         return CreatableTopicResult(
             name=name, error_code=outcome.code, error_message=outcome.why or None
         )
     creation = outcome.creation
+    if tells_configs and name not in configs_shown:
+        return CreatableTopicResult(
+            name=name,
+            topic_id=outcome.topic_id,
+            num_partitions=-1,
+            replication_factor=-1,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     result = CreatableTopicResult(
         name=name,
         topic_id=outcome.topic_id,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 from klamm.broker.net.context import RequestContext
@@ -15,6 +16,7 @@ from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition, is_internal
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -22,16 +24,23 @@ from klamm.protocol.messages.delete_records import (
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(ApiKey.DELETE_RECORDS, "topic")
 
 _ALL_COMMITTED: Final = -1
 _NO_WATERMARK: Final = -1
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    deletable = parts.access.allowed(context, _TOPIC)
     begun = [
         (
             topic.name,
-            [_begin(parts, topic.name, each) async for each in in_turns(topic.partitions)],
+            [
+                _begin(parts, topic.name, each, deletable)
+                async for each in in_turns(topic.partitions)
+            ],
         )
         async for topic in in_turns(request.topics)
     ]
@@ -70,8 +79,10 @@ class _Begun(NamedTuple):
 
 
 def _begin(
-    parts: Parts, topic: str, wanted: DeleteRecordsPartition
+    parts: Parts, topic: str, wanted: DeleteRecordsPartition, deletable: Container[str]
 ) -> _Begun | DeleteRecordsPartitionResult:
+    if topic not in deletable:
+        return _refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if is_internal(topic):
         return _refused(wanted, ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = parts.replicas.find_leader(TopicPartition(topic, wanted.partition_index))

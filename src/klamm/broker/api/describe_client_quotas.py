@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.admin.client_quotas import Component, entity_of, filter_fault, matches
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.describe_client_quotas import (
     EntityData,
     EntryData,
@@ -12,9 +15,15 @@ from klamm.protocol.messages.describe_client_quotas import (
     Response,
     ValueData,
 )
+from klamm.security.authorization.apis import need_of
+
+_CLUSTER: Final = need_of(ApiKey.DESCRIBE_CLIENT_QUOTAS, "cluster")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    denied = parts.access.refusal(context, _CLUSTER)
+    if denied is not None:
+        return Response(error_code=denied, entries=None)
     components = [Component(c.entity_type, c.match_type, c.match) for c in request.components]
     fault = filter_fault(components)
     if fault is not None:

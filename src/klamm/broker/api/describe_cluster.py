@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.broker.net import authorization
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.describe_cluster import DescribeClusterBroker, Request, Response
+from klamm.security.authorization.acls import CLUSTER_NAME, ResourceType
+from klamm.security.authorization.apis import need_of
+
+_CLUSTER: Final = need_of(ApiKey.DESCRIBE_CLUSTER, "cluster operations")
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -37,5 +41,9 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorization.CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = (
+            parts.access.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+            if parts.access.permits(context, _CLUSTER)
+            else 0
+        )
     return response

@@ -7,14 +7,16 @@ set for all brokers. Left out: client metrics.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from klamm.broker.admin import configs
-from klamm.broker.admin.entries import Entry
+from klamm.broker.admin.entries import SettingEntry
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import Source
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -23,12 +25,16 @@ from klamm.protocol.messages.describe_configs import (
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_BROKER: Final = need_of(ApiKey.DESCRIBE_CONFIGS, "broker")
+_TOPIC: Final = need_of(ApiKey.DESCRIBE_CONFIGS, "topic")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     return Response(
         results=[
-            await _describe(parts, resource, request)
+            await _describe(parts, context, resource, request)
             async for resource in in_turns(await _each_once(request.resources))
         ]
     )
@@ -51,8 +57,11 @@ async def _each_once(
 
 
 async def _describe(
-    parts: Parts, resource: DescribeConfigsResource, request: Request
+    parts: Parts, context: RequestContext, resource: DescribeConfigsResource, request: Request
 ) -> DescribeConfigsResult:
+    denied = configs.denied(parts.access, context, resource, _BROKER, _TOPIC)
+    if denied is not None:
+        return _refused(resource, denied)
     entries = await configs.describe(
         parts, resource.resource_type, resource.resource_name, resource.configuration_keys
     )
@@ -74,7 +83,7 @@ def _refused(resource: DescribeConfigsResource, refused: Refused) -> DescribeCon
     )
 
 
-def _entry(entry: Entry, request: Request) -> DescribeConfigsResourceResult:
+def _entry(entry: SettingEntry, request: Request) -> DescribeConfigsResourceResult:
     definition = entry.definition
     return DescribeConfigsResourceResult(
         name=definition.name,

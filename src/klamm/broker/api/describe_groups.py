@@ -6,25 +6,43 @@ one is described by ConsumerGroupDescribe.
 
 from __future__ import annotations
 
-from klamm.broker.net.authorization import GROUP_OPERATIONS, NOT_ASKED
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.requests import GroupState
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import describe_groups as messages
+from klamm.security.authorization.acls import ResourceType
+from klamm.security.authorization.apis import need_of
+from klamm.security.authorization.rights import NOT_ASKED
+
+_GROUP: Final = need_of(ApiKey.DESCRIBE_GROUPS, "group")
 
 
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
-    allowed = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     # One that is asked for twice is told once: its members may be many times what was asked.
     asked = dict.fromkeys(request.groups)
     return messages.Response(
-        groups=[_describe(parts, group_id, allowed) async for group_id in in_turns(asked)]
+        groups=[_described(parts, context, group_id, request) async for group_id in in_turns(asked)]
     )
+
+
+def _described(
+    parts: Parts, context: RequestContext, group_id: str, request: messages.Request
+) -> messages.DescribedGroup:
+    denied = parts.access.refusal(context, _GROUP, group_id)
+    if denied is not None:
+        return messages.DescribedGroup(group_id=group_id, error_code=denied)
+    allowed = NOT_ASKED
+    if request.include_authorized_operations:
+        allowed = parts.access.operations(context, ResourceType.GROUP, group_id)
+    return _describe(parts, group_id, allowed)
 
 
 def _describe(parts: Parts, group_id: str, allowed: int) -> messages.DescribedGroup:

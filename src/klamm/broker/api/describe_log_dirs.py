@@ -7,6 +7,7 @@ what it has still to copy.
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
@@ -16,6 +17,7 @@ from klamm.log.directory import LogDirectory
 from klamm.log.partition import PartitionLog
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResult,
@@ -23,9 +25,16 @@ from klamm.protocol.messages.describe_log_dirs import (
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_CLUSTER: Final = need_of(ApiKey.DESCRIBE_LOG_DIRS, "cluster", 3)
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    denied = parts.access.refusal(context, _CLUSTER)
+    if denied is not None:
+        # Before version 3 there is no place for a code: nothing is shown.
+        return Response(error_code=denied)
     wanted = (
         None
         if request.topics is None

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition, name_fault
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import describe_producers as messages
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(ApiKey.DESCRIBE_PRODUCERS, "topic")
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def handle(
@@ -18,12 +26,13 @@ async def handle(
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    readable = parts.access.allowed(context, _TOPIC)
     return messages.Response(
         topics=[
             messages.TopicResponse(
                 name=name,
                 partitions=[
-                    _describe(parts, TopicPartition(name, number))
+                    _describe(parts, TopicPartition(name, number), readable)
                     async for number in in_turns(numbers)
                 ],
             )
@@ -32,11 +41,17 @@ async def handle(
     )
 
 
-def _describe(parts: Parts, at: TopicPartition) -> messages.PartitionResponse:
+def _describe(
+    parts: Parts, at: TopicPartition, readable: Container[str]
+) -> messages.PartitionResponse:
     if (fault := name_fault(at.topic)) is not None:
         illegal = ErrorCode.INVALID_TOPIC_EXCEPTION
         return messages.PartitionResponse(
             partition_index=at.partition, error_code=illegal, error_message=fault
+        )
+    if at.topic not in readable:
+        return messages.PartitionResponse(
+            partition_index=at.partition, error_code=_DENIED, error_message=_TOPIC.message
         )
     if parts.metadata.snapshot.partition(at) is None:
         return messages.PartitionResponse(

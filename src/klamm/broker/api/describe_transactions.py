@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.groups.transactions import TxnState
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import describe_transactions as messages
+from klamm.security.authorization.apis import need_of
+
+_TRANSACTION: Final = need_of(ApiKey.DESCRIBE_TRANSACTIONS, "transaction")
+_TOPIC: Final = need_of(ApiKey.DESCRIBE_TRANSACTIONS, "topic")
 
 
 async def handle(
@@ -15,9 +23,23 @@ async def handle(
 ) -> messages.Response:
     # One that is asked for twice is told once: its partitions may be many times what was asked.
     asked = dict.fromkeys(request.transactional_ids)
+    describable = parts.access.allowed(context, _TOPIC)
     return messages.Response(
-        transaction_states=[_describe(parts, name) async for name in in_turns(asked)]
+        transaction_states=[
+            _described(parts, context, name, describable) async for name in in_turns(asked)
+        ]
     )
+
+
+def _described(
+    parts: Parts, context: RequestContext, name: str, describable: Container[str]
+) -> messages.TransactionState:
+    denied = parts.access.refusal(context, _TRANSACTION, name)
+    if denied is not None:
+        return messages.TransactionState(transactional_id=name, error_code=denied)
+    told = _describe(parts, name)
+    told.topics = [topic for topic in told.topics if topic.topic in describable]
+    return told
 
 
 def _describe(parts: Parts, name: str) -> messages.TransactionState:

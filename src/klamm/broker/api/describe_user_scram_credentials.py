@@ -1,29 +1,38 @@
-"""DescribeUserScramCredentials (50), version 0: there are none, for listeners are PLAINTEXT.
+"""DescribeUserScramCredentials (50), version 0: which users have SCRAM credentials, of what kind.
 
-Kafka's kafka-configs asks for them whenever it describes users, and shows their quotas only then.
+Any broker answers. Neither salts nor keys are told.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from klamm.broker.admin.scram_users import stored_credentials
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
-from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsResult,
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+from klamm.security.credentials.scram import Described, describe
+
+_CLUSTER: Final = need_of(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "cluster")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
-    # No user, as none at all, stands for every user that has some.
-    names = [user.name for user in request.users or ()]
-    return Response(results=[_result(name, names.count(name)) for name in dict.fromkeys(names)])
+    parts.access.demand(context, _CLUSTER)
+    users = None if request.users is None else [user.name for user in request.users]
+    known = await stored_credentials(parts.session)
+    return Response(results=[_result(described) for described in describe(known, users)])
 
 
-def _result(name: str, count: int) -> DescribeUserScramCredentialsResult:
-    if count > 1:
-        code, why = ErrorCode.DUPLICATE_RESOURCE, f"user {name} is named more than once"
-    else:
-        code, why = ErrorCode.RESOURCE_NOT_FOUND, f"user {name} has no SCRAM credentials"
-    return DescribeUserScramCredentialsResult(name, code, why)
+def _result(described: Described) -> DescribeUserScramCredentialsResult:
+    refused = described.refused
+    if refused is not None:
+        return DescribeUserScramCredentialsResult(described.user, refused.code, refused.why)
+    infos = [CredentialInfo(mechanism, rounds) for mechanism, rounds in described.rounds]
+    return DescribeUserScramCredentialsResult(described.user, credential_infos=infos)

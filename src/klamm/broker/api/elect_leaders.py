@@ -9,23 +9,29 @@ for every partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
-from klamm.broker.metadata_cache import MetadataCache, Snapshot
+from klamm.broker.metadata_cache import MetadataCache, MetadataSnapshot
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_parts
 from klamm.broker.parts import Parts
 from klamm.controller.events import ElectionsAsked, ElectionType, PartitionFault
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_CLUSTER: Final = need_of(ApiKey.ELECT_LEADERS, "cluster")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    parts.access.demand(context, _CLUSTER)
     if request.election_type not in ElectionType.__members__.values():
         raise RequestRefused(
             ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
@@ -34,7 +40,7 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
     epochs: dict[TopicPartition, int] = {}
     for wanted in in_parts(_wanted(request)):
         answer = await parts.controller.submit(
-            ElectionsAsked(ElectionType(request.election_type), wanted)
+            ElectionsAsked(ElectionType(request.election_type), wanted), context.asked_by
         )
         results |= answer.results
         epochs |= answer.leader_epochs
@@ -70,7 +76,7 @@ async def _not_seen(
     """The partitions whose election this broker has not heard of when the time is up."""
     left = dict(epochs)
 
-    def all_seen(snapshot: Snapshot) -> bool:
+    def all_seen(snapshot: MetadataSnapshot) -> bool:
         for id, epoch in list(left.items()):
             info = snapshot.partition(id)
             if info is not None and info.leader_epoch >= epoch:

@@ -9,24 +9,29 @@ null unless the topic is being deleted. A controller remembers times of its own 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from klamm.broker.net import asked
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.controller.events import ExplanationAsked
 from klamm.model.errors import ErrorCode
+from klamm.protocol.private import PrivateKey
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(PrivateKey.EXPLAIN, "topic")
 
 
 async def handle(
     parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     topic = asked.text(request, "topic")
+    parts.access.demand(context, _TOPIC, topic)
     found = await parts.controller.submit(ExplanationAsked(topic))
     if found is None:
         return {
             "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            "error_message": f"there is no topic {topic}",
+            "error_message": f"there is no topic {topic!r}",
         }
     return {
         "error_code": ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""Fetch (1), versions 4-17: records out of the logs, to consumers and followers.
+"""Fetch (1), versions 0-17: records out of the logs, to consumers and followers.
 
 Records go from the page cache to the socket; what is built here are the bytes around them. A fetch
 that finds too little waits for what it wants to hear of: new committed records for a consumer, any
@@ -7,27 +7,31 @@ record for a follower, a change of role for both.
 Asking as a follower says that one has what is below, and moves the high watermark: only brokers
 may. They get incremental sessions (KIP-227, `fetch_sessions`): a thousand idle partitions cost them
 nothing. Consumers are always answered in full and without a session.
+
+Versions 0-3 get message sets instead of batches (`downgrading`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable
+from collections.abc import Container, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from klamm.broker.access.access import EVERYTHING, FOLLOWER
 from klamm.broker.fetching import reading
+from klamm.broker.fetching.downgrading import downgraded, magic_of
 from klamm.broker.fetching.fetch_replies import large_reply, reply
-from klamm.broker.fetching.parking import Parked
-from klamm.broker.fetching.reading import Reader
-from klamm.broker.net.connection import Answer
+from klamm.broker.fetching.parking import Look, Parked
+from klamm.broker.fetching.reading import FetchReader
 from klamm.broker.net.context import RequestContext
+from klamm.broker.net.peer import Answer
 from klamm.broker.net.promises import Promise
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.turns import Place, in_turns, place_for
 from klamm.broker.parts import Parts
-from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, Client
+from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, QuotaClient
 from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, TopicPartition
@@ -43,10 +47,14 @@ from klamm.protocol.fetch import (
     size_of,
 )
 from klamm.replication.selection import SELECTORS
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(ApiKey.FETCH, "topic")
 
 _FULL: Final = -1
 _WITHOUT_SESSION: Final = (_FULL, 0)  # the latter would like one
 _BY_ID_SINCE: Final = 13
+_MAX_BYTES_SINCE: Final = 3  # before this version only partitions have a largest size
 # A request of up to this size names a thousand partitions at most: it is dealt with in one go.
 _LARGE: Final = 32 * 1024
 _NAP_S: Final = 0.05
@@ -67,16 +75,21 @@ async def _serve_large(parts: Parts, context: RequestContext, body: memoryview) 
     async with place_for(ApiKey.FETCH, weighed) as place:
         request = await asyncio.to_thread(parse_request, version, body, items_max)
         if request.replica_id < 0 and (request.session_id, request.session_epoch) == (0, _FULL):
-            return await _Fetch(parts, context, request).in_turns(place)
+            fetch = _Fetch(parts, context, request)
+            if (magic := magic_of(version)) is not None:
+                return await fetch.as_messages(magic, place)
+            return await fetch.in_turns(place)
     answer = _serve(parts, context, request)
     if isinstance(answer, Promise):
         return await answer.outcome()
+    if isinstance(answer, Coroutine):
+        answer = await answer
     assert isinstance(answer, Reply), answer
     return answer
 
 
 def _serve(parts: Parts, context: RequestContext, request: FetchRequest) -> Answer:
-    if request.replica_id >= 0 and not context.peer.is_broker:
+    if request.replica_id >= 0 and not parts.access.admits_broker(context, FOLLOWER):
         return _refuse_follower(parts, context, request)
     if request.replica_id >= 0 and (request.session_id, request.session_epoch) != (0, _FULL):
         return parts.sessions.serve(context, request)
@@ -84,6 +97,9 @@ def _serve(parts: Parts, context: RequestContext, request: FetchRequest) -> Answ
         # We never gave a consumer a session that it could go on with.
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return reply(parts, context, FetchResponse(error_code=code))
+    magic = magic_of(context.version)
+    if magic is not None:
+        return _Fetch(parts, context, request).as_messages(magic)
     return _Fetch(parts, context, request).begin()
 
 
@@ -123,10 +139,13 @@ class _Fetch:
         self._max_bytes = min(request.max_bytes, parts.settings.int("fetch.max.bytes"))
         if parts.quotas.is_active and request.replica_id < 0:
             # More than a quota allows at once would only be read to be held back.
-            client = Client.of(context.principal, context.client_id)
+            client = QuotaClient.of(context.principal, context.client_id)
             most = parts.quotas.most(CONSUMER_BYTE_RATE, client, parts.settings)
             self._max_bytes = int(min(self._max_bytes, most))
-        self._reader = Reader.of(
+        self._readable: Container[str] = EVERYTHING
+        # Its clients ask for the same partitions in the same order again: none may go hungry.
+        self._each_one = context.version < _MAX_BYTES_SINCE
+        self._reader = FetchReader.of(
             context.version,
             request.replica_id,
             request.isolation_level,
@@ -139,7 +158,10 @@ class _Fetch:
         answer = self._read(acknowledge=True)
         if self._is_enough(answer) or self._request.max_wait_ms <= 0 or not self._request.topics:
             return self._reply(answer)
-        parked = Parked(self._retry, self._request.max_wait_ms, self._context.peer)
+        return self._parked(self._retry, self._request.max_wait_ms)
+
+    def _parked(self, look: Look, wait_ms: int) -> Promise:
+        parked = Parked(look, wait_ms, self._context.peer)
         for partition in self._partitions():
             watches = (
                 partition.committed_watches
@@ -149,21 +171,97 @@ class _Fetch:
             parked.watch(watches)
         return parked.promise
 
-    async def in_turns(self, place: Place) -> Reply:
-        """The same for very many partitions. While it waits it looks again now and then."""
+    async def as_messages(self, magic: int, place: Place | None = None) -> Reply:
+        """The reply to a reader of message sets; one that wants very many partitions has a place.
+
+        Markers of transactions are nothing to it. Where there is nothing else, it goes on behind
+        them: the reader cannot, for it does not see them.
+        """
         clock = asyncio.get_running_loop().time
         end = clock() + self._request.max_wait_ms / 1000
+        acknowledge = True
+        while True:
+            if place is not None:
+                answer = await self._enough_in_turns(place, end)
+            else:
+                answer = await self._enough_later(int(1000 * (end - clock())), acknowledge)
+            acknowledge = False
+            skipped = await self._downgrade(answer, magic)
+            if skipped and not answer.size and not self._has_urgent(answer):
+                self._skip(skipped)
+                continue
+            if place is not None:
+                return await large_reply(self._parts, self._context, answer.response, answer.size)
+            return self._reply(answer)
+
+    async def _enough_later(self, wait_ms: int, acknowledge: bool) -> _Answer:
+        """The records, when there are enough or the time is over."""
+        answer = self._read(acknowledge=acknowledge)
+        if self._is_enough(answer) or wait_ms <= 0 or not self._request.topics:
+            return answer
+        last = [answer]
+
+        def look(is_last: bool) -> Reply | None:
+            last[0] = self._read(acknowledge=False)
+            return Reply() if is_last or self._is_enough(last[0]) else None
+
+        await self._parked(look, wait_ms).outcome()
+        return last[0]
+
+    async def _downgrade(self, answer: _Answer, magic: int) -> dict[TopicPartition, int]:
+        """Make messages of the records in an answer; where it has nothing to tell, up to where."""
+        skipped: dict[TopicPartition, int] = {}
+        kept = answer.size = 0
+        for topic in answer.response.topics:
+            for at, data in enumerate(topic.partitions):
+                if not size_of(data):
+                    continue
+                place = TopicPartition(topic.name, data.partition)
+                found = await downgraded(self._parts, place, data, magic, kept)
+                topic.partitions[at] = found.data
+                kept += found.kept
+                answer.size += size_of(found.data)
+                if found.skipped_to is not None:
+                    skipped[place] = found.skipped_to
+        return skipped
+
+    def _has_urgent(self, answer: _Answer) -> bool:
+        topics = answer.response.topics
+        return any(reading.is_urgent(data) for topic in topics for data in topic.partitions)
+
+    def _skip(self, skipped: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from there on."""
+        for topic in self._request.topics:
+            for at, wanted in enumerate(topic.partitions):
+                offset = skipped.get(TopicPartition(topic.name, wanted.partition))
+                if offset is not None:
+                    topic.partitions[at] = wanted._replace(fetch_offset=offset)
+
+    async def in_turns(self, place: Place) -> Reply:
+        """The same for very many partitions. While it waits it looks again now and then."""
+        end = asyncio.get_running_loop().time() + self._request.max_wait_ms / 1000
+        answer = await self._enough_in_turns(place, end)
+        return await large_reply(self._parts, self._context, answer.response, answer.size)
+
+    async def _enough_in_turns(self, place: Place, end: float) -> _Answer:
+        clock = asyncio.get_running_loop().time
         while True:
             begun = clock()
             answer = await self._read_in_turns()
             nap_s = max(_NAP_S, clock() - begun)
             if self._is_enough(answer) or clock() + nap_s > end or not self._request.topics:
-                return await large_reply(self._parts, self._context, answer.response, answer.size)
+                return answer
             place.leave()
             await asyncio.sleep(nap_s)
 
+    def _begin_reading(self) -> _Answer:
+        """An empty answer. The right to read is asked for anew each time: it may have gone."""
+        if self._reader.follower is None:
+            self._readable = self._parts.access.allowed(self._context, _TOPIC)
+        return _Answer(FetchResponse(), self._max_bytes)
+
     async def _read_in_turns(self) -> _Answer:
-        answer = _Answer(FetchResponse(), self._max_bytes)
+        answer = self._begin_reading()
         async for topic in in_turns(self._request.topics):
             found: list[PartitionData] = []
             answer.response.topics.append(TopicData(topic.name, topic.topic_id, found))
@@ -181,7 +279,7 @@ class _Fetch:
 
     def _read(self, *, acknowledge: bool) -> _Answer:
         """Every partition once, in the order asked for, until the bytes are used up."""
-        answer = _Answer(FetchResponse(), self._max_bytes)
+        answer = self._begin_reading()
         for topic in self._request.topics:
             found: list[PartitionData] = []
             answer.response.topics.append(TopicData(topic.name, topic.topic_id, found))
@@ -198,11 +296,13 @@ class _Fetch:
         acknowledge: bool,
     ) -> None:
         name = self._name(topic.name, topic.topic_id)
+        if name is None or name not in self._readable:
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else denied
+            found += [PartitionData(wanted.partition, code) for wanted in partitions]
+            answer.is_urgent = True
+            return
         for wanted in partitions:
-            if name is None:
-                found.append(PartitionData(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID))
-                answer.is_urgent = True
-                continue
             data = reading.read(
                 self._parts,
                 self._reader,
@@ -210,7 +310,7 @@ class _Fetch:
                 topic.topic_id,
                 wanted,
                 max_bytes=min(wanted.partition_max_bytes, answer.left),
-                at_least_one=answer.size == 0,
+                at_least_one=answer.size == 0 or self._each_one,
                 acknowledge=acknowledge,
             )
             size = size_of(data)

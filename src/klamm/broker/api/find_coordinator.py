@@ -13,9 +13,15 @@ from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, NO_LEADER, TRANSACTION_STATE, TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import find_coordinator as messages
+from klamm.security.authorization.apis import need_of
+
+_GROUP: Final = need_of(ApiKey.FIND_COORDINATOR, "group", 4)
+_TRANSACTION: Final = need_of(ApiKey.FIND_COORDINATOR, "transaction", 4)
 
 _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+_NEEDS: Final = {0: _GROUP, 1: _TRANSACTION}
 
 
 async def handle(
@@ -46,6 +52,10 @@ async def _find(
         return _nobody(
             key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}"
         )
+    need = _NEEDS[key_type]
+    denied = parts.access.refusal(context, need, key)
+    if denied is not None:
+        return _nobody(key, denied, need.message)
     count = len(parts.metadata.snapshot.topics.get(topic, ()))
     if count == 0:
         fault = await parts.auto_creation.create_internal_topic(topic)

@@ -6,25 +6,36 @@ takes changes of topics and of all brokers; those of one broker go to that broke
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.admin import configs
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.controller.admission.alteration import Change
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_BROKER: Final = need_of(ApiKey.INCREMENTAL_ALTER_CONFIGS, "broker")
+_TOPIC: Final = need_of(ApiKey.INCREMENTAL_ALTER_CONFIGS, "topic")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    if parts.is_controller and not request.validate_only:
+        topics = configs.topics_of(request.resources)
+        parts.controller.requesters.note_settings(topics, context.asked_by)
     responses = await configs.alter_all(
         parts,
         request.resources,
         _changes,
         AlterConfigsResourceResponse,
+        denied=lambda each: configs.denied(parts.access, context, each, _BROKER, _TOPIC),
         incremental=True,
         validate_only=request.validate_only,
     )

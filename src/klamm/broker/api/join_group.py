@@ -7,16 +7,27 @@ leader that returns is told that it need not assign (KIP-814).
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.groups.classic.requests import Join
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import join_group as messages
+from klamm.security.authorization.apis import need_of
+
+_GROUP: Final = need_of(ApiKey.JOIN_GROUP, "group")
+_NAME_IS_NULL_SINCE: Final = 7
 
 
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     version = context.version
+    denied = parts.access.refusal(context, _GROUP, request.group_id)
+    if denied is not None:
+        no_name = None if version >= _NAME_IS_NULL_SINCE else ""
+        return messages.Response(error_code=denied, protocol_name=no_name)
     groups = parts.groups
     client_id = context.client_id or ""
     answer = await groups.join(
@@ -42,7 +53,7 @@ async def handle(
         error_code=answer.error,
         generation_id=answer.generation,
         protocol_type=answer.protocol_type,
-        protocol_name=answer.protocol if version >= 7 else answer.protocol or "",
+        protocol_name=answer.protocol if version >= _NAME_IS_NULL_SINCE else answer.protocol or "",
         leader=answer.leader,
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Final
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
+from klamm.broker.replicas.orders import Order, orders_of
+from klamm.model.errors import ErrorCode
 from klamm.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrTopicError,
@@ -18,7 +21,15 @@ BROKERS_ONLY: Final = True
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
-    code, results = await parts.replicas.obey(request)
+    return _response(*await parts.replicas.obey(request))
+
+
+def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
+    """The whole request fails, and so does each partition of it."""
+    return _response(code, ((order, code) for order in orders_of(request)))
+
+
+def _response(code: ErrorCode, results: Iterable[tuple[Order, ErrorCode]]) -> Response:
     topics: dict[uuid.UUID, list[LeaderAndIsrPartitionError]] = {}
     flat: list[LeaderAndIsrPartitionError] = []
     for order, partition_code in results:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import leave_group as messages
+from klamm.security.authorization.apis import need_of
+
+_GROUP: Final = need_of(ApiKey.LEAVE_GROUP, "group")
 
 
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
+    parts.access.demand(context, _GROUP, request.group_id)
     if context.version < 3:
         error, errors = parts.groups.leave(request.group_id, [(request.member_id, None)])
         first = errors[0] if errors else ErrorCode.NONE

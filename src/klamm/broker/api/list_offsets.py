@@ -16,17 +16,19 @@ from collections import Counter
 from functools import partial
 from typing import Final
 
+from klamm.broker.access.access import FOLLOWER
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Partition
-from klamm.broker.replicas.replicas import epoch_fault
+from klamm.broker.replicas.refusals import epoch_fault
 from klamm.broker.storage.openers import opened
 from klamm.log.lookup import Search, TimedOffset, Unknown, look_into
 from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -34,22 +36,28 @@ from klamm.protocol.messages.list_offsets import (
     Request,
     Response,
 )
-from klamm.protocol.record_scan import Place
+from klamm.protocol.record_scan import RecordPlace
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(ApiKey.LIST_OFFSETS, "topic")
 
 _SINCE: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
-    if request.replica_id >= 0 and not context.peer.is_broker:
+    if request.replica_id >= 0 and not parts.access.admits_broker(context, FOLLOWER):
         return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     asked: Counter[tuple[str, int]] = Counter()
     async for topic in in_turns(request.topics):
         asked.update((topic.name, wanted.partition_index) for wanted in topic.partitions)
     response = Response()
+    describable = parts.access.allowed(context, _TOPIC)
     async for topic in in_turns(request.topics):
         answers = []
         async for wanted in in_turns(topic.partitions):
-            if asked[topic.name, wanted.partition_index] > 1:
+            if topic.name not in describable:
+                answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif asked[topic.name, wanted.partition_index] > 1:
                 answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
             else:
                 found = await _find(parts, context, request, topic.name, wanted)
@@ -152,7 +160,7 @@ async def _look_up(
 
 async def _carried_out(search: Search, limit: int) -> TimedOffset | None:
     """The result of a search; workers open the batches it needs."""
-    found: Place | Unknown | None = None
+    found: RecordPlace | Unknown | None = None
     try:
         wanted = next(search)
         while True:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_parts
 from klamm.broker.parts import Parts
 from klamm.controller.events import ReassignmentsListed
 from klamm.model.assignment import Assignment
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_CLUSTER: Final = need_of(ApiKey.LIST_PARTITION_REASSIGNMENTS, "cluster")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
+    parts.access.demand(context, _CLUSTER)
     wanted = None
     if request.topics is not None:
         wanted = tuple(

@@ -6,11 +6,17 @@ running longer than a while.
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.groups.transactions import Transaction, TxnState
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import list_transactions as messages
+from klamm.security.authorization.apis import need_of
+
+_TRANSACTION: Final = need_of(ApiKey.LIST_TRANSACTIONS, "transaction")
 
 _STATES = {state.text for state in TxnState}
 
@@ -21,6 +27,7 @@ async def handle(
     if parts.transactions.is_loading:
         return messages.Response(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     now_ms = parts.clock.now_ms()
+    shown = parts.access.allowed(context, _TRANSACTION)
     return messages.Response(
         unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
         transaction_states=[
@@ -30,7 +37,7 @@ async def handle(
                 transaction_state=txn.state.text,
             )
             for txn in parts.transactions.transactions()
-            if _is_wanted(txn, request, now_ms)
+            if _is_wanted(txn, request, now_ms) and txn.id in shown
         ],
     )
 

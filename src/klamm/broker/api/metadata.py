@@ -4,7 +4,8 @@ Answered from the newest snapshot alone. What was encoded for a snapshot once is
 hundred clients that ask for everything cost one encoding. A topic that is not there may be created
 on the way (`auto.create.topics.enable`); such an answer is never kept.
 
-Left out: everybody is authorized for everything.
+A topic that the caller may not describe is told as such, whether it exists or not, where it was
+named; where all topics are asked for it is left out. What was kept serves those with equal rights.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from klamm.broker.metadata_cache import PartitionInfo, Snapshot
-from klamm.broker.net import authorization
-from klamm.broker.net.connection import Answer
+from klamm.broker.metadata_cache import MetadataSnapshot, PartitionInfo
 from klamm.broker.net.context import RequestContext
+from klamm.broker.net.peer import Answer
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.turns import LARGE, finished, in_turns, place_for
 from klamm.broker.parts import Parts
 from klamm.broker.quotas.charging import charge_time
-from klamm.broker.quotas.quotas import Client
+from klamm.broker.quotas.quotas import QuotaClient
+from klamm.broker.term.requesters import CREATION
 from klamm.model.errors import ErrorCode
 from klamm.model.names import NO_LEADER, ZERO_ID, is_internal, name_fault
 from klamm.protocol import codec
@@ -35,28 +36,48 @@ from klamm.protocol.messages.metadata import (
     Request,
     Response,
 )
+from klamm.security.authorization.acls import CLUSTER_NAME, ResourceType
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(ApiKey.METADATA, "topic")
+_ALL: Final = need_of(ApiKey.METADATA, "all topics")
+_CREATE: Final = need_of(ApiKey.METADATA, "create")
+_CLUSTER: Final = need_of(ApiKey.METADATA, "cluster operations", 8)
+
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+# The version, the listener, the bytes, and whoever has the rights of whoever asked.
+Question = tuple[int, str, bytes, tuple[str, str, int] | None]
 
 _KEPT_MAX: Final = 64  # encoded answers a snapshot
 _BY_ID_FROM: Final = 12
 # So many topics are created by one question. Who asks for more is told that they are unknown, and
 # asks again.
 _CREATED_MAX: Final = 1_000
+_FIRST_WORD_MS: Final = 3_000  # so long a client waits for what the controller says first
 
 
 def serve(parts: Parts, context: RequestContext, body: memoryview) -> Answer:
     if len(body) > LARGE:
         return _answer_large(parts, context, body)
     snapshot = parts.metadata.snapshot
-    question = (context.version, context.listener, bytes(body))
-    encoded = snapshot.encoded.get(question)
+    sharers = parts.access.sharers(context)
+    question = (context.version, context.listener, bytes(body), sharers)
+    encoded = None if sharers is None else snapshot.encoded.get(question)
     if encoded is None:
         request = _decoded(parts, context, body)
-        return _answer(parts, context, request, _Kept(snapshot, question))
+        kept = None if sharers is None else _Kept(snapshot, question)
+        return _answer(parts, context, request, kept)
     # Known only now that the work is done. It is in the bytes, so those who wait cost it twice.
     wait_ms = charge_time(parts, context)
     if wait_ms:
         return _answer(parts, context, _decoded(parts, context, body), wait_ms=wait_ms)
     return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
+
+
+def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
+    """Each topic that was named fails; nothing is told of the cluster."""
+    topics = [MetadataResponseTopic(code, t.name, t.topic_id) for t in request.topics or ()]
+    return Response(topics=topics)
 
 
 def _decoded(parts: Parts, context: RequestContext, body: memoryview) -> Request:
@@ -77,8 +98,8 @@ async def _answer_large(parts: Parts, context: RequestContext, body: memoryview)
 class _Kept(NamedTuple):
     """The cache of an answer for those that ask the same."""
 
-    snapshot: Snapshot
-    question: tuple[int, str, bytes]
+    snapshot: MetadataSnapshot
+    question: Question
 
     def keep(self, encoded: bytes) -> None:
         if len(self.snapshot.encoded) < _KEPT_MAX:
@@ -92,24 +113,65 @@ async def _answer(
     kept: _Kept | None = None,
     wait_ms: int = 0,
 ) -> Reply:
-    unknown = _to_create(parts, context, request)
+    if not parts.metadata.is_fresh:
+        # A broker that has just started would say that there is no topic at all.
+        await parts.metadata.wait_for(lambda _: parts.metadata.is_fresh, _FIRST_WORD_MS)
+        kept = None
+    shown = _Shown(parts, context)
+    unknown = _to_create(parts, context, request, shown)
     if unknown:
-        client = Client.of(context.principal, context.client_id)
-        faults = await parts.auto_creation.create(unknown, client)
+        client = QuotaClient.of(context.principal, context.client_id)
+        creatable = parts.access.allowed(context, _CREATE)
+        faults = {name: _DENIED for name in unknown if name not in creatable}
+        wanted = [name for name in unknown if name not in faults]
+        if parts.is_controller:
+            parts.controller.requesters.note(CREATION, wanted, context.asked_by)
+        made = await parts.auto_creation.create(wanted, client)
+        parts.controller.requesters.drop(CREATION, made)
+        faults |= made
         wait_ms = charge_time(parts, context)
-        encoded = await _encode(parts, context, request, faults, wait_ms)
+        encoded = await _encode(parts, context, request, faults, shown, wait_ms)
     else:
-        encoded = await _encode(parts, context, request, {}, wait_ms)
-        if kept is not None:
+        encoded = await _encode(parts, context, request, {}, shown, wait_ms)
+        # A denial goes into the audit log each time.
+        if kept is not None and not shown.has_denied:
             kept.keep(encoded)
         charged_ms = charge_time(parts, context) if not wait_ms else 0
         if charged_ms:
             wait_ms = charged_ms
-            encoded = await _encode(parts, context, request, {}, wait_ms)
+            encoded = await _encode(parts, context, request, {}, shown, wait_ms)
     return Reply((encode_response_frame(context.header, encoded),), mute_ms=wait_ms)
 
 
-def _to_create(parts: Parts, context: RequestContext, request: Request) -> list[str]:
+class _Shown:
+    """The topics that a caller may see, and what it may do with them."""
+
+    def __init__(self, parts: Parts, context: RequestContext) -> None:
+        self._access, self._context = parts.access, context
+        self._named = parts.access.allowed(context, _TOPIC)
+        self._all = parts.access.allowed(context, _ALL)
+        self.has_denied = False
+
+    def is_shown(self, name: str) -> bool:
+        """Whether a topic that was asked for may be described."""
+        is_shown = name in self._named
+        self.has_denied |= not is_shown
+        return is_shown
+
+    def of_all(self, names: Iterable[str]) -> Iterable[str]:
+        """Of all topics, those that may be described."""
+        return (name for name in names if name in self._all)
+
+    def operations(self, topic: str) -> int:
+        return self._access.operations(self._context, ResourceType.TOPIC, topic)
+
+    def cluster_operations(self) -> int:
+        if not self._access.permits(self._context, _CLUSTER):
+            return 0
+        return self._access.operations(self._context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _to_create(parts: Parts, context: RequestContext, request: Request, shown: _Shown) -> list[str]:
     """The topics to create before answering."""
     if request.topics is None or not parts.settings.bool("auto.create.topics.enable"):
         return []
@@ -123,6 +185,7 @@ def _to_create(parts: Parts, context: RequestContext, request: Request) -> list[
         and topic.topic_id == ZERO_ID
         and topic.name not in known
         and name_fault(topic.name) is None
+        and shown.is_shown(topic.name)
     )
     return list(islice(wanted, _CREATED_MAX))
 
@@ -132,24 +195,26 @@ async def _encode(
     context: RequestContext,
     request: Request,
     faults: Mapping[str, ErrorCode],
+    shown: _Shown,
     wait_ms: int = 0,
 ) -> bytes:
     snapshot = parts.metadata.snapshot
+    topics = _topics(snapshot, context, request, faults, shown)
     response = Response(
         throttle_time_ms=wait_ms,
         brokers=_brokers(snapshot, context.listener),
         cluster_id=parts.cluster_id,
         controller_id=snapshot.controller_id,
-        topics=[topic async for topic in in_turns(_topics(snapshot, context, request, faults))],
+        topics=[topic async for topic in in_turns(topics)],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorization.CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = shown.cluster_operations()
     return await finished(
         codec.encode_response_in_steps(ApiKey.METADATA, context.version, response)
     )
 
 
-def _brokers(snapshot: Snapshot, listener: str) -> list[MetadataResponseBroker]:
+def _brokers(snapshot: MetadataSnapshot, listener: str) -> list[MetadataResponseBroker]:
     return [
         MetadataResponseBroker(broker.id, endpoint.host, endpoint.port, broker.rack)
         for broker in snapshot.brokers.values()
@@ -158,26 +223,28 @@ def _brokers(snapshot: Snapshot, listener: str) -> list[MetadataResponseBroker]:
 
 
 def _topics(
-    snapshot: Snapshot,
+    snapshot: MetadataSnapshot,
     context: RequestContext,
     request: Request,
     faults: Mapping[str, ErrorCode],
+    shown: _Shown,
 ) -> Iterable[MetadataResponseTopic]:
-    for topic in _found(snapshot, context, request, faults):
+    for topic in _found(snapshot, context, request, faults, shown):
         if request.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
-            topic.topic_authorized_operations = authorization.TOPIC_OPERATIONS
+            topic.topic_authorized_operations = shown.operations(topic.name or "")
         yield topic
 
 
 def _found(
-    snapshot: Snapshot,
+    snapshot: MetadataSnapshot,
     context: RequestContext,
     request: Request,
     faults: Mapping[str, ErrorCode],
+    shown: _Shown,
 ) -> Iterable[MetadataResponseTopic]:
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
-        for known in snapshot.topics:
+        for known in shown.of_all(snapshot.topics):
             yield _topic(snapshot, context, known)
         return
     # What is asked for twice is told once: a topic is many times as long as its name.
@@ -193,25 +260,36 @@ def _found(
                 error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=question.topic_id
             )
         elif name is None or question.topic_id != ZERO_ID:
-            yield _by_id(snapshot, context, question)
+            yield _by_id(snapshot, context, question, shown)
         else:
-            yield _by_name(snapshot, context, name, faults)
+            yield _by_name(snapshot, context, name, faults, shown)
 
 
 def _by_id(
-    snapshot: Snapshot, context: RequestContext, question: MetadataRequestTopic
+    snapshot: MetadataSnapshot,
+    context: RequestContext,
+    question: MetadataRequestTopic,
+    shown: _Shown,
 ) -> MetadataResponseTopic:
     name = snapshot.topic_names.get(question.topic_id)
     if name is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=question.topic_id
         )
+    if not shown.is_shown(name):
+        return MetadataResponseTopic(error_code=_DENIED, name=None, topic_id=question.topic_id)
     return _topic(snapshot, context, name)
 
 
 def _by_name(
-    snapshot: Snapshot, context: RequestContext, name: str, faults: Mapping[str, ErrorCode]
+    snapshot: MetadataSnapshot,
+    context: RequestContext,
+    name: str,
+    faults: Mapping[str, ErrorCode],
+    shown: _Shown,
 ) -> MetadataResponseTopic:
+    if not shown.is_shown(name):
+        return MetadataResponseTopic(error_code=_DENIED, name=name, is_internal=is_internal(name))
     if name in snapshot.topics:
         return _topic(snapshot, context, name)
     if name_fault(name) is not None:
@@ -221,7 +299,7 @@ def _by_name(
     return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
 
 
-def _topic(snapshot: Snapshot, context: RequestContext, name: str) -> MetadataResponseTopic:
+def _topic(snapshot: MetadataSnapshot, context: RequestContext, name: str) -> MetadataResponseTopic:
     partitions = snapshot.topics[name]
     describe = _oldest_partition if context.version == 0 else _partition
     return MetadataResponseTopic(
@@ -235,7 +313,7 @@ def _topic(snapshot: Snapshot, context: RequestContext, name: str) -> MetadataRe
 
 
 def _partition(
-    snapshot: Snapshot, context: RequestContext, index: int, info: PartitionInfo
+    snapshot: MetadataSnapshot, context: RequestContext, index: int, info: PartitionInfo
 ) -> MetadataResponsePartition:
     code, leader = ErrorCode.NONE, info.leader
     if leader not in snapshot.brokers:
@@ -257,7 +335,7 @@ def _partition(
 
 
 def _oldest_partition(
-    snapshot: Snapshot, context: RequestContext, index: int, info: PartitionInfo
+    snapshot: MetadataSnapshot, context: RequestContext, index: int, info: PartitionInfo
 ) -> MetadataResponsePartition:
     """Version 0 knows no offline replicas: it leaves them out and says that some are missing."""
     partition = _partition(snapshot, context, index, info)

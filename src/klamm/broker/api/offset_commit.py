@@ -8,13 +8,20 @@ nothing for the new one, and is told UNKNOWN_TOPIC_ID.
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.coordinators.commits import commit
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import offset_commit as messages
+from klamm.security.authorization.apis import need_of
+
+_GROUP: Final = need_of(ApiKey.OFFSET_COMMIT, "group")
+_TOPIC: Final = need_of(ApiKey.OFFSET_COMMIT, "topic")
 
 
 async def handle(
@@ -32,7 +39,17 @@ async def handle(
     known, unknown = request.topics, list[messages.OffsetCommitRequestTopic]()
     if context.version >= 10:
         known, unknown = _by_id(parts, request.topics)
-    errors = await commit(parts, parts.groups, request.group_id, known, refusal)
+    denied = parts.access.refusal(context, _GROUP, request.group_id)
+    if denied is not None:
+        return _refused(request, denied)
+    errors = await commit(
+        parts,
+        parts.groups,
+        request.group_id,
+        known,
+        refusal,
+        readable=parts.access.allowed(context, _TOPIC),
+    )
     return messages.Response(
         topics=[
             messages.OffsetCommitResponseTopic(
@@ -50,6 +67,23 @@ async def handle(
                 ],
             )
             async for topic in in_turns((*known, *unknown))
+        ]
+    )
+
+
+def _refused(request: messages.Request, code: ErrorCode) -> messages.Response:
+    """The same refusal for every partition; names that only we know of an id are not told."""
+    return messages.Response(
+        topics=[
+            messages.OffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partitions=[
+                    messages.OffsetCommitResponsePartition(p.partition_index, code)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
         ]
     )
 

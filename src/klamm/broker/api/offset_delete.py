@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.coordinators.group_offsets import subscription_of
 from klamm.broker.coordinators.shards import Shard
 from klamm.broker.net.context import RequestContext
@@ -9,12 +11,19 @@ from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import offset_delete as messages
+from klamm.security.authorization.apis import need_of
+
+_GROUP: Final = need_of(ApiKey.OFFSET_DELETE, "group")
+_TOPIC: Final = need_of(ApiKey.OFFSET_DELETE, "topic")
 
 
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
+    parts.access.demand(context, _GROUP, request.group_id)
+    readable = parts.access.allowed(context, _TOPIC)
     shard = parts.groups.shard(request.group_id)
     if isinstance(shard, ErrorCode):
         return messages.Response(error_code=shard)
@@ -25,7 +34,9 @@ async def handle(
     async for topic in in_turns(request.topics):
         async for partition in in_turns(topic.partitions):
             at = TopicPartition(topic.name, partition.partition_index)
-            if topic.name in read:
+            if topic.name not in readable:
+                errors[at] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif topic.name in read:
                 errors[at] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             elif parts.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
@@ -20,7 +21,13 @@ from klamm.groups.consumer.events import commit_fault
 from klamm.groups.offsets import CommittedOffset, GroupOffsets
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import offset_fetch as messages
+from klamm.security.authorization.apis import need_of
+
+_GROUP: Final = need_of(ApiKey.OFFSET_FETCH, "group", 8)
+_TOPIC: Final = need_of(ApiKey.OFFSET_FETCH, "topic")
+_ALL: Final = need_of(ApiKey.OFFSET_FETCH, "all topics", 2)
 
 _NOTHING = CommittedOffset(offset=-1)
 Wanted = list[tuple[str, list[int]]]
@@ -36,6 +43,7 @@ async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
     stable = request.require_stable
+    shown = _Shown(parts, context)
     if context.version >= 8:
         answer = _by_name if context.version < 10 else _by_id
         # A group that is asked for twice is told once, as if it were asked last: everything that it
@@ -43,11 +51,12 @@ async def handle(
         asked = {group.group_id: group for group in request.groups}
         return messages.Response(
             groups=[
-                await answer(parts, group, stable=stable)
+                await answer(parts, group, shown, stable=stable)
                 async for group in in_turns(asked.values())
             ]
         )
-    found = await _look_up(parts, request.group_id, _wanted(request.topics), stable=stable)
+    wanted = _wanted(request.topics)
+    found = await _look_up(parts, request.group_id, wanted, shown, stable=stable)
     return messages.Response(
         error_code=found.error,
         topics=[
@@ -70,13 +79,36 @@ async def handle(
     )
 
 
+class _Shown:
+    """The groups that the caller may see, and the topics in them."""
+
+    def __init__(self, parts: Parts, context: RequestContext) -> None:
+        self.version = context.version
+        self._access, self._context = parts.access, context
+        self._named = parts.access.allowed(context, _TOPIC)
+        self._all = parts.access.allowed(context, _ALL)
+
+    def refusal(self, group_id: str) -> ErrorCode | None:
+        return self._access.refusal(self._context, _GROUP, group_id)
+
+    def everything(self, wanted: Wanted) -> Wanted:
+        """Of all that a group has, the part that may be shown: nothing tells of the rest."""
+        return [(topic, numbers) for topic, numbers in wanted if topic in self._all]
+
+    def code(self, topic: str) -> ErrorCode:
+        """The code for a topic that was named."""
+        is_shown = topic in self._named
+        return ErrorCode.NONE if is_shown else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 async def _by_name(
-    parts: Parts, group: messages.OffsetFetchRequestGroup, *, stable: bool
+    parts: Parts, group: messages.OffsetFetchRequestGroup, shown: _Shown, *, stable: bool
 ) -> messages.OffsetFetchResponseGroup:
     found = await _look_up(
         parts,
         group.group_id,
         _wanted(group.topics),
+        shown,
         stable=stable,
         member=(group.member_id, group.member_epoch),
     )
@@ -84,7 +116,7 @@ async def _by_name(
 
 
 async def _by_id(
-    parts: Parts, group: messages.OffsetFetchRequestGroup, *, stable: bool
+    parts: Parts, group: messages.OffsetFetchRequestGroup, shown: _Shown, *, stable: bool
 ) -> messages.OffsetFetchResponseGroup:
     snapshot = parts.metadata.snapshot
     asked = group.topics
@@ -92,7 +124,7 @@ async def _by_id(
         for topic in asked:
             topic.name = snapshot.topic_names.get(topic.topic_id, "")
         group.topics = [topic for topic in asked if topic.name]
-    answer = await _by_name(parts, group, stable=stable)
+    answer = await _by_name(parts, group, shown, stable=stable)
     answer.topics = [topic for topic in answer.topics if topic.name in snapshot.topic_ids]
     for found in answer.topics:
         found.topic_id = snapshot.topic_ids[found.name]
@@ -150,10 +182,15 @@ async def _look_up(
     parts: Parts,
     group_id: str,
     wanted: Wanted | None,
+    shown: _Shown,
     *,
     stable: bool,
     member: tuple[str | None, int] = (None, -1),
 ) -> _Found:
+    denied = shown.refusal(group_id)
+    if denied is not None:
+        # Version 1 has no other place for it than the partitions.
+        return _nothing(denied, wanted if shown.version < 2 else None)
     shard = parts.groups.shard(group_id, nameless=True)
     if isinstance(shard, ErrorCode):
         return _nothing(shard, wanted)
@@ -164,18 +201,20 @@ async def _look_up(
             return _nothing(fault, wanted)
     offsets = shard.offsets.get(group_id) or GroupOffsets()
     if wanted is None:
-        wanted = _everything(offsets)
+        found = [(t, n, ErrorCode.NONE) for t, n in shown.everything(_everything(offsets))]
+    else:
+        found = [(topic, numbers, shown.code(topic)) for topic, numbers in wanted]
     return _Found(
         ErrorCode.NONE,
         [
             (
                 topic,
                 [
-                    _one(offsets, TopicPartition(topic, n), stable=stable)
+                    _one(offsets, TopicPartition(topic, n), code, stable=stable)
                     async for n in in_turns(numbers)
                 ],
             )
-            async for topic, numbers in in_turns(wanted)
+            async for topic, numbers, code in in_turns(found)
         ],
     )
 
@@ -195,8 +234,10 @@ def _everything(offsets: GroupOffsets) -> Wanted:
 
 
 def _one(
-    offsets: GroupOffsets, at: TopicPartition, *, stable: bool
+    offsets: GroupOffsets, at: TopicPartition, code: ErrorCode, *, stable: bool
 ) -> tuple[int, CommittedOffset, ErrorCode]:
+    if code is not ErrorCode.NONE:
+        return at.partition, _NOTHING, code
     if stable and offsets.is_unstable(at):
         return at.partition, _NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
     return at.partition, offsets.committed.get(at, _NOTHING), ErrorCode.NONE

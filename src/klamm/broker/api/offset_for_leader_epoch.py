@@ -5,12 +5,17 @@ Consumers ask after a change of leader whether what they have read is still ther
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import Final
+
+from klamm.broker.access.access import FOLLOWER
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
 from klamm.broker.parts import Parts
-from klamm.broker.replicas.replicas import epoch_fault
+from klamm.broker.replicas.refusals import epoch_fault
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderPartition,
@@ -18,16 +23,23 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
     Request,
     Response,
 )
+from klamm.security.authorization.apis import need_of
+
+_TOPIC: Final = need_of(ApiKey.OFFSET_FOR_LEADER_EPOCH, "topic")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
-    if request.replica_id >= 0 and not context.peer.is_broker:
+    if request.replica_id >= 0 and not parts.access.admits_broker(context, FOLLOWER):
         return failure(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    describable = parts.access.allowed(context, _TOPIC)
     return Response(
         topics=[
             OffsetForLeaderTopicResult(
                 topic.topic,
-                [_end_of(parts, topic.topic, asked) async for asked in in_turns(topic.partitions)],
+                [
+                    _end_of(parts, topic.topic, asked, describable)
+                    async for asked in in_turns(topic.partitions)
+                ],
             )
             async for topic in in_turns(request.topics)
         ]
@@ -45,7 +57,11 @@ def failure(request: Request, code: ErrorCode, message: str | None) -> Response:
     )
 
 
-def _end_of(parts: Parts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of(
+    parts: Parts, topic: str, asked: OffsetForLeaderPartition, describable: Container[str]
+) -> EpochEndOffset:
+    if topic not in describable:
+        return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.partition)
     partition = parts.replicas.find_leader(TopicPartition(topic, asked.partition))
     if isinstance(partition, ErrorCode):
         return EpochEndOffset(partition, asked.partition)

@@ -26,10 +26,10 @@ from typing import Any, Final
 from klamm.broker.admin.topic_admin import Created
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
-from klamm.broker.quotas.quotas import Client
+from klamm.broker.quotas.quotas import QuotaClient
 from klamm.broker.storage.log_sizes import log_sizes
 from klamm.controller.admission import Growth, NewTopic
-from klamm.controller.effects import Plan, Transition
+from klamm.controller.effects import PlannedEffects, Transition
 from klamm.controller.events import (
     ElectionsAnswer,
     ElectionsAsked,
@@ -45,7 +45,11 @@ from klamm.controller.events import (
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused, RequestRefused
 from klamm.model.names import BrokerId, Replica, TopicPartition
-from klamm.model.topics import TopicNode
+from klamm.model.topics import StoredTopic
+from klamm.protocol.private import PrivateKey
+from klamm.security.authorization.apis import need_of
+
+_CLUSTER: Final = need_of(PrivateKey.PLAN, "cluster")
 
 _LIMIT: Final = 1_000
 Refusals = list[dict[str, Any]]
@@ -54,6 +58,7 @@ Refusals = list[dict[str, Any]]
 async def handle(
     parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
+    parts.access.demand(context, _CLUSTER)
     if not parts.is_controller:
         raise RequestRefused(ErrorCode.NOT_CONTROLLER)
     try:
@@ -103,16 +108,16 @@ async def _read(
 async def _creation(
     parts: Parts, context: RequestContext, asks: Sequence[NewTopic]
 ) -> tuple[Plannable, Refusals]:
-    client = Client.of(context.principal, context.client_id)
+    client = QuotaClient.of(context.principal, context.client_id)
     quota = parts.quotas.mutations(client, parts.settings, strict=True)
     outcomes = await parts.admin.create_topics(asks, quota, timeout_ms=0, validate_only=True)
-    nodes: dict[str, TopicNode] = {}
+    nodes: dict[str, StoredTopic] = {}
     refused: Refusals = []
     for ask, outcome in zip(asks, outcomes, strict=True):
         if isinstance(outcome, Created):
             placement = outcome.creation.placement
             partitions = {n: Assignment(replicas) for n, replicas in placement.items()}
-            nodes[ask.name] = TopicNode(topic_id=outcome.topic_id, partitions=partitions)
+            nodes[ask.name] = StoredTopic(topic_id=outcome.topic_id, partitions=partitions)
         else:
             refused.append(_refusal(ask.name, outcome))
     return TopicsChanged(nodes), refused
@@ -123,7 +128,7 @@ async def _growth(parts: Parts, ask: Growth) -> tuple[Plannable, Refusals]:
     if isinstance(partitions, Refused):
         return MarkersChanged(()), [_refusal(ask.topic, partitions)]
     topic_id = next(id for id, name in parts.controller.topic_names.items() if name == ask.topic)
-    node = TopicNode(topic_id=topic_id, partitions=partitions)
+    node = StoredTopic(topic_id=topic_id, partitions=partitions)
     return TopicModified(ask.topic, node), []
 
 
@@ -175,7 +180,7 @@ def _refusal(topic: str, refused: Refused) -> dict[str, Any]:
     }
 
 
-def _refused(plan: Plan) -> Refusals:
+def _refused(plan: PlannedEffects) -> Refusals:
     if not isinstance(plan.answer, ReassignmentsAnswer | ElectionsAnswer):
         return []
     return [
@@ -190,9 +195,10 @@ def _refused(plan: Plan) -> Refusals:
     ]
 
 
-async def _bytes(parts: Parts, plan: Plan) -> dict[str, Any]:
+async def _bytes(parts: Parts, plan: PlannedEffects) -> dict[str, Any]:
     """The bytes to be copied and removed, with the sizes that the logs have now."""
-    endpoints = {id: found.endpoints[0] for id, found in parts.metadata.snapshot.brokers.items()}
+    known = {id: parts.peers.endpoint(id) for id in parts.metadata.snapshot.brokers}
+    endpoints = {id: endpoint for id, endpoint in known.items() if endpoint is not None}
     sources = [Replica(copy.partition, copy.source) for copy in plan.copies]
     sizes = await log_sizes(parts.peers, endpoints, [*sources, *plan.removals], f"plan-{parts.id}")
     copies: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Produce (0), versions 3-11: records go into the logs of the partitions led here.
+"""Produce (0), versions 0-11: records go into the logs of the partitions led here.
 
 The bytes are handled where they arrived: a batch is checked and stamped in the connection's buffer
 and written from there. With acks=1 the answer leaves at once, with acks=all when every replica in
@@ -9,7 +9,8 @@ The first batch of a transaction in a partition is appended when the transaction
 said that the partition is part of it (KIP-890, `transaction.partition.verification.enable`).
 
 A batch that takes long to look through, because it is compressed or has very many records, is
-copied and looked through by another thread; then it is appended as all are.
+copied and looked through by another thread; then it is appended as all are. So are the message sets
+of versions 0-2, which are made batches there first.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ from klamm.broker.coordinators.transaction_openings import (
     is_transactional,
     openings,
 )
-from klamm.broker.net.authorization import INTERNAL_WRITER
-from klamm.broker.net.connection import Answer
 from klamm.broker.net.context import RequestContext
+from klamm.broker.net.peer import Answer
 from klamm.broker.net.promises import Receipt
 from klamm.broker.net.replies import Reply
 from klamm.broker.net.turns import finished
@@ -36,16 +36,22 @@ from klamm.broker.producing.appending import append, as_result, count, not_here,
 from klamm.broker.producing.confirmation import Confirmation
 from klamm.broker.replicas.partition import Partition
 from klamm.broker.storage.openers import opened
-from klamm.log.append import Appended, AppendRefused, Later
 from klamm.log.partition import StorageTrouble
+from klamm.log.writing.append import LATER, Appended, AppendRefused, Later
 from klamm.model.errors import ErrorCode
-from klamm.model.names import INTERNAL_TOPICS, TopicPartition
+from klamm.model.names import INTERNAL_TOPICS, INTERNAL_WRITER, TopicPartition
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.message_sets.up import is_message_set
 from klamm.protocol.produce import (
     PartitionResult,
     ProduceRequest,
     TopicResult,
     parse_request,
 )
+from klamm.security.authorization.apis import need_of
+
+_TRANSACTION: Final = need_of(ApiKey.PRODUCE, "transaction")
+_TOPIC: Final = need_of(ApiKey.PRODUCE, "topic")
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +61,13 @@ _Outcome = Reply | Receipt | Coroutine[None, None, Reply | Receipt]
 _ACKS: Final = frozenset({-1, 0, 1})
 # So many partitions are written to in one go; more let others in between.
 _AT_ONCE_MAX: Final = 256
+_BATCHES_SINCE: Final = 3  # before this version there are message sets
 _SIZE_AT_ONCE_MAX: Final = 8 << 20  # to several partitions, as much as takes some milliseconds
 
 
 def serve(parts: Parts, context: RequestContext, body: memoryview) -> Answer:
     request = parse_request(context.version, body, parts.bounds.items_of_produce)
-    if request.transactional_id is not None:
+    if request.transactional_id is not None and _may_open(parts, context, request):
         opening = openings(parts, request)
         if opening:
             # The connection's buffer is not ours for as long as a question takes.
@@ -127,7 +134,8 @@ def _append_steps(
 ) -> Generator[None, None, _Outcome]:
     """The work in steps: one partition each."""
     acks = request.acks
-    refusal = _refusal(request)
+    refusal = _refusal(request) or _transaction_denial(parts, context, request)
+    writable = parts.access.allowed(context, _TOPIC)
     find = parts.replicas.find_leader
     topics: list[TopicResult] = []
     waiting: Confirmation[_Place] | None = None
@@ -136,6 +144,8 @@ def _append_steps(
         results: list[PartitionResult] = []
         topics.append(TopicResult(name, results))
         fault = refusal
+        if fault is None and name not in writable:
+            fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if name in INTERNAL_TOPICS:
             fault = fault or _internal_fault(context)
         for index, records in partitions:
@@ -149,7 +159,11 @@ def _append_steps(
                 if code is not ErrorCode.NONE:
                     results.append(PartitionResult(index, code, error_message=NOT_VERIFIED))
                     continue
-            outcome = append(parts, partition, context.version, records, acks)
+            outcome: Appended | AppendRefused | ErrorCode | Later
+            if context.version < _BATCHES_SINCE and records is not None:
+                outcome = LATER
+            else:
+                outcome = append(parts, partition, context.version, records, acks)
             if isinstance(outcome, Later):
                 later.append(_Unlooked(partition, _copy(records), results, len(results)))
                 results.append(PartitionResult(index))
@@ -172,7 +186,7 @@ _Place = tuple[list[PartitionResult], int]
 
 
 class _Told(NamedTuple):
-    """What the sender of a request is told: the results, as far as they are known."""
+    """The answer to a request: the results, as far as they are known."""
 
     parts: Parts
     context: RequestContext
@@ -252,6 +266,11 @@ async def _look_through_and_append(
     acks: int,
     opening: Mapping[TopicPartition, Opening],
 ) -> Appended | AppendRefused | ErrorCode:
+    if context.version < _BATCHES_SINCE and is_message_set(records):
+        batch = await _upgraded(partition, records)
+        if not isinstance(batch, memoryview):
+            return batch
+        records = batch
     work = partition.inspector(records, context.version)
     if isinstance(work, ErrorCode):
         return work
@@ -269,6 +288,21 @@ async def _look_through_and_append(
     return outcome
 
 
+async def _upgraded(
+    partition: Partition, messages: memoryview
+) -> memoryview | Appended | AppendRefused | ErrorCode:
+    """The batch for a message set, or what its sender is told instead."""
+    work = partition.upgrader(messages)
+    if isinstance(work, ErrorCode):
+        return work
+    batch = await opened(work)
+    if batch is None:
+        # As in Kafka: where there is no whole message, nothing is written, and nothing is wrong.
+        start = partition.log.log_start_offset if partition.log is not None else -1
+        return Appended(-1, -1, start, is_duplicate=True)
+    return batch
+
+
 def _internal_fault(context: RequestContext) -> ErrorCode | None:
     """The reason why a client may not write to an internal topic, if it may not."""
     if context.client_id != INTERNAL_WRITER:
@@ -276,13 +310,37 @@ def _internal_fault(context: RequestContext) -> ErrorCode | None:
     return None if context.peer.is_broker else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def _may_open(parts: Parts, context: RequestContext, request: ProduceRequest) -> bool:
+    """Whether the coordinator is asked about a transaction: not for who will be refused anyway."""
+    if parts.access.is_open:
+        return True
+    permissions = parts.access.permissions(context)
+    return _TRANSACTION.is_met(permissions, request.transactional_id or "") and all(
+        _TOPIC.is_met(permissions, name) for name, _ in request.topics
+    )
+
+
+def _transaction_denial(
+    parts: Parts, context: RequestContext, request: ProduceRequest
+) -> ErrorCode | None:
+    """The denial of a transactional id, where records are under one."""
+    if parts.access.is_open or request.transactional_id is None or not _has_transaction(request):
+        return None
+    return parts.access.refusal(context, _TRANSACTION, request.transactional_id)
+
+
+def _has_transaction(request: ProduceRequest) -> bool:
+    return any(
+        records is not None and is_transactional(records)
+        for _, partitions in request.topics
+        for _, records in partitions
+    )
+
+
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
     """The reason why the whole request fails, if it does."""
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
-    if request.transactional_id is None:
-        for _, partitions in request.topics:
-            for _, records in partitions:
-                if records is not None and is_transactional(records):
-                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.transactional_id is None and _has_transaction(request):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None

@@ -11,7 +11,11 @@ from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.groups.classic.requests import Sync
 from klamm.model.errors import ErrorCode
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import sync_group as messages
+from klamm.security.authorization.apis import need_of
+
+_GROUP: Final = need_of(ApiKey.SYNC_GROUP, "group")
 
 _NAMES_PROTOCOLS: Final = 5  # the version from which on a member must say what it agreed to
 
@@ -19,6 +23,7 @@ _NAMES_PROTOCOLS: Final = 5  # the version from which on a member must say what 
 async def handle(
     parts: Parts, context: RequestContext, request: messages.Request
 ) -> messages.Response:
+    parts.access.demand(context, _GROUP, request.group_id)
     if context.version >= _NAMES_PROTOCOLS and None in (
         request.protocol_type,
         request.protocol_name,

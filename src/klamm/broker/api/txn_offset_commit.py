@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.broker.coordinators.commits import commit
-from klamm.broker.coordinators.transaction_openings import ask_coordinator, opening_in
+from klamm.broker.coordinators.transaction_openings import ask_coordinator, not_open, opening_in
 from klamm.broker.coordinators.verification import TRY_AGAIN
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.turns import in_turns
@@ -17,7 +17,13 @@ from klamm.broker.parts import Parts
 from klamm.broker.replicas.partition import Partition
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import txn_offset_commit as messages
+from klamm.security.authorization.apis import need_of
+
+_TRANSACTION: Final = need_of(ApiKey.TXN_OFFSET_COMMIT, "transaction")
+_GROUP: Final = need_of(ApiKey.TXN_OFFSET_COMMIT, "group")
+_TOPIC: Final = need_of(ApiKey.TXN_OFFSET_COMMIT, "topic")
 
 _KNOWS_ABORTABLE: Final = 4  # the version whose clients know TRANSACTION_ABORTABLE
 
@@ -31,12 +37,17 @@ async def handle(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )
 
+    denied = parts.access.refusal(context, _TRANSACTION, request.transactional_id)
+    denied = denied or parts.access.refusal(context, _GROUP, request.group_id)
+    if denied is not None:
+        return _refused(request, denied)
     errors = await commit(
         parts,
         parts.groups,
         request.group_id,
         request.topics,
         refusal,
+        readable=parts.access.allowed(context, _TOPIC),
         producer=(request.producer_id, request.producer_epoch),
     )
     return messages.Response(
@@ -52,6 +63,22 @@ async def handle(
                 ],
             )
             async for topic in in_turns(request.topics)
+        ]
+    )
+
+
+def _refused(request: messages.Request, code: ErrorCode) -> messages.Response:
+    """The same refusal for every partition."""
+    return messages.Response(
+        topics=[
+            messages.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    messages.TxnOffsetCommitResponsePartition(p.partition_index, code)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
         ]
     )
 
@@ -79,6 +106,6 @@ async def _unverified(parts: Parts, request: messages.Request, version: int) -> 
     code = opening.outcome(partition)
     if code in TRY_AGAIN:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    if code is ErrorCode.INVALID_TXN_STATE and version >= _KNOWS_ABORTABLE:
-        return ErrorCode.TRANSACTION_ABORTABLE
-    return None if code is ErrorCode.NONE else code
+    if code is ErrorCode.NONE:
+        return None
+    return not_open(code, knows_abortable=version >= _KNOWS_ABORTABLE)

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
-
-class Clock(Protocol):
-    """The source of time."""
-
-    def now_ms(self) -> int: ...
+from klamm.broker.clock import Clock
 
 
 class Alarms:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.ground import Ground
@@ -27,12 +27,14 @@ async def commit(
     topics: Topics,
     refusal: Callable[[], Awaitable[ErrorCode | None]],
     *,
+    readable: Container[str],
     producer: tuple[int, int] | None = None,
 ) -> dict[TopicPartition, ErrorCode]:
     """The result for each partition.
 
-    One that does not exist is told so, whoever asks. For the others the group is asked whether it
-    has a reason to refuse them all; it does not come into being for those that do not exist.
+    One whose topic the caller may not read, or that does not exist, is told so. For the others the
+    group is asked whether it has a reason to refuse them all; it does not come into being for those
+    that do not exist.
     """
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
@@ -43,7 +45,9 @@ async def commit(
         partitions: Iterable[_Partition] = topic.partitions
         async for partition in in_turns(partitions):
             at = TopicPartition(topic.name, partition.partition_index)
-            if ground.metadata.snapshot.partition(at) is None:
+            if topic.name not in readable:
+                errors[at] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif ground.metadata.snapshot.partition(at) is None:
                 errors[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 offsets[at] = CommittedOffset(

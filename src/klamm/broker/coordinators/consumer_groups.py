@@ -17,13 +17,14 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TypeVar
 
+from klamm.broker.clock import Clock
 from klamm.broker.coordinators import consumer_records, records
-from klamm.broker.coordinators.alarms import Alarms, Clock
+from klamm.broker.coordinators.alarms import Alarms
 from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.journal import Journal, told_to_clients
 from klamm.broker.coordinators.records import KeyValue
-from klamm.broker.coordinators.shards import Kept, Shard, Shards
-from klamm.broker.metadata_cache import Snapshot
+from klamm.broker.coordinators.shards import KeptGroup, Shard, Shards
+from klamm.broker.metadata_cache import MetadataSnapshot
 from klamm.groups.consumer.events import (
     Answer,
     ConsumerLimits,
@@ -43,7 +44,7 @@ _T = TypeVar("_T")
 class ClusterTopics(Mapping[str, TopicShape]):
     """The topics of one moment as a group sees them."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: MetadataSnapshot) -> None:
         self._snapshot = snapshot
         self.moment: object = snapshot.topics
 
@@ -80,7 +81,7 @@ class ConsumerGroups:
         self._ends_classic = ends_classic
         self._to_the_end = to_the_end
         self._alarms = Alarms(clock)
-        self._overdue: asyncio.Queue[tuple[Shard, Kept]] = asyncio.Queue()
+        self._overdue: asyncio.Queue[tuple[Shard, KeptGroup]] = asyncio.Queue()
         self.limits = limits
 
     async def run(self) -> None:
@@ -116,10 +117,10 @@ class ConsumerGroups:
         if kept is None:
             if beat.epoch != 0:
                 return _not_found(group_id)
-            kept = shard.consumers[group_id] = Kept(ConsumerGroup(group_id))
+            kept = shard.consumers[group_id] = KeptGroup(ConsumerGroup(group_id))
         return await self._in_turn(kept, lambda: self._heartbeat(shard, kept, beat))
 
-    async def _heartbeat(self, shard: Shard, kept: Kept, beat: Heartbeat) -> Answer | Refused:
+    async def _heartbeat(self, shard: Shard, kept: KeptGroup, beat: Heartbeat) -> Answer | Refused:
         group_id = kept.group.id
         cluster = self._cluster_topics()
         if cluster is None:
@@ -156,7 +157,7 @@ class ConsumerGroups:
             self._arm(shard, kept)
         return decision.answer
 
-    async def _fence_overdue(self, shard: Shard, kept: Kept) -> None:
+    async def _fence_overdue(self, shard: Shard, kept: KeptGroup) -> None:
         async with kept.turn:
             if not self._shards.keep(shard):
                 return
@@ -190,7 +191,7 @@ class ConsumerGroups:
         )
 
     async def _end(
-        self, shard: Shard, kept: Kept, not_empty: ErrorCode, also: list[KeyValue]
+        self, shard: Shard, kept: KeptGroup, not_empty: ErrorCode, also: list[KeyValue]
     ) -> ErrorCode | None:
         group_id = kept.group.id
         if kept.group.members:
@@ -208,7 +209,7 @@ class ConsumerGroups:
     # --- what is common to all events
     # ---------------------------------------------------------------
 
-    async def _in_turn(self, kept: Kept, event: Callable[[], Awaitable[_T]]) -> _T:
+    async def _in_turn(self, kept: KeptGroup, event: Callable[[], Awaitable[_T]]) -> _T:
         """Work on an event when it is its turn, whoever still waits for the outcome."""
 
         async def work() -> _T:
@@ -218,7 +219,7 @@ class ConsumerGroups:
         return await self._to_the_end(work)
 
     async def _write(
-        self, shard: Shard, kept: Kept, decision: Decision, also: list[KeyValue] | None = None
+        self, shard: Shard, kept: KeptGroup, decision: Decision, also: list[KeyValue] | None = None
     ) -> ErrorCode:
         """Make a decision durable, and then so."""
         changes = decision.changes
@@ -238,12 +239,12 @@ class ConsumerGroups:
             _tell(before, kept.group)
         return told_to_clients(written.error, too_large=ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _follow(self, shard: Shard, kept: Kept) -> None:
+    def _follow(self, shard: Shard, kept: KeptGroup) -> None:
         now_ms = self._clock.now_ms()
         kept.sessions.follow(kept.group, now_ms, self.limits.session_timeout_ms)
         self._arm(shard, kept)
 
-    def _arm(self, shard: Shard, kept: Kept) -> None:
+    def _arm(self, shard: Shard, kept: KeptGroup) -> None:
         self._alarms.arm(
             kept.group.id,
             kept.sessions.deadline_ms,

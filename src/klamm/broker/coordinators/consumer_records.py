@@ -10,9 +10,9 @@ from klamm.groups.consumer.state import (
     Change,
     ConsumerMember,
     EpochSet,
+    MemberProgress,
     MemberSet,
     Partitions,
-    Progress,
     Standing,
     StandingSet,
     TargetEpochSet,
@@ -22,7 +22,7 @@ from klamm.groups.consumer.state import (
     TopicsSeen,
 )
 from klamm.protocol import internal_consumer as wire
-from klamm.protocol.internal_consumer import ConsumerKey, Kind
+from klamm.protocol.internal_consumer import ConsumerKey, RecordKind
 
 
 def pair(group: str, change: Change) -> KeyValue:
@@ -34,26 +34,26 @@ def pair(group: str, change: Change) -> KeyValue:
 def _key_and_value(group: str, change: Change) -> tuple[ConsumerKey, wire.Value | None]:
     match change:
         case EpochSet(epoch):
-            key = ConsumerKey(Kind.GROUP_METADATA, group)
+            key = ConsumerKey(RecordKind.GROUP_METADATA, group)
             return key, None if epoch is None else wire.GroupMetadata(epoch)
         case TopicsSeen(topics):
-            key = ConsumerKey(Kind.PARTITION_METADATA, group)
+            key = ConsumerKey(RecordKind.PARTITION_METADATA, group)
             if topics is None:
                 return key, None
             return key, wire.PartitionMetadata(
                 [wire.TopicMetadata(t.id, name, t.partitions) for name, t in topics.items()]
             )
         case MemberSet(member_id, member):
-            key = ConsumerKey(Kind.MEMBER_METADATA, group, member_id)
+            key = ConsumerKey(RecordKind.MEMBER_METADATA, group, member_id)
             return key, None if member is None else _member(member)
         case TargetEpochSet(epoch):
-            key = ConsumerKey(Kind.TARGET_METADATA, group)
+            key = ConsumerKey(RecordKind.TARGET_METADATA, group)
             return key, None if epoch is None else wire.TargetMetadata(epoch)
         case TargetSet(member_id, partitions):
-            key = ConsumerKey(Kind.TARGET_MEMBER, group, member_id)
+            key = ConsumerKey(RecordKind.TARGET_MEMBER, group, member_id)
             return key, None if partitions is None else wire.TargetMember(grouped(partitions))
         case StandingSet(member_id, standing):
-            key = ConsumerKey(Kind.CURRENT_MEMBER, group, member_id)
+            key = ConsumerKey(RecordKind.CURRENT_MEMBER, group, member_id)
             return key, None if standing is None else _standing(standing)
         case _:
             assert_never(change)
@@ -95,9 +95,9 @@ def change(key: ConsumerKey, data: bytes | None) -> Change:
     """The change that a record tells of."""
     value = None if data is None else wire.decode_value(key.kind, data)
     match key.kind:
-        case Kind.GROUP_METADATA:
+        case RecordKind.GROUP_METADATA:
             return EpochSet(value and value.epoch)
-        case Kind.PARTITION_METADATA:
+        case RecordKind.PARTITION_METADATA:
             return TopicsSeen(
                 value
                 and {
@@ -105,13 +105,13 @@ def change(key: ConsumerKey, data: bytes | None) -> Change:
                     for topic in value.topics
                 }
             )
-        case Kind.MEMBER_METADATA:
+        case RecordKind.MEMBER_METADATA:
             return MemberSet(key.member, value and _read_member(key.member, value))
-        case Kind.TARGET_METADATA:
+        case RecordKind.TARGET_METADATA:
             return TargetEpochSet(value and value.assignment_epoch)
-        case Kind.TARGET_MEMBER:
+        case RecordKind.TARGET_MEMBER:
             return TargetSet(key.member, value and _flat(value.topic_partitions))
-        case Kind.CURRENT_MEMBER:
+        case RecordKind.CURRENT_MEMBER:
             return StandingSet(key.member, value and _read_standing(value))
         case _:
             assert_never(key.kind)
@@ -135,7 +135,7 @@ def _read_standing(value: wire.CurrentMember) -> Standing:
     return Standing(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
-        progress=Progress(value.state),
+        progress=MemberProgress(value.state),
         assigned=_flat(value.assigned_partitions),
         revoking=_flat(value.partitions_pending_revocation),
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from klamm.broker.clock import Clock
 from klamm.broker.coordinators import records
-from klamm.broker.coordinators.alarms import Clock
 from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ConsumerGroups
 from klamm.broker.coordinators.journal import Journal, told_to_clients
 from klamm.broker.coordinators.shards import Shard, Shards
 from klamm.groups.classic.group import Group
-from klamm.groups.classic.requests import GroupState, Limits
+from klamm.groups.classic.requests import GroupLimits, GroupState
 from klamm.groups.offsets import CommittedOffset, GroupOffsets, expired, expired_unread
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -39,7 +39,7 @@ class OffsetKeeper:
         journal: Journal,
         clock: Clock,
         *,
-        limits: Limits,
+        limits: GroupLimits,
         retention_ms: int,
         empty_for_ms: int,
         to_the_end: ToTheEnd,

@@ -14,8 +14,9 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable
 
+from klamm.broker.clock import Clock
 from klamm.broker.coordinators import records
-from klamm.broker.coordinators.alarms import Alarms, Clock
+from klamm.broker.coordinators.alarms import Alarms
 from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ClusterTopics, ConsumerGroups
 from klamm.broker.coordinators.group_offsets import OffsetKeeper
@@ -23,7 +24,7 @@ from klamm.broker.coordinators.journal import Journal, told_to_clients
 from klamm.broker.coordinators.shards import Shard, Shards
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.members import Decision, JoinAnswer, SyncAnswer, Token
-from klamm.groups.classic.requests import Join, Limits, Sync
+from klamm.groups.classic.requests import GroupLimits, Join, Sync
 from klamm.groups.consumer.events import ConsumerLimits, commit_fault
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
@@ -39,7 +40,7 @@ class GroupCoordinator:
         journal: Journal,
         clock: Clock,
         *,
-        limits: Limits,
+        limits: GroupLimits,
         consumer_limits: ConsumerLimits,
         retention_ms: int,
         retention_check_ms: int,
@@ -260,8 +261,8 @@ class GroupCoordinator:
         if not self._shards.keep(shard):
             return
         error = told_to_clients(written.error, too_large=ErrorCode.UNKNOWN_SERVER_ERROR)
-        settled = group.persisted(record.generation, error, self._clock.now_ms())
-        self._carry_out(shard, group, settled)
+        decision = group.persisted(record.generation, error, self._clock.now_ms())
+        self._carry_out(shard, group, decision)
 
     def _arm(self, shard: Shard, group: Group) -> None:
         self._alarms.arm(group.id, group.deadline_ms, lambda: self._tick(shard, group))

@@ -11,7 +11,7 @@ from klamm.model.names import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class AppendResult:
     """The result of an append.
 
     The offset is that of the first record. With an error it says that the records are in this
@@ -25,7 +25,7 @@ class Written:
 class Journal(Protocol):
     """The services a coordinator needs of the replicas it leads."""
 
-    async def append(self, partition: TopicPartition, batch: bytes) -> Written:
+    async def append(self, partition: TopicPartition, batch: bytes) -> AppendResult:
         """Append one batch and wait until all in-sync replicas have it."""
         ...
 
@@ -34,6 +34,7 @@ class Journal(Protocol):
         ...
 
 
+_LOWEST: Final = -(2**31)
 _TRY_LATER: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -64,11 +65,16 @@ def told_to_clients(error: ErrorCode, *, too_large: ErrorCode) -> ErrorCode:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition of an internal topic that keeps this key: Java's hash of the string."""
+    """The partition of an internal topic that keeps this key.
+
+    It is Java's hash of the string without its sign, so that brokers of Kafka look in the same
+    place. The lowest of all numbers, which has no counterpart, counts as zero.
+    """
     value = 0
     for unit in _utf16_units(key):
         value = (31 * value + unit) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % partitions
+    signed = value - (value >> 31 << 32)
+    return abs(signed) % partitions if signed != _LOWEST else 0
 
 
 def _utf16_units(key: str) -> list[int]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.net.peers import Peers
-from klamm.client.connection import Connection
-from klamm.model.brokers import PLAINTEXT, Endpoint
+from klamm.client.aio.connection import Connection
+from klamm.model.brokers import Endpoint
 from klamm.model.errors import KlammError
 from klamm.model.names import BrokerId
 from klamm.protocol.apis import ApiKey
@@ -17,8 +16,7 @@ from klamm.protocol.apis import ApiKey
 class Links:
     """Connections that are made when needed and thrown away when anything goes wrong on them."""
 
-    def __init__(self, metadata: MetadataCache, peers: Peers, name: str) -> None:
-        self._metadata = metadata
+    def __init__(self, peers: Peers, name: str) -> None:
         self._peers = peers
         self._name = name
         self._connections: dict[BrokerId, tuple[Endpoint, Connection]] = {}
@@ -41,7 +39,7 @@ class Links:
         self._connections.clear()
 
     async def _connect(self, to: BrokerId) -> Connection:
-        endpoint = self._metadata.snapshot.endpoint(to, PLAINTEXT)
+        endpoint = self._peers.endpoint(to)
         if endpoint is None:
             raise KlammError(f"broker {to} is not alive")
         known = self._connections.get(to)

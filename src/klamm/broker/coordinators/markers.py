@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from klamm.broker.coordinators.transactions import Marker
+from klamm.broker.coordinators.transactions import MarkerOrder
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
@@ -24,7 +24,7 @@ log = logging.getLogger("klamm.transactions")
 _RETRY_S: Final = 0.05
 _PATIENCE_MS: Final = 1_000
 # The partition is gone, or a newer coordinator or producer has had the last word.
-_SETTLED: Final = frozenset(
+_FINAL: Final = frozenset(
     {
         ErrorCode.NONE,
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -43,7 +43,7 @@ class MarkerSender:
         self._metadata = metadata
         self._ask = ask
 
-    async def send(self, marker: Marker) -> None:
+    async def send(self, marker: MarkerOrder) -> None:
         """Return when every partition has the marker or needs none."""
         missing = set(marker.partitions)
         while missing:
@@ -51,8 +51,8 @@ class MarkerSender:
             answers = await asyncio.gather(
                 *(self._tell(leader, marker, told) for leader, told in by_leader.items())
             )
-            for settled in answers:
-                missing -= settled
+            for done in answers:
+                missing -= done
             if missing:
                 await self._wait_for_news(missing)
 
@@ -68,7 +68,7 @@ class MarkerSender:
         return dict(found)
 
     async def _tell(
-        self, leader: BrokerId, marker: Marker, partitions: list[TopicPartition]
+        self, leader: BrokerId, marker: MarkerOrder, partitions: list[TopicPartition]
     ) -> set[TopicPartition]:
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for at in partitions:
@@ -97,7 +97,7 @@ class MarkerSender:
             for answer in response.markers
             for topic in answer.topics
             for partition in topic.partitions
-            if partition.error_code in _SETTLED
+            if partition.error_code in _FINAL
         }
 
     async def _wait_for_news(self, missing: set[TopicPartition]) -> None:

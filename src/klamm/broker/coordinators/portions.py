@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Final
 
 from klamm.broker.storage.openers import opened
-from klamm.log.records import area_of
 from klamm.log.settings import LogSettings
+from klamm.log.writing.records import area_of
 from klamm.model.errors import ProtocolError
 from klamm.model.names import TopicPartition
 from klamm.protocol.batch import BatchHeader, Record, decode_area

@@ -9,18 +9,18 @@ from typing import Final
 
 from klamm.broker.coordinators.consumer_groups import ClusterTopics
 from klamm.broker.coordinators.groups import GroupCoordinator
-from klamm.broker.coordinators.journal import Written
+from klamm.broker.coordinators.journal import AppendResult
 from klamm.broker.coordinators.links import Links
 from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
-from klamm.broker.coordinators.verification import Question, Verdicts, Verifier
+from klamm.broker.coordinators.verification import PartitionsQuestion, Verdicts, Verifier
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition
-from klamm.groups.classic.requests import Limits
+from klamm.groups.classic.requests import GroupLimits
 from klamm.groups.consumer.events import ConsumerLimits
-from klamm.log.append import Appended, AppendRefused
 from klamm.log.partition import StorageTrouble
+from klamm.log.writing.append import Appended, AppendRefused
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
 from klamm.model.settings.broker_clients import CONSUMER_ASSIGNORS
@@ -34,7 +34,7 @@ log = logging.getLogger("klamm.groups")
 _LOAD_BYTES: Final = 1 << 20
 _PRODUCE_VERSION: Final = 11
 _MARKERS_VERSION: Final = 1
-_VERIFY_VERSION: Final = 4
+_VERIFY_VERSION: Final = 5
 
 
 class ReplicaJournal:
@@ -43,23 +43,23 @@ class ReplicaJournal:
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
 
-    async def append(self, partition: TopicPartition, batch: bytes) -> Written:
+    async def append(self, partition: TopicPartition, batch: bytes) -> AppendResult:
         """Append and wait for all replicas in sync, for as long as offset commits may take."""
         led = self._hosting.replicas.find_leader(partition)
         if isinstance(led, ErrorCode):
-            return Written(led)
+            return AppendResult(led)
         try:
             outcome = led.append(
                 memoryview(bytearray(batch)), acks=-1, version=_PRODUCE_VERSION, from_client=False
             )
         except StorageTrouble as trouble:
             self._hosting.storage_trouble(trouble)
-            return Written(ErrorCode.KAFKA_STORAGE_ERROR)
+            return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(outcome, AppendRefused):
-            return Written(outcome.code)
+            return AppendResult(outcome.code)
         if not isinstance(outcome, Appended):
             assert isinstance(outcome, ErrorCode), "only clients' batches are looked through"
-            return Written(outcome)
+            return AppendResult(outcome)
         waiter = _Acknowledged()
         led.await_acks(outcome.last_offset + 1, waiter)
         try:
@@ -68,8 +68,8 @@ class ReplicaJournal:
             ):
                 code = await waiter.future
         except TimeoutError:
-            return Written(ErrorCode.REQUEST_TIMED_OUT, outcome.base_offset)
-        return Written(code, outcome.base_offset)
+            return AppendResult(ErrorCode.REQUEST_TIMED_OUT, outcome.base_offset)
+        return AppendResult(code, outcome.base_offset)
 
     async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
         """Everything up to the log's end, in pieces, so that others have their turn in between."""
@@ -107,7 +107,7 @@ class _Acknowledged:
     def is_over(self) -> bool:
         return self.future.done()
 
-    def settled(self, partition: Partition, code: ErrorCode) -> None:
+    def acknowledged(self, partition: Partition, code: ErrorCode) -> None:
         if not self.future.done():
             self.future.set_result(code)
 
@@ -119,15 +119,13 @@ class Coordinators:
         settings = hosting.settings
         self._hosting = hosting
         self._producer_ids = producer_ids
-        self._marker_links = Links(hosting.metadata, hosting.peers, f"broker-{hosting.id}-markers")
-        self._question_links = Links(
-            hosting.metadata, hosting.peers, f"broker-{hosting.id}-verification"
-        )
+        self._marker_links = Links(hosting.peers, f"broker-{hosting.id}-markers")
+        self._question_links = Links(hosting.peers, f"broker-{hosting.id}-verification")
         self.journal = ReplicaJournal(hosting)
         self.groups = GroupCoordinator(
             self.journal,
             hosting.clock,
-            limits=Limits(
+            limits=GroupLimits(
                 session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
                 session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
                 size_max=settings.int("group.max.size"),
@@ -255,7 +253,7 @@ class Coordinators:
         assert isinstance(answer, add_partitions_to_txn.Response), answer
         return answer
 
-    def _verify_here(self, question: Question) -> Verdicts:
+    def _verify_here(self, question: PartitionsQuestion) -> Verdicts:
         return self.transactions.verify(
             question.transactional_id,
             question.producer_id,

@@ -10,11 +10,11 @@ from klamm.broker.coordinators import consumer_records, records
 from klamm.broker.coordinators.journal import partition_for
 from klamm.broker.coordinators.portions import portions, tell
 from klamm.groups.classic.group import Group
-from klamm.groups.classic.requests import Limits
-from klamm.groups.consumer.sessions import Sessions
+from klamm.groups.classic.requests import GroupLimits
+from klamm.groups.consumer.sessions import MemberSessions
 from klamm.groups.consumer.state import ConsumerGroup
 from klamm.groups.offsets import GroupOffsets
-from klamm.log.batches import read_marker
+from klamm.log.segments.batches import read_marker
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.names import TopicPartition
 from klamm.protocol import internal, internal_consumer
@@ -22,11 +22,11 @@ from klamm.protocol.batch import Record, parse_header
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptGroup:
     """A consumer group of the new protocol, and what a coordinator needs beside it."""
 
     group: ConsumerGroup
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: MemberSessions = field(default_factory=MemberSessions)
     # One event at a time: the next begins when what the last decided is durable.
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     looked_at: object = None  # the picture of the cluster that the group was last compared with
@@ -41,7 +41,7 @@ class Shard:
     epoch: int
     is_loading: bool = True
     groups: dict[str, Group] = field(default_factory=dict)
-    consumers: dict[str, Kept] = field(default_factory=dict)
+    consumers: dict[str, KeptGroup] = field(default_factory=dict)
     offsets: dict[str, GroupOffsets] = field(default_factory=dict)
 
     def offsets_of(self, group: str) -> GroupOffsets:
@@ -56,7 +56,7 @@ class Shard:
         kept = self.consumers.get(group)
         return kept.group if kept is not None and kept.group.epoch > 0 else None
 
-    async def replay(self, batch: memoryview, limits: Limits, now_ms: int) -> None:
+    async def replay(self, batch: memoryview, limits: GroupLimits, now_ms: int) -> None:
         """Take over what a batch of the partition tells."""
         header = parse_header(batch, 0)
         if header.is_control:
@@ -74,7 +74,7 @@ class Shard:
                     tell(self.partition, record.offset, fault)
 
     def _replay_record(
-        self, record: Record, producer: int | None, limits: Limits, now_ms: int
+        self, record: Record, producer: int | None, limits: GroupLimits, now_ms: int
     ) -> None:
         key = internal.decode_offsets_key(record.key or b"")
         match key:
@@ -86,7 +86,7 @@ class Shard:
                 self._replay_consumer(record)
 
     def _replay_group(
-        self, group: str, value: bytes | memoryview | None, limits: Limits, now_ms: int
+        self, group: str, value: bytes | memoryview | None, limits: GroupLimits, now_ms: int
     ) -> None:
         if value is None:
             self.groups.pop(group, None)
@@ -110,10 +110,10 @@ class Shard:
         key = internal_consumer.decode_key(record.key or b"")
         if key is None:
             return
-        kept = self.consumers.setdefault(key.group, Kept(ConsumerGroup(key.group)))
+        kept = self.consumers.setdefault(key.group, KeptGroup(ConsumerGroup(key.group)))
         data = None if record.value is None else bytes(record.value)
         kept.group.apply(consumer_records.change(key, data))
-        if key.kind is internal_consumer.Kind.GROUP_METADATA and data is None:
+        if key.kind is internal_consumer.RecordKind.GROUP_METADATA and data is None:
             del self.consumers[key.group]
 
 

@@ -12,18 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.broker.coordinators.verification import TRY_AGAIN, Question, Verifier
+from klamm.broker.coordinators.verification import TRY_AGAIN, PartitionsQuestion, Verifier
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition
-from klamm.log.producers import Guard
+from klamm.log.producers.tracking import Guard
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
-from klamm.protocol.batch import HEADER_SIZE, parse_header
+from klamm.protocol.batch import HEADER_SIZE, MAGIC, parse_header
 from klamm.protocol.produce import ProduceRequest
 
 NOT_VERIFIED: Final = "it could not be verified that the partition is part of a transaction"
 _ATTRIBUTES_LOW_BYTE: Final = 22  # of a batch
+_MAGIC: Final = 16  # of a batch, and of a message set
 _TRANSACTIONAL: Final = 0x10
+_NOT_OPEN: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
 _KNOWS_ABORTABLE: Final = 11  # the Produce version whose clients know TRANSACTION_ABORTABLE
 
 
@@ -54,15 +56,24 @@ class Opening:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         if code is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if code is ErrorCode.INVALID_TXN_STATE and version >= _KNOWS_ABORTABLE:
-            return ErrorCode.TRANSACTION_ABORTABLE
+        return not_open(code, knows_abortable=version >= _KNOWS_ABORTABLE)
+
+
+def not_open(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """The code for a partition that is not part of an open transaction, as the asker knows it.
+
+    Coordinators of other ages say it in either way; another code stays what it is.
+    """
+    if code not in _NOT_OPEN:
         return code
+    return ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
 
 
 def is_transactional(records: memoryview) -> bool:
     """Whether a batch says that it is part of a transaction."""
+    # A message set has something else there; that is looked at last, for hardly one has this bit.
     return len(records) > _ATTRIBUTES_LOW_BYTE and bool(
-        records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL
+        records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL and records[_MAGIC] == MAGIC
     )
 
 
@@ -102,7 +113,7 @@ async def ask_coordinator(
     for at, each in opening.items():
         by_producer[each.producer_id, each.epoch].append(at)
     for (producer_id, epoch), partitions in by_producer.items():
-        question = Question(
+        question = PartitionsQuestion(
             transactional_id=transactional_id,
             producer_id=producer_id,
             epoch=epoch,

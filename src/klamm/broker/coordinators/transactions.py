@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from klamm.broker.clock import Clock
 from klamm.broker.coordinators import records
-from klamm.broker.coordinators.alarms import Clock
 from klamm.broker.coordinators.journal import Journal, partition_for, told_to_clients
 from klamm.broker.coordinators.portions import portions, tell
 from klamm.groups.transactions import (
-    Answer,
+    AnsweredAtOnce,
     Fence,
     Move,
     Transaction,
@@ -38,7 +38,7 @@ _PREPARED: Final = (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
+class MarkerOrder:
     """The message to every partition of an ended transaction."""
 
     producer_id: int
@@ -48,12 +48,12 @@ class Marker:
     partitions: frozenset[TopicPartition]
 
 
-SendMarker = Callable[[Marker], Awaitable[None]]
+SendMarker = Callable[[MarkerOrder], Awaitable[None]]
 FreshProducerId = Callable[[], Awaitable[int]]
 
 
 @dataclass(slots=True)
-class Shard:
+class TransactionShard:
     """One partition of the transaction topic, led here."""
 
     partition: TopicPartition
@@ -110,7 +110,7 @@ class TransactionCoordinator:
         self._expiration_ms = expiration_ms
         self._timeout_check_ms = timeout_check_ms
         self._expiration_check_ms = expiration_check_ms
-        self._shards: dict[int, Shard] = {}
+        self._shards: dict[int, TransactionShard] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -137,12 +137,12 @@ class TransactionCoordinator:
         if known is not None and not known.is_loading:
             known.epoch = epoch
             return
-        shard = Shard(partition, epoch)
+        shard = TransactionShard(partition, epoch)
         self._shards[partition.partition] = shard
         if self._tasks is not None:
             self._tasks.create_task(self._load(shard))
 
-    async def _load(self, shard: Shard) -> None:
+    async def _load(self, shard: TransactionShard) -> None:
         found: dict[str, Transaction] = {}
         try:
             async for batch in self._journal.batches(shard.partition):
@@ -167,7 +167,7 @@ class TransactionCoordinator:
         """Another broker leads the partition now."""
         self._shards.pop(partition.partition, None)
 
-    def shard(self, transactional_id: str) -> Shard | ErrorCode:
+    def shard(self, transactional_id: str) -> TransactionShard | ErrorCode:
         """The shard that keeps an id here, or the reason why none does."""
         found = self._shards.get(partition_for(transactional_id, self._partition_count()))
         if found is None:
@@ -208,7 +208,7 @@ class TransactionCoordinator:
             now_ms=now_ms,
         )
         match planned:
-            case Answer(error):
+            case AnsweredAtOnce(error):
                 return ProducerGranted(error)
             case Fence():
                 await self._write(shard, kept)
@@ -237,7 +237,9 @@ class TransactionCoordinator:
             partitions=partitions,
             now_ms=self._clock.now_ms(),
         )
-        return planned.error if isinstance(planned, Answer) else await self._write(shard, txn)
+        return (
+            planned.error if isinstance(planned, AnsweredAtOnce) else await self._write(shard, txn)
+        )
 
     def verify(
         self,
@@ -265,9 +267,11 @@ class TransactionCoordinator:
         planned = txn.end(
             producer_id=producer_id, epoch=epoch, commit=commit, now_ms=self._clock.now_ms()
         )
-        return planned.error if isinstance(planned, Answer) else await self._write(shard, txn)
+        return (
+            planned.error if isinstance(planned, AnsweredAtOnce) else await self._write(shard, txn)
+        )
 
-    def _kept(self, transactional_id: str) -> tuple[Shard, TransactionalId] | ErrorCode:
+    def _kept(self, transactional_id: str) -> tuple[TransactionShard, TransactionalId] | ErrorCode:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         shard = self.shard(transactional_id)
@@ -279,7 +283,7 @@ class TransactionCoordinator:
     # --- moves
     # -------------------------------------------------------------------------------------
 
-    async def _write(self, shard: Shard, kept: TransactionalId) -> ErrorCode:
+    async def _write(self, shard: TransactionShard, kept: TransactionalId) -> ErrorCode:
         """Write the move that was just planned; send markers if it was the end of a transaction."""
         planned = kept.pending
         assert planned is not None, kept.current
@@ -288,9 +292,11 @@ class TransactionCoordinator:
         # shielded so that memory never falls behind the log.
         return await asyncio.shield(self._spawn(self._append(shard, kept, batch)))
 
-    async def _append(self, shard: Shard, kept: TransactionalId, batch: bytes) -> ErrorCode:
+    async def _append(
+        self, shard: TransactionShard, kept: TransactionalId, batch: bytes
+    ) -> ErrorCode:
         written = await self._journal.append(shard.partition, batch)
-        current = kept.settle(durable=written.error is ErrorCode.NONE)
+        current = kept.confirm(durable=written.error is ErrorCode.NONE)
         if written.error is ErrorCode.NONE and current.state in _PREPARED:
             self._finish_later(shard, kept)
         return told_to_clients(written.error, too_large=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -304,15 +310,15 @@ class TransactionCoordinator:
 
         return self._tasks.create_task(run())
 
-    def _finish_later(self, shard: Shard, kept: TransactionalId) -> None:
+    def _finish_later(self, shard: TransactionShard, kept: TransactionalId) -> None:
         if self._tasks is not None:
             self._tasks.create_task(self._finish(shard, kept))
 
-    async def _finish(self, shard: Shard, kept: TransactionalId) -> None:
+    async def _finish(self, shard: TransactionShard, kept: TransactionalId) -> None:
         """Tell every partition, then write that the transaction is complete."""
         txn = kept.current
         await self._send_marker(
-            Marker(
+            MarkerOrder(
                 producer_id=txn.producer_id,
                 producer_epoch=txn.epoch,
                 commit=txn.state is TxnState.PREPARE_COMMIT,

@@ -39,7 +39,7 @@ TRY_AGAIN: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PartitionsQuestion:
     """Are these partitions part of the open transaction of this producer?"""
 
     transactional_id: str
@@ -56,7 +56,7 @@ class _Line:
     """The questions that wait for one coordinator. Whoever holds the lock asks for all."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: list[tuple[Question, asyncio.Future[Verdicts]]] = field(default_factory=list)
+    waiting: list[tuple[PartitionsQuestion, asyncio.Future[Verdicts]]] = field(default_factory=list)
 
 
 class Verifier:
@@ -67,7 +67,7 @@ class Verifier:
         broker: Callable[[], BrokerId],
         metadata: MetadataCache,
         *,
-        here: Callable[[Question], Verdicts],
+        here: Callable[[PartitionsQuestion], Verdicts],
         ask: Ask,
     ) -> None:
         self._broker = broker
@@ -76,7 +76,7 @@ class Verifier:
         self._ask = ask
         self._lines: defaultdict[BrokerId, _Line] = defaultdict(_Line)
 
-    async def verify(self, question: Question) -> Verdicts:
+    async def verify(self, question: PartitionsQuestion) -> Verdicts:
         """The coordinator's verdict on each partition."""
         snapshot = self._metadata.snapshot
         count = len(snapshot.topics.get(TRANSACTION_STATE, ()))
@@ -90,7 +90,7 @@ class Verifier:
             return self._here(question)
         return await self._elsewhere(info.leader, question)
 
-    async def _elsewhere(self, coordinator: BrokerId, question: Question) -> Verdicts:
+    async def _elsewhere(self, coordinator: BrokerId, question: PartitionsQuestion) -> Verdicts:
         line = self._lines[coordinator]
         mine: asyncio.Future[Verdicts] = asyncio.get_running_loop().create_future()
         line.waiting.append((question, mine))
@@ -111,7 +111,9 @@ class Verifier:
             if not future.done():
                 future.set_result(answer)
 
-    async def _exchange(self, coordinator: BrokerId, questions: list[Question]) -> list[Verdicts]:
+    async def _exchange(
+        self, coordinator: BrokerId, questions: list[PartitionsQuestion]
+    ) -> list[Verdicts]:
         request = messages.Request(transactions=[_transaction(q) for q in questions])
         try:
             response = await self._ask(coordinator, request)
@@ -130,7 +132,7 @@ class Verifier:
         ]
 
 
-def _transaction(question: Question) -> messages.AddPartitionsToTxnTransaction:
+def _transaction(question: PartitionsQuestion) -> messages.AddPartitionsToTxnTransaction:
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for at in question.partitions:
         topics[at.topic].append(at.partition)

@@ -7,7 +7,7 @@ import asyncio
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.replies import Reply
 from klamm.broker.quotas.charging import charge_time
-from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, Client
+from klamm.broker.quotas.quotas import CONSUMER_BYTE_RATE, QuotaClient
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.leaders import endpoints_of
 from klamm.protocol.fetch import FetchResponse, encode_response, size_of
@@ -57,7 +57,7 @@ def _limited(
 
     One over its limit gets nothing for now, and is told when to come back (KIP-219).
     """
-    client = Client.of(context.principal, context.client_id)
+    client = QuotaClient.of(context.principal, context.client_id)
     offer = hosting.quotas.offer(CONSUMER_BYTE_RATE, client, size, hosting.settings)
     if not offer.is_taken:
         response, size = FetchResponse(), 0

@@ -21,9 +21,9 @@ from typing import Final
 from klamm.broker.fetching import reading
 from klamm.broker.fetching.fetch_replies import reply
 from klamm.broker.fetching.parking import Parked
-from klamm.broker.fetching.reading import Reader
-from klamm.broker.net.connection import Answer
+from klamm.broker.fetching.reading import FetchReader
 from klamm.broker.net.context import RequestContext
+from klamm.broker.net.peer import Answer
 from klamm.broker.net.replies import Reply
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition
@@ -40,6 +40,7 @@ from klamm.protocol.fetch import (
 
 _FULL: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
+_BY_ID_SINCE: Final = 13
 
 
 @dataclass(slots=True)
@@ -76,14 +77,17 @@ _Found = tuple[TopicPartition, _Wanted, PartitionData | Partition]
 class FetchSession:
     """The partitions that one follower wants of this broker."""
 
-    def __init__(self, hosting: Hosting, session_id: int, follower: BrokerId) -> None:
+    def __init__(
+        self, hosting: Hosting, session_id: int, follower: BrokerId, *, by_id: bool
+    ) -> None:
         self.id = session_id
         self.follower = follower
+        self.by_id = by_id  # whether its topics go by their ids, or by their names
         self.epoch = 1  # that the next request must have
         self._hosting = hosting
         self._wanted: dict[TopicPartition, _Wanted] = {}
         self._marked: dict[TopicPartition, None] = {}  # worth looking at, longest marked first
-        self._reader = Reader(0, follower)
+        self._reader = FetchReader(0, follower)
         self._parked: Parked | None = None
 
     # Watching
@@ -125,7 +129,7 @@ class FetchSession:
         """Note what the request says has changed."""
         replicas = self._hosting.replicas
         for topic in request.topics:
-            name = replicas.topic_name(topic.topic_id) if version >= 13 else topic.name
+            name = replicas.topic_name(topic.topic_id) if version >= _BY_ID_SINCE else topic.name
             for fetch in topic.partitions:
                 topic_partition = (
                     TopicPartition(name, fetch.partition)
@@ -140,7 +144,11 @@ class FetchSession:
                     wanted.is_new = True
                 self._marked[topic_partition] = None
         for forgotten in request.forgotten:
-            name = replicas.topic_name(forgotten.topic_id) if version >= 13 else forgotten.name
+            name = (
+                replicas.topic_name(forgotten.topic_id)
+                if version >= _BY_ID_SINCE
+                else forgotten.name
+            )
             for index in forgotten.partitions:
                 topic_partition = TopicPartition(name or "", index)
                 if topic_partition not in self._wanted:
@@ -195,7 +203,7 @@ class FetchSession:
     def _look(self, version: int, request: FetchRequest) -> tuple[list[_Found], bool]:
         reader = self._reader
         if reader.version != version:
-            reader = self._reader = Reader(version, self.follower)
+            reader = self._reader = FetchReader(version, self.follower)
         left = request.max_bytes
         urgent = False
         found: list[_Found] = []
@@ -308,8 +316,9 @@ class FetchSessions:
         self._by_id: dict[int, FetchSession] = {}
 
     def serve(self, context: RequestContext, request: FetchRequest) -> Answer:
+        by_id = context.version >= _BY_ID_SINCE
         if request.session_id == 0:
-            session = self._open(BrokerId(request.replica_id))
+            session = self._open(BrokerId(request.replica_id), by_id=by_id)
         else:
             known = self._by_id.get(request.session_id)
             if known is None:
@@ -320,6 +329,9 @@ class FetchSessions:
                 return reply(self._hosting, context, FetchResponse())
             if request.session_epoch != known.epoch:
                 code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+                return reply(self._hosting, context, FetchResponse(error_code=code))
+            if known.by_id is not by_id:
+                code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
                 return reply(self._hosting, context, FetchResponse(error_code=code))
             session = known
             session.epoch = session.epoch % _EPOCH_MAX + 1
@@ -341,11 +353,12 @@ class FetchSessions:
         for session in list(self._by_id.values()):
             self._close(session)
 
-    def _open(self, follower: BrokerId) -> FetchSession:
+    def _open(self, follower: BrokerId, *, by_id: bool) -> FetchSession:
         for old in [s for s in self._by_id.values() if s.follower == follower]:
             self._close(old)
         session_id = random.randrange(1, _EPOCH_MAX)
-        session = self._by_id[session_id] = FetchSession(self._hosting, session_id, follower)
+        session = FetchSession(self._hosting, session_id, follower, by_id=by_id)
+        self._by_id[session_id] = session
         return session
 
     def _close(self, session: FetchSession) -> None:

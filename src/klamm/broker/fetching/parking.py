@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from klamm.broker.net.connection import Peer
+from klamm.broker.net.peer import Peer
 from klamm.broker.net.promises import Promise
 from klamm.broker.net.replies import Reply
 from klamm.broker.replicas.partition import Partition, Watch

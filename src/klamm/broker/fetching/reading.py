@@ -15,15 +15,16 @@ from typing import Final
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.leaders import current_leader
 from klamm.broker.replicas.partition import Partition, Role
-from klamm.broker.replicas.replicas import epoch_fault
+from klamm.broker.replicas.refusals import epoch_fault
 from klamm.log.partition import PartitionLog, StorageTrouble
 from klamm.log.reading import Slice
 from klamm.model.errors import ErrorCode
-from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
+from klamm.model.names import NO_EPOCH, ZERO_ID, BrokerId, TopicPartition
+from klamm.protocol.batch import Codec
 from klamm.protocol.fetch import (
     READ_COMMITTED,
     AbortedTransaction,
-    EpochEnd,
+    DivergingEpoch,
     FetchPartition,
     PartitionData,
 )
@@ -33,11 +34,15 @@ log = logging.getLogger(__name__)
 
 # From this version on a consumer may read from a follower (KIP-392).
 _FOLLOWERS_SERVE_SINCE: Final = 11
+# Readers of older versions do not know zstd, and are refused where a topic is stored so (KIP-110).
+_ZSTD_SINCE: Final = 10
+_STORAGE_ERROR_SINCE: Final = 6  # before, a failed disk is told as a leader that moved away
+_LEADER_SINCE: Final = 16  # KIP-951
 _LEADER_TOLD: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FetchReader:
     """The reader of a partition, and its options."""
 
     version: int
@@ -49,7 +54,7 @@ class Reader:
     @classmethod
     def of(
         cls, version: int, replica_id: int, isolation: int, rack: str, selector: Selector | None
-    ) -> Reader:
+    ) -> FetchReader:
         follower = BrokerId(replica_id) if replica_id >= 0 else None
         committed = isolation == READ_COMMITTED and follower is None
         return cls(version, follower, committed, rack, selector if rack else None)
@@ -69,7 +74,7 @@ def goes_on(data: PartitionData) -> bool:
 
 def read(
     hosting: Hosting,
-    reader: Reader,
+    reader: FetchReader,
     topic_partition: TopicPartition,
     topic_id: uuid.UUID,
     wanted: FetchPartition,
@@ -101,7 +106,7 @@ def read(
 
 
 def _fault(
-    partition: Partition, reader: Reader, topic_id: uuid.UUID, wanted: FetchPartition
+    partition: Partition, reader: FetchReader, topic_id: uuid.UUID, wanted: FetchPartition
 ) -> ErrorCode:
     local = partition.log
     if local is None or partition.role is Role.OFFLINE:
@@ -120,19 +125,21 @@ def _fault(
 
 
 def _refused(
-    hosting: Hosting, reader: Reader, topic_partition: TopicPartition, code: ErrorCode
+    hosting: Hosting, reader: FetchReader, topic_partition: TopicPartition, code: ErrorCode
 ) -> PartitionData:
     leader = None
-    if code in _LEADER_TOLD:
-        fenced = code is ErrorCode.FENCED_LEADER_EPOCH
-        leader = current_leader(hosting, topic_partition, even_here=fenced)
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and reader.version < _STORAGE_ERROR_SINCE:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code in _LEADER_TOLD and reader.version >= _LEADER_SINCE:
+        even_here = code is ErrorCode.FENCED_LEADER_EPOCH or reader.follower is not None
+        leader = current_leader(hosting, topic_partition, even_here=even_here)
     aborted: list[AbortedTransaction] | None = [] if reader.committed_only else None
     return PartitionData(topic_partition.partition, code, aborted=aborted, current_leader=leader)
 
 
 def _read(
     hosting: Hosting,
-    reader: Reader,
+    reader: FetchReader,
     partition: Partition,
     local: PartitionLog,
     wanted: FetchPartition,
@@ -143,16 +150,20 @@ def _read(
     topic_partition = partition.topic_partition
     offset = wanted.fetch_offset
     if wanted.last_fetched_epoch >= 0:
-        end = EpochEnd(*local.epochs.end_offset_for(wanted.last_fetched_epoch))
+        end = DivergingEpoch(*local.epochs.end_offset_for(wanted.last_fetched_epoch))
         if end.epoch < 0:
             return _refused(hosting, reader, topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
         if end.epoch < wanted.last_fetched_epoch or end.end_offset < offset:
             return _data(reader, partition)._replace(diverging_epoch=end)
     if not local.log_start_offset <= offset <= local.log_end_offset:
         return _refused(hosting, reader, topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if reader.version < _ZSTD_SINCE and local.settings.codec is Codec.ZSTD:
+        return _refused(hosting, reader, topic_partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if reader.follower is not None:
         if acknowledge:
             code = partition.follower_fetched(reader.follower, offset, wanted.log_start_offset)
+            if code is ErrorCode.UNKNOWN_LEADER_EPOCH and wanted.current_leader_epoch == NO_EPOCH:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it named no epoch that could be unknown
             if code is not ErrorCode.NONE:
                 return _refused(hosting, reader, topic_partition, code)
         upto = local.log_end_offset
@@ -197,13 +208,13 @@ def _offsets(partition: Partition) -> tuple[int, int, int, int, int]:
     )
 
 
-def _data(reader: Reader, partition: Partition) -> PartitionData:
+def _data(reader: FetchReader, partition: Partition) -> PartitionData:
     data = nothing_but_offsets(partition)
     return data._replace(aborted=[]) if reader.committed_only else data
 
 
 def _preferred(
-    hosting: Hosting, reader: Reader, partition: Partition, local: PartitionLog, offset: int
+    hosting: Hosting, reader: FetchReader, partition: Partition, local: PartitionLog, offset: int
 ) -> BrokerId | None:
     """The replica a consumer had better ask, if it is not this one."""
     assert reader.selector is not None

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm.controller.effects import Transition
 from klamm.controller.states import EDITION
-from klamm.log.files import FILE_MODE, make_directory, tighten_below
+from klamm.log.disk.files import FILE_MODE, make_directory, tighten_below
 from klamm.model.names import KLAMM_LEDGER, BrokerId, id_text
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -28,14 +28,22 @@ _PREFIX: Final = "ledger-"
 _text: Final = json.encoder.encode_basestring  # a string as JSON has it
 
 
-class Place(NamedTuple):
+# Whoever asked for a change of a topic; '' where nobody did.
+Requester = Callable[[str], str]
+
+
+def _unasked(_: str) -> str:
+    return ""
+
+
+class LinePlace(NamedTuple):
     """The place where one line ends and the next begins."""
 
     file: int = 0
     position: int = 0
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     """The parts of an entry that decide where it goes, and the bytes it is written as."""
 
     time_ms: int
@@ -70,9 +78,15 @@ class Ledger:
         self._is_dirty = False
 
     def append(
-        self, epoch: int, cause: str, transitions: Iterable[Transition], *, time_ms: int
+        self,
+        epoch: int,
+        cause: str,
+        transitions: Iterable[Transition],
+        *,
+        time_ms: int,
+        by: Requester = _unasked,
     ) -> None:
-        """Write what one decision moved."""
+        """Write what one decision moved, and who asked for it where somebody did."""
         is_opening = epoch != self._epoch
         if is_opening:
             self._epoch, self._sequence = epoch, 0
@@ -89,12 +103,14 @@ class Ledger:
                 edition, is_opening = f',"edition":{EDITION}', False
             # What happens to the topic that tells of it all would otherwise be told for ever.
             is_news |= entry.topic != KLAMM_LEDGER
+            requester = by(entry.topic)
+            asked = f',"by":{_text(requester)}' if requester else ""
             topic_id = "null" if entry.topic_id is None else _text(id_text(entry.topic_id))
             lines.append(
                 f'{head}{self._sequence},"controller_id":{self._broker},"cause":{cause_text},'
                 f'"topic":{_text(entry.topic)},"topic_id":{topic_id},'
                 f'"subject":{_text(entry.subject)},"before":{_text(entry.before)},'
-                f'"after":{_text(entry.after)},"why":{_text(entry.why)}{edition}}}'
+                f'"after":{_text(entry.after)},"why":{_text(entry.why)}{asked}{edition}}}'
             )
         if lines:
             self._write(("\n".join(lines) + "\n").encode())
@@ -132,20 +148,20 @@ class Ledger:
                     if line and (wanted is None or wanted in line):
                         yield line
 
-    def read_from(self, place: Place, bytes_max: int) -> tuple[list[Line], Place]:
+    def read_from(self, place: LinePlace, bytes_max: int) -> tuple[list[LedgerLine], LinePlace]:
         """Some of the entries behind a place, and the place behind them; none at the end.
 
         It may run in another thread while entries are written: it stops at the last whole line.
         """
-        lines: list[Line] = []
+        lines: list[LedgerLine] = []
         for path in self._files():
             number = _number(path)
             if number < place.file:
                 continue
             if number > place.file:
-                place = Place(number, 0)
+                place = LinePlace(number, 0)
             while data := _whole_lines(path, place.position, bytes_max):
-                place = Place(number, place.position + len(data))
+                place = LinePlace(number, place.position + len(data))
                 lines = list(_lines(data))
                 if lines:
                     return lines, place
@@ -217,16 +233,16 @@ _WRITTEN: Final = re.compile(
     rb'\{"time_ms":(\d+),"controller_epoch":(-?\d+),"sequence":(\d+),"controller_id":-?\d+,'
     rb'"cause":"%(text)b","topic":"([^"\\]*)","topic_id":(?:null|"[^"\\]*"),'
     rb'"subject":"([^"\\]*)","before":"%(text)b","after":"([^"\\]*)",'
-    rb'"why":"%(text)b"(?:,"edition":\d+)?\}' % {b"text": _STRING}
+    rb'"why":"%(text)b"(?:,"by":"%(text)b")?(?:,"edition":\d+)?\}' % {b"text": _STRING}
 )
 
 
-def _lines(data: bytes) -> Iterator[Line]:
+def _lines(data: bytes) -> Iterator[LedgerLine]:
     """The entries of whole lines, without those that a crash cut short."""
     for text in data.split(b"\n"):
         if found := _WRITTEN.fullmatch(text):
             time_ms, epoch, sequence, topic, subject, after = found.groups()
-            yield Line(
+            yield LedgerLine(
                 int(time_ms),
                 int(epoch),
                 int(sequence),
@@ -236,7 +252,7 @@ def _lines(data: bytes) -> Iterator[Line]:
                 text,
             )
         elif entry := _entry(text):
-            yield Line(
+            yield LedgerLine(
                 entry["time_ms"],
                 entry["controller_epoch"],
                 entry["sequence"],

@@ -30,20 +30,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from klamm.broker.ledger.ledger import Ledger, Line, Place
+from klamm.broker.ledger.ledger import Ledger, LedgerLine, LinePlace
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.net.authorization import INTERNAL_WRITER
 from klamm.broker.net.peers import Peers
-from klamm.client.admin import Admin
-from klamm.client.cluster import Client
-from klamm.client.consumer import Consumer
+from klamm.client.aio.admin import Admin
+from klamm.client.aio.cluster import Client
+from klamm.client.aio.consumer import Consumer
 from klamm.client.errors import code_of
 from klamm.controller.states import TopicState
 from klamm.controller.states.tables import MACHINES
-from klamm.log.files import replace_unsynced
+from klamm.log.disk.files import replace_unsynced
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
-from klamm.model.names import KLAMM_LEDGER, BrokerId, TopicPartition, id_text
+from klamm.model.names import INTERNAL_WRITER, KLAMM_LEDGER, BrokerId, TopicPartition, id_text
 from klamm.model.offsets import LATEST
 from klamm.model.settings import BrokerSettings
 from klamm.protocol import produce
@@ -61,7 +60,7 @@ _PATIENCE_MS: Final = 10_000
 _GATHER_S: Final = 0.2
 _PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 30.0
-_BEGINNING: Final = Place()
+_BEGINNING: Final = LinePlace()
 
 
 class _Host(Protocol):
@@ -89,7 +88,7 @@ class _Host(Protocol):
 class Cursor:
     """Up to where lines were brought, and where the topic ended then."""
 
-    place: Place = _BEGINNING
+    place: LinePlace = _BEGINNING
     topic_id: str = ""
     offset: int = 0
 
@@ -178,6 +177,7 @@ class LedgerTopic:
         async with Client(
             [(here.host, here.port)],
             client_id=INTERNAL_WRITER,
+            security=self._host.peers.security_of(here.listener),
             introduce=self._host.peers.introduce_at,
         ) as client:
             before = self._cursor
@@ -193,11 +193,11 @@ class LedgerTopic:
         self._cursor = Cursor(topic_id=topic_id)
         self._is_sure = False
 
-    async def _next(self, cursor: Cursor) -> tuple[list[Line], Place]:
+    async def _next(self, cursor: Cursor) -> tuple[list[LedgerLine], LinePlace]:
         read = self._ledger.read_from
         return await self._host.in_worker(lambda: read(cursor.place, _CHUNK_BYTES))
 
-    async def _is_there(self, lines: Sequence[Line]) -> bool:
+    async def _is_there(self, lines: Sequence[LedgerLine]) -> bool:
         """Whether the topic can be written to; it is made when there is something to tell."""
         metadata = self._host.metadata
         if KLAMM_LEDGER not in metadata.snapshot.topics:
@@ -233,7 +233,7 @@ class LedgerTopic:
                         self._there.add((entry["controller_epoch"], entry["sequence"]))
         self._is_sure = True
 
-    async def _send(self, client: Client, lines: Sequence[Line], place: Place) -> None:
+    async def _send(self, client: Client, lines: Sequence[LedgerLine], place: LinePlace) -> None:
         assert self._cursor is not None, "the cursor was read"
         newest = self._newest_epoch()
         records = list(
@@ -269,7 +269,7 @@ async def _append(client: Client, batch: bytes) -> int:
     return result.base_offset
 
 
-def _records(lines: Iterable[Line], newest: int) -> Iterator[Record]:
+def _records(lines: Iterable[LedgerLine], newest: int) -> Iterator[Record]:
     """Lines as records; those of an earlier controller must not take the place of newer ones."""
     offset = 0
     for line in lines:
@@ -300,7 +300,7 @@ def _load(path: Path) -> Cursor:
     """The saved cursor; if it cannot be read, the topic itself tells what it holds."""
     try:
         saved = json.loads(path.read_bytes())
-        place = Place(int(saved["file"]), int(saved["position"]))
+        place = LinePlace(int(saved["file"]), int(saved["position"]))
         return Cursor(place, str(saved["topic_id"]), int(saved["offset"]))
     except (OSError, ValueError, KeyError, TypeError):
         return Cursor()

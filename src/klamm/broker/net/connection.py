@@ -21,14 +21,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable
+from typing import Final, Protocol, cast
 
 from klamm.broker.net.framing import FrameBuffer, FrameMemory
+from klamm.broker.net.guard import Gate, Guard
+from klamm.broker.net.peer import ANONYMOUS, BLANK, Memory, Route, Standing
 from klamm.broker.net.promises import Alarm, Promise, Receipt
 from klamm.broker.net.proof import REQUEST_SIZE_MAX, Challenge
-from klamm.broker.net.replies import Reply, Sender
-from klamm.model.errors import ProtocolError
+from klamm.broker.net.replies import EncryptingSender, Reply, Sender
+from klamm.model.errors import ProtocolError, Refused
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.bounds import Bounds
 from klamm.protocol.private import PrivateKey
@@ -46,47 +48,6 @@ GRACE_S: Final = 0.5
 _HEADER_SIZE_MAX: Final = 256
 
 
-class Memory(Protocol):
-    """What a shortcut for a peer's requests remembers of those it has sent so far."""
-
-    def recognise(self, frame: memoryview) -> Any | None:
-        """What is known of the request in this frame; None where nothing is."""
-        ...
-
-
-class _Blank:
-    """The memory of a peer that has sent nothing worth remembering."""
-
-    def recognise(self, frame: memoryview) -> None:
-        return None
-
-
-_BLANK: Final = _Blank()
-
-
-class Peer(Protocol):
-    """The facts a router may know of the connection a request came in on."""
-
-    client_host: str
-    listener: str
-    software: str  # what the client called itself in ApiVersions
-    is_broker: bool  # of this cluster: it has proven that, or is taken for one
-    challenge: Challenge | None  # the proof that is under way
-    alarm: Alarm  # for requests that are served: until when they wait
-    memory: Memory
-    # Called when another request arrives while one is served: some that only wait end early then.
-    on_more: Callable[[], None] | None
-
-    def proven(self) -> None:
-        """It has shown that it is a broker of this cluster."""
-        ...
-
-
-# What is said to a request: bytes where there is nothing else to a reply, a reply, or one later.
-Answer = bytes | Reply | Promise | Awaitable[Reply | Receipt]
-Route = Callable[[Peer, memoryview], Answer]
-
-
 class Owner(Protocol):
     """The keeper of the list of connections."""
 
@@ -95,6 +56,8 @@ class Owner(Protocol):
     def left(self, connection: Connection) -> None: ...
 
     def proven(self, connection: Connection) -> None: ...
+
+    def identified(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -108,26 +71,34 @@ class Connection(asyncio.BufferedProtocol):
         frame_size_max: Bounds | int,
         listener: str,
         memory: FrameMemory | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.client_host = "?"
         self.listener = listener
+        self.principal = ANONYMOUS
+        self.by_token = False
         self.software = ""
         self.is_broker = False
+        self.has_proven = False
+        self.standing: Standing | None = None
         self.challenge: Challenge | None = None
         self.active_at = 0.0
         self.on_more: Callable[[], None] | None = None
         self._route = route
         self._owner = owner
+        self._guard = guard
+        self._gate: Gate | None = None
+        self._frame_size_max = frame_size_max
         self._loop = asyncio.get_running_loop()
         self._frames = FrameBuffer(frame_size_max, memory)
         self._frames.on_memory = self._make_room
         self._frames.on_given_up = self._give_up
         self.alarm = Alarm(self._loop)
-        self.memory: Memory = _BLANK
+        self.memory: Memory = BLANK
         self._serving: asyncio.Future[Reply | Receipt] | Promise | None = None
         # What is said when it is its turn: replies to requests that were served out of turn.
         self._owed: list[Receipt | Reply] = []
-        self._is_settling = False
+        self._is_paying = False
         self._unmute: asyncio.TimerHandle | None = None
         self._is_held = False  # not let in yet; `_unmute` then is the end of that, if it has one
         self._may_speak = True  # False where whoever is no broker had better leave at once
@@ -146,9 +117,27 @@ class Connection(asyncio.BufferedProtocol):
             self.client_host = peer_name[0]
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sender = Sender(self._transport, on_sent=self._serve)
+        is_encrypted = transport.get_extra_info("ssl_object") is not None
+        kind = EncryptingSender if is_encrypted else Sender
+        self._sender = kind(self._transport, on_sent=self._serve)
         self.active_at = self._loop.time()
+        if self._guard is not None:
+            self._be_guarded(self._guard)
         self._owner.joined(self)
+
+    def _be_guarded(self, guard: Guard) -> None:
+        """Find out who this is, by its certificate or behind a gate."""
+        self._gate = guard.gate(self._route)
+        if self._gate is not None:
+            self._route = self._gate.route
+            self._frames.limit(self._gate.frame_size_max)
+            return
+        tls = self._transport.get_extra_info("ssl_object")
+        found = guard.principal(tls.getpeercert(binary_form=True) if tls is not None else None)
+        if isinstance(found, Refused):
+            self._refuse(found.why)
+        else:
+            self.principal = found
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.space()
@@ -173,6 +162,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.left(self)
         self._frames.close()
         self.alarm.close()
+        if self._gate is not None:
+            self._gate.close()
         if self._unmute is not None:
             self._unmute.cancel()
         if self._serving is not None:
@@ -184,9 +175,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._choked = True
+        self._sender.pause()
 
     def resume_writing(self) -> None:
         self._choked = False
+        self._sender.resume()
         self._serve()
 
     # Ours
@@ -215,9 +208,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def proven(self) -> None:
         """It has shown that it is a broker of this cluster."""
+        self.has_proven = True
         if not self.is_broker:
             self.is_broker = True
             self._owner.proven(self)
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether it has yet to say who it is."""
+        return self._gate is not None and not self._gate.is_open
+
+    def identified(self, principal: str, *, by_token: bool) -> None:
+        """It has logged in, or once more: requests may be as long as they are."""
+        self.principal, self.by_token, self.standing = principal, by_token, None
+        self._frames.limit(self._frame_size_max)
+        self._owner.identified(self)
 
     def _hold(self, wait_s: float, then: Callable[[], None]) -> None:
         if self._unmute is not None:
@@ -226,10 +231,11 @@ class Connection(asyncio.BufferedProtocol):
         self._unmute = self._loop.call_later(wait_s, then)
 
     def _hear_held(self) -> None:
-        """Whoever is held may prove to be a broker; all else waits in the buffer."""
+        """Whoever is held may log in and prove to be a broker; all else waits in the buffer."""
         frames = self._frames
         key, size = frames.next_key, frames.waiting_size
-        if key == PrivateKey.PROVE and size <= REQUEST_SIZE_MAX + _HEADER_SIZE_MAX:
+        is_proof = key == PrivateKey.PROVE and size <= REQUEST_SIZE_MAX + _HEADER_SIZE_MAX
+        if is_proof or (self.is_stranger and key is not None):
             if self._serving is None and (frame := frames.next_frame()) is not None:
                 self._serve_one(frame)
         elif key is not None and not self._may_speak:
@@ -242,7 +248,13 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as fault:
             self._refuse(str(fault))
             return
-        assert not isinstance(answer, bytes | Reply | Promise), "a proof is answered by a coroutine"
+        if isinstance(answer, bytes):
+            answer = Reply((answer,))
+        if isinstance(answer, Reply):
+            self._write(answer)
+            self._sender.flush()
+            return
+        assert not isinstance(answer, Promise), "a login or a proof waits for nothing like that"
         self._serving = asyncio.ensure_future(answer)
         self._serving.add_done_callback(self._done)
 
@@ -365,13 +377,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _kept(self, _: Reply | Exception) -> None:
         """A receipt is there; this turn of the loop may bring more of them."""
-        if not self._is_settling:
-            self._is_settling = True
-            self._loop.call_soon(self._settle)
+        if not self._is_paying:
+            self._is_paying = True
+            self._loop.call_soon(self._pay)
 
-    def _settle(self) -> None:
+    def _pay(self) -> None:
         """Pay what is owed, up to the first that is not there yet."""
-        self._is_settling = False
+        self._is_paying = False
         owed = self._owed
         while owed and not self._transport.is_closing():
             first = owed[0]
@@ -393,9 +405,19 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _refuse(self, why: str) -> None:
+        if self._gate is not None and not self._gate.is_open:
+            self._unmute_never(self._gate.refused(why))
+            return
         log.warning("closing a connection", extra={"client": self.client_host, "why": why})
         self._sender.flush()
         self._transport.abort()
+
+    def _unmute_never(self, after_s: float) -> None:
+        """Leave somebody alone who could not log in, and close after a while."""
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self._unmute = self._loop.call_later(after_s, self._transport.abort)
+        self._transport.pause_reading()
 
     def _make_room(self) -> None:
         """Before the next read: space for it, or no read at all while a request is served."""

@@ -3,7 +3,7 @@
 A flood of connections must not leave a log without a file, nor a broker without a connection to
 another. So clients' connections end well below the process's limit. What is kept back:
 
-    files       what the pool of each broker may have open (`log/files.py`)
+    files       what the pool of each broker may have open (`log/disk/files.py`)
     brokers     both ends of the brokers' connections to each other
     guests      connections beyond the clients' share that may still turn out to be a broker's
     the rest    listening sockets, the store, pipes, libraries
@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from klamm.log.files import fair_limit
+from klamm.log.disk.files import fair_limit
 
 _UNLIMITED: Final = 1 << 20
 _REST: Final = 64

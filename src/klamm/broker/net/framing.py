@@ -177,14 +177,8 @@ class FrameBuffer:
     )
 
     def __init__(self, limits: Bounds | int, memory: FrameMemory | None = None) -> None:
-        """What requests may be, or where frames are something else, how long they may be."""
-        if isinstance(limits, Bounds):
-            self._bounds = limits
-            # Up to this a frame may be for any API.
-            self._free_size_max = limits.bytes_of_any
-        else:
-            self._bounds = Bounds(frame_bytes=limits)
-            self._free_size_max = limits
+        """The bounds of requests; for frames of another kind, their greatest length."""
+        self.limit(limits)
         self._memory = memory
         self._is_long = False  # the next frame has had to ask for memory
         self.on_memory: Callable[[], None] = _nothing  # there may be space now
@@ -195,6 +189,16 @@ class FrameBuffer:
         self._whole: memoryview | None = None
         self._start = 0  # of the first frame not handed out
         self._end = 0  # of what has arrived
+
+    def limit(self, limits: Bounds | int) -> None:
+        """Hold frames to other limits from the next one on."""
+        if isinstance(limits, Bounds):
+            self._bounds = limits
+            # Up to this a frame may be for any API.
+            self._free_size_max = limits.bytes_of_any
+        else:
+            self._bounds = Bounds(frame_bytes=limits)
+            self._free_size_max = limits
 
     def space(self) -> memoryview:
         """The space for the next bytes; there is some unless `is_full`."""

@@ -1,4 +1,4 @@
-"""The socket a broker listens on, and the connections it accepted.
+"""One listener of a broker: its sockets, and the connections they accepted.
 
 Whoever comes is somebody's client until it has proven to be a broker. Clients are subject to all
 limits; brokers to none, or a full table would cut the cluster's own wires. So a connection that
@@ -17,14 +17,19 @@ import contextlib
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
-from klamm.broker.net.connection import Connection, Route
+from klamm.broker.net.connection import Connection
 from klamm.broker.net.descriptors import OF_PROCESS, Descriptors
 from klamm.broker.net.framing import FrameMemory
+from klamm.broker.net.guard import Guard
+from klamm.broker.net.half_open import HalfOpen
+from klamm.broker.net.last_word import LastWord
+from klamm.broker.net.peer import Route
 from klamm.broker.net.welcome import SERVED, Limits
-from klamm.model.brokers import PLAINTEXT, Endpoint
+from klamm.model.brokers import PLAINTEXT
 from klamm.model.errors import UsageError
 from klamm.protocol.bounds import Bounds
 from klamm.repeats import limited
@@ -33,6 +38,9 @@ log = limited(logging.getLogger(__name__), first=1)
 
 _BACKLOG: Final = 1024  # how many wait to be accepted, and as many again to be served
 _ACCEPTED_AT_ONCE: Final = 64  # in one turn of the loop; then those who are here have theirs
+_LOGIN_S: Final = 30.0
+_HALF_OPEN: Final = 1000
+_GUEST_S: Final = 2.0  # for the handshake of somebody beyond what the process can afford
 _LAST_WORDS_S: Final = 1.0  # for answers that are already written
 _ACCEPT_PAUSE_S: Final = 0.2
 # Nothing is wrong with the socket: there is no descriptor, or no memory, for one more.
@@ -42,6 +50,17 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 def nobody(_listener: str, _host: str) -> bool:
     """Take nobody for a broker who has not proven to be one."""
     return False
+
+
+class _Handshake:
+    """A connection that has not begun yet, as a stranger."""
+
+    def __init__(self, task: asyncio.Task[None] | None) -> None:
+        self._task = task
+
+    def abort(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 class Listener:
@@ -58,7 +77,12 @@ class Listener:
         limits: Limits | None = None,
         descriptors: Descriptors = OF_PROCESS,
         is_admitted: Callable[[str, str], bool] = nobody,
+        on_room: Callable[[], None] | None = None,
+        guard: Guard | None = None,
+        half_open: HalfOpen | None = None,
+        login_s_max: Callable[[], float] = lambda: _LOGIN_S,
     ) -> None:
+        """`on_room` is called when there may be room for one more; by default it lets one in."""
         self._route = route
         self._frame_size_max = frame_size_max
         self._memory = memory
@@ -67,6 +91,12 @@ class Listener:
         self._limits = limits
         self._descriptors = descriptors
         self._is_admitted = is_admitted
+        self._on_room = on_room or self.let_in
+        self._guard = guard
+        self._half_open = half_open or HalfOpen(lambda: _HALF_OPEN, lambda: _HALF_OPEN)
+        self._login_s_max = login_s_max
+        self._handshakes: set[_Handshake] = set()
+        self._strangers: dict[Connection, asyncio.TimerHandle] = {}  # and when they have to go
         self._connections: set[Connection] = set()
         self._clients: set[Connection] = set()  # those that the process's share counts
         self._counted: set[Connection] = set()  # those that this broker's limits count
@@ -79,17 +109,22 @@ class Listener:
         self._pausing: asyncio.TimerHandle | None = None
         self._has_ended = False
 
-    async def start(self, host: str, port: int) -> Endpoint:
-        """Listen; port 0 takes a free one. Returns where clients reach us."""
+    async def start(self, host: str, port: int) -> int:
+        """Listen; port 0 takes a free one. Returns the port."""
         try:
             self._sockets = await _bound(host, port)
         except OSError as fault:
             if fault.errno == errno.EADDRINUSE:
-                raise UsageError(f"port {port} on {host} is taken by another program") from fault
+                where = host or "every address"
+                raise UsageError(f"port {port} on {where} is taken by another program") from fault
             raise UsageError(f"cannot listen on {host}:{port}: {fault.strerror}") from fault
-        self._descriptors.enter()
         self._accept_from_now()
-        return Endpoint(host, self._sockets[0].getsockname()[1], listener=self._name)
+        port_bound: int = self._sockets[0].getsockname()[1]
+        return port_bound
+
+    @property
+    def name(self) -> str:
+        return self._name
 
     @property
     def connections(self) -> frozenset[Connection]:
@@ -100,10 +135,14 @@ class Listener:
         """The number of connections that are served, or about to be turned away."""
         return len(self._connections) - len(self._waiting) - len(self._guests)
 
+    @property
+    def counted(self) -> frozenset[Connection]:
+        """The connections that the broker's limits count."""
+        return frozenset(self._counted)
+
     def sweep(self) -> None:
         """Close what has been idle for too long; take memory back from what is quiet."""
         now = asyncio.get_running_loop().time()
-        self._drop_excess()
         for connection in list(self._connections):
             if not connection.is_idle:
                 continue
@@ -128,7 +167,9 @@ class Listener:
         self._stop_accepting()
         for listening in self._sockets:
             listening.close()
-        await asyncio.gather(*self._arriving)
+        for handshake in list(self._handshakes):
+            handshake.abort()
+        await asyncio.gather(*self._arriving, return_exceptions=True)
         if not abruptly:
             for connection in list(self._connections):
                 connection.close()
@@ -138,7 +179,6 @@ class Listener:
         for connection in list(self._connections):
             connection.abort()
         await self._vacant.wait()
-        self._descriptors.leave()
         self._sockets = []
 
     # Accepting
@@ -206,16 +246,57 @@ class Listener:
             frame_size_max=self._frame_size_max,
             listener=self._name,
             memory=self._memory,
+            guard=self._guard,
         )
         if is_client:
             self._clients.add(connection)
+        tls = self._guard.tls if self._guard is not None else None
         try:
-            loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(lambda: connection, accepted)
+            if self._guard is not None and tls is not None:
+                patience_s = self._login_s_max() if is_client else _GUEST_S
+                await self._shake_hands(connection, accepted, tls, self._guard, patience_s)
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.connect_accepted_socket(lambda: connection, accepted)
         except OSError as fault:
             accepted.close()
             self._uncount(connection)
             log.info("a connection broke before it began", extra={"why": fault.strerror})
+        except BaseException:
+            accepted.close()
+            self._uncount(connection)
+            raise
+
+    async def _shake_hands(
+        self,
+        connection: Connection,
+        accepted: socket.socket,
+        tls: ssl.SSLContext,
+        guard: Guard,
+        patience_s: float,
+    ) -> None:
+        """Begin a connection with TLS; who takes too long, or comes with too many, is dropped."""
+        try:
+            address = str(accepted.getpeername()[0])
+        except OSError:
+            raise ConnectionResetError("it has left before its turn") from None
+        handshake = _Handshake(asyncio.current_task())
+        self._handshakes.add(handshake)
+        self._half_open.joined(handshake, address)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=LastWord(accepted, tls).context,
+                ssl_handshake_timeout=patience_s,
+                ssl_shutdown_timeout=_LAST_WORDS_S,
+            )
+        except OSError as fault:
+            guard.handshake_failed(address, fault)
+            raise
+        finally:
+            self._handshakes.discard(handshake)
+            self._half_open.left(handshake, address)
 
     # Who may stay
 
@@ -225,13 +306,29 @@ class Listener:
         if self._has_ended:
             # It was accepted before the socket closed, and its protocol made only now.
             connection.abort()
-        elif self._is_admitted(self._name, connection.client_host):
+            return
+        if connection.is_stranger:
+            self._look_at(connection)
+        if self._is_admitted(self._name, connection.client_host):
             connection.is_broker = True
             self._uncount(connection)
         elif connection in self._clients:
             self._let_in_or_hold(connection)
         else:
             self._receive_guest(connection)
+
+    def _look_at(self, connection: Connection) -> None:
+        """Give somebody who has yet to log in so much time, and no more."""
+        loop = asyncio.get_running_loop()
+        self._strangers[connection] = loop.call_later(self._login_s_max(), connection.abort)
+        self._half_open.joined(connection, connection.client_host)
+
+    def identified(self, connection: Connection) -> None:
+        """It has said who it is."""
+        timer = self._strangers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+            self._half_open.left(connection, connection.client_host)
 
     def _let_in_or_hold(self, connection: Connection) -> None:
         if self._limits is None:
@@ -267,7 +364,7 @@ class Listener:
         """It is a broker's: no limit holds for it, and none counts it."""
         self._uncount(connection)
         connection.release()
-        self.let_in()
+        self._on_room()
 
     def let_in(self) -> None:
         """Serve those that waited for room, as far as there is some now."""
@@ -287,21 +384,14 @@ class Listener:
             connection.hold(welcome.after_ms)
         return welcome == SERVED
 
-    def _drop_excess(self) -> None:
-        """Close those that have been quiet for longest, where fewer may be there than are."""
-        excess = -self._limits.room if self._limits is not None else 0
-        if excess > 0:
-            quietest = sorted(self._counted, key=lambda c: (not c.is_idle, c.active_at))
-            for connection in quietest[:excess]:
-                connection.close()
-
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._vacant.set()
         self._uncount(connection)
+        self.identified(connection)
         if not self._has_ended:
-            self.let_in()
+            self._on_room()
 
     def _uncount(self, connection: Connection) -> None:
         self._waiting.pop(connection, None)

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.net.proof import Ask, NotProven, Secret, prove
-from klamm.client.connection import Connection
-from klamm.model.brokers import Broker, Endpoint
+from klamm.broker.net.proof import Ask, ClusterSecret, NotProven, prove
+from klamm.client.aio.connection import Connection
+from klamm.client.security import Security
+from klamm.model.brokers import PLAINTEXT, Endpoint, Registration
 from klamm.model.errors import KlammError, StoreUnavailable
 from klamm.model.names import BrokerId
 from klamm.repeats import limited
@@ -30,7 +33,7 @@ _LOOK_S: Final = 2.0  # a connection does not wait longer for the store
 _PROVE_S: Final = 10.0
 
 
-class Host(Protocol):
+class PeersHost(Protocol):
     """The services this needs of its broker."""
 
     @property
@@ -43,20 +46,53 @@ class Host(Protocol):
     def cluster_id(self) -> str: ...
 
     @property
-    def secret(self) -> Secret: ...
+    def secret(self) -> ClusterSecret: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The listeners that brokers use among themselves."""
+
+    inter_broker: str = PLAINTEXT
+    controller: str = PLAINTEXT  # between the controller and brokers
+
+
+# What a broker shows when it goes to another one on this listener.
+SecurityOf = Callable[[str], Security]
+
+
+def _clear_text(_listener: str) -> Security:
+    return Security()
 
 
 class Peers:
     """The other brokers, as one broker reaches them."""
 
-    def __init__(self, host: Host, metadata: MetadataCache) -> None:
+    def __init__(
+        self,
+        host: PeersHost,
+        metadata: MetadataCache,
+        ways: Ways | None = None,
+        security_of: SecurityOf = _clear_text,
+    ) -> None:
+        self.ways = ways or Ways()
+        self.security_of = security_of
         self._host = host
         self._metadata = metadata
         self._can_prove: dict[BrokerId, bool] = {}
 
+    def endpoint(self, to: BrokerId) -> Endpoint | None:
+        """The address at which brokers reach this one; None while it is not alive."""
+        return self._metadata.snapshot.endpoint(to, self.ways.inter_broker)
+
+    def endpoint_as_controller(self, to: BrokerId) -> Endpoint | None:
+        """The address at which brokers reach this one while it is the controller."""
+        return self._metadata.snapshot.endpoint(to, self.ways.controller)
+
     async def connect(self, to: BrokerId, endpoint: Endpoint, name: str) -> Connection:
         """A connection to this broker and no impostor; `KlammError` where there is none."""
-        connection = await Connection.open(endpoint.host, endpoint.port, name)
+        security = self.security_of(endpoint.listener)
+        connection = await Connection.open(endpoint.host, endpoint.port, name, security=security)
         try:
             await self.introduce(to, connection.ask)
         except BaseException:
@@ -64,10 +100,15 @@ class Peers:
             raise
         return connection
 
-    async def connect_to(self, broker: Broker, name: str) -> Connection:
-        """The same to a broker whose registration is at hand."""
+    async def connect_to(self, broker: Registration, name: str) -> Connection:
+        """The controller's connection to a broker whose registration is at hand."""
         self._can_prove[broker.id] = broker.can_prove
-        return await self.connect(broker.id, broker.endpoints[0], name)
+        endpoint = broker.endpoint(self.ways.controller)
+        if endpoint is None:
+            raise KlammError(
+                f"broker {broker.id} has registered no endpoint of listener {self.ways.controller}"
+            )
+        return await self.connect(broker.id, endpoint, name)
 
     async def introduce_at(self, connection: Connection) -> None:
         """Prove on a connection that a client made, where it leads to a broker of ours."""

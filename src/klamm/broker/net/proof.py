@@ -63,7 +63,7 @@ class Meeting:
     acceptor_nonce: bytes
 
 
-class Secret:
+class ClusterSecret:
     """The secret of a cluster's brokers. It is never shown: not by `repr`, not in a log."""
 
     __slots__ = ("_key",)
@@ -92,6 +92,10 @@ class Secret:
         text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hmac.digest(self._key, text, hashlib.sha256)
 
+    def derived(self, purpose: str) -> bytes:
+        """Another secret of the same brokers, for one purpose."""
+        return hmac.digest(self._key, b"klamm derived 1 " + purpose.encode(), hashlib.sha256)
+
     def is_proven(self, side: Side, meeting: Meeting, proof: bytes) -> bool:
         """Whether this is the proof of that side; takes as long for a near miss as for noise."""
         return hmac.compare_digest(self.proof(side, meeting), proof)
@@ -102,7 +106,7 @@ class Challenge:
 
     __slots__ = ("_cluster_id", "_me", "_meeting", "_secret", "_was_refused")
 
-    def __init__(self, secret: Secret, cluster_id: str, me: BrokerId) -> None:
+    def __init__(self, secret: ClusterSecret, cluster_id: str, me: BrokerId) -> None:
         self._secret = secret
         self._cluster_id = cluster_id
         self._me = me
@@ -135,7 +139,9 @@ class Challenge:
         )
 
 
-async def prove(ask: Ask, secret: Secret, *, cluster_id: str, me: BrokerId, to: BrokerId) -> None:
+async def prove(
+    ask: Ask, secret: ClusterSecret, *, cluster_id: str, me: BrokerId, to: BrokerId
+) -> None:
     """Be taken for a broker by `to`, and make sure that it is one; else `NotProven`."""
     mine = secrets.token_bytes(_NONCE_SIZE)
     told = await _asked(ask, to, {"broker": me, "nonce": mine.hex()})

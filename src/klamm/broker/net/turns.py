@@ -23,7 +23,7 @@ from time import perf_counter
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from klamm.protocol.bounds import Kind, kind_of
+from klamm.protocol.bounds import RequestKind, kind_of
 
 _SLICE_S: Final = 0.004
 # Requests of up to this size are read in one go: they cannot hold enough to keep others waiting.
@@ -146,7 +146,7 @@ class Place:
 async def place_for(key: int, size: int) -> AsyncIterator[Place]:
     """A place for a request of this size, when there is one. Brokers need none."""
     # Whoever has a place may wait for brokers: were these to wait for a place, nobody would go on.
-    place = Place(0 if kind_of(key) is Kind.BROKERS else places().weight(size))
+    place = Place(0 if kind_of(key) is RequestKind.BROKERS else places().weight(size))
     await place.enter()
     try:
         yield place

@@ -11,15 +11,14 @@ from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.leaders import current_leader, endpoints_of
 from klamm.broker.replicas.partition import Partition
-from klamm.log.append import Appended, AppendRefused, Later
 from klamm.log.partition import StorageTrouble
+from klamm.log.writing.append import Appended, AppendRefused, Later
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.frames import encode_response_frame
 from klamm.protocol.produce import (
     PartitionResult,
     ProduceResponse,
-    RecordError,
     TopicResult,
     encode_response,
 )
@@ -67,14 +66,14 @@ def as_result(
         return PartitionResult(
             index,
             outcome.code,
-            record_errors=[RecordError(at, why) for at, why in outcome.record_errors],
+            record_errors=outcome.record_errors,
             error_message=outcome.message,
         )
     return not_here(hosting, topic, index, outcome)
 
 
 def not_here(hosting: Hosting, topic: str, index: int, code: ErrorCode) -> PartitionResult:
-    """What is told of a partition that takes nothing here, and who might."""
+    """The result for a partition that takes nothing here, and who might take it."""
     leader = None
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader = current_leader(hosting, TopicPartition(topic, index))

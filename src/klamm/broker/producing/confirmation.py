@@ -1,15 +1,16 @@
 """Requests with acks=all: from their appends until all replicas in sync have the records.
 
-Each append is settled by its partition, in the order in which its batches were appended; the last
-one of a request makes the reply. What is not settled in time is answered with REQUEST_TIMED_OUT:
-the records stay in the log, it was only not seen in time that all replicas have them.
+Each append is acknowledged by its partition, in the order in which its batches were appended; the
+last one of a request makes the reply. What is not acknowledged in time is answered with
+REQUEST_TIMED_OUT: the records stay in the log, it was only not seen in time that all replicas have
+them.
 """
 
 from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-from klamm.broker.net.connection import Peer
+from klamm.broker.net.peer import Peer
 from klamm.broker.net.promises import Receipt
 from klamm.broker.net.replies import Reply
 from klamm.broker.replicas.partition import Partition
@@ -20,14 +21,14 @@ P = TypeVar("P")
 
 
 class Told(Protocol[P_contra]):
-    """What a request is told in the end."""
+    """Whoever hears the outcome of a request."""
 
     def failed(self, place: P_contra, code: ErrorCode) -> None:
         """The append in this place was not confirmed."""
         ...
 
     def reply(self) -> Reply:
-        """The reply, now that every append is settled."""
+        """The reply, now that every append is acknowledged."""
         ...
 
 
@@ -69,7 +70,7 @@ class Confirmation(Generic[P]):
     def is_over(self) -> bool:
         return not self._open
 
-    def settled(self, partition: Partition, code: ErrorCode) -> None:
+    def acknowledged(self, partition: Partition, code: ErrorCode) -> None:
         appends = self._open.get(partition)
         if appends is None:
             return
@@ -86,7 +87,7 @@ class Confirmation(Generic[P]):
         late = list(self._open.items())
         for partition, appends in late:
             for _ in range(len(appends)):
-                self.settled(partition, ErrorCode.REQUEST_TIMED_OUT)
+                self.acknowledged(partition, ErrorCode.REQUEST_TIMED_OUT)
         for partition, _ in late:
             partition.forget_over()
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.broker.coordinators.transaction_openings import is_transactional
-from klamm.broker.net.connection import Peer
 from klamm.broker.net.context import RequestContext
+from klamm.broker.net.peer import Peer
 from klamm.broker.net.promises import Receipt
 from klamm.broker.net.replies import Reply
 from klamm.broker.producing.appending import append, as_result, reply_of
 from klamm.broker.producing.confirmation import Confirmation
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition
-from klamm.log.append import Appended, Later
+from klamm.log.writing.append import Appended, Later
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.beginnings import Beginning, Beginnings, Recognised
@@ -50,6 +50,9 @@ class ProduceShortcut:
         partition = hosting.replicas.partitions.get(beginning.place)
         if partition is None or hosting.quotas.is_active or is_transactional(records):
             return None
+        access = hosting.access
+        if not access.is_open and not access.may_write(peer, beginning.place.topic):
+            return None
         outcome = append(hosting, partition, beginning.version, records, beginning.acks)
         if isinstance(outcome, Later):
             return None
@@ -67,7 +70,7 @@ class ProduceShortcut:
 
 
 class _Told:
-    """What the sender of one append is told: the form, unless something went wrong."""
+    """The answer to one append: the form, unless something went wrong."""
 
     __slots__ = ("_appended", "_beginning", "_correlation_id", "_hosting", "_peer", "_result")
 
@@ -101,7 +104,7 @@ class _Told:
 def _at_length(
     hosting: Hosting, peer: Peer, beginning: Beginning, correlation_id: int, result: PartitionResult
 ) -> Reply:
-    """What is said when something went wrong, or the client wants to hear nothing."""
+    """The answer when something went wrong, or the client wants to hear nothing."""
     context = RequestContext(beginning.header._replace(correlation_id=correlation_id), peer)
     topics = [TopicResult(beginning.place.topic, [result])]
     return reply_of(hosting, context, beginning.acks, topics, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from klamm.broker.net.context import RequestContext
-from klamm.broker.quotas.quotas import Client, Quotas
+from klamm.broker.quotas.quotas import QuotaClient, Quotas
 from klamm.model.settings import BrokerSettings
 
 
@@ -23,7 +23,7 @@ def charge(charging: Charging, context: RequestContext, key: str, amount: int) -
     """Count bytes of a client; how many milliseconds it is to be left alone for."""
     if not charging.quotas.is_active or context.peer.is_broker:
         return 0
-    client = Client.of(context.principal, context.client_id)
+    client = QuotaClient.of(context.principal, context.client_id)
     return charging.quotas.use(key, client, amount, charging.settings)
 
 
@@ -31,5 +31,5 @@ def charge_time(charging: Charging, context: RequestContext) -> int:
     """Count the time a request took so far; how long its client is to be left alone for."""
     if not charging.quotas.is_timing or context.stopwatch is None or context.peer.is_broker:
         return 0
-    client = Client.of(context.principal, context.client_id)
+    client = QuotaClient.of(context.principal, context.client_id)
     return charging.quotas.use_time(client, context.stopwatch.busy_s, charging.settings)

@@ -33,6 +33,7 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
+_USER: Final = "User:"
 NO_RATE: Final = 2**31 - 1
 # What brokers ask of each other.
 EXEMPT: Final = frozenset(
@@ -49,28 +50,28 @@ EXEMPT: Final = frozenset(
 _KEPT_MAX: Final = 1000  # what was measured of so many, before the idle ones are forgotten
 
 
-class Client(NamedTuple):
-    """The client: the user's name without its type, and the client's id."""
+class QuotaClient(NamedTuple):
+    """The client: the user's name, with its type where that is not User, and the client's id."""
 
     user: str
     client_id: str
 
     @classmethod
-    def of(cls, principal: str, client_id: str | None) -> Client:
-        return cls(principal.partition(":")[2] or principal, client_id or "")
+    def of(cls, principal: str, client_id: str | None) -> QuotaClient:
+        return cls(principal.removeprefix(_USER), client_id or "")
 
 
 Sharers = tuple[str | None, str | None]  # user and client id; None for all of them
 
 
-class Limit(NamedTuple):
+class QuotaLimit(NamedTuple):
     """A quota that applies, and whose use of it is counted together."""
 
     rate: float
     shared_by: Sharers
 
 
-def _candidates(client: Client) -> Iterator[tuple[ConfigEntity, Sharers]]:
+def _candidates(client: QuotaClient) -> Iterator[tuple[ConfigEntity, Sharers]]:
     """The entities that may limit a client, the most specific first."""
     whole_user, whole_client = (client.user, None), (None, client.client_id)
     named_client = ConfigEntity(ConfigKind.CLIENT, client.client_id)
@@ -188,23 +189,25 @@ class Quotas:
         self.is_timing = REQUEST_PERCENTAGE in limited
         self.counts_connections = CONNECTION_CREATION_RATE in limited
 
-    def limit(self, key: str, client: Client) -> Limit | None:
+    def limit(self, key: str, client: QuotaClient) -> QuotaLimit | None:
         """The limit that holds for a client."""
         if not self._limits:
             return None
         for entity, shared_by in _candidates(client):
             rate = self._limits.get(entity, {}).get(key)
             if rate is not None:
-                return Limit(rate, shared_by)
+                return QuotaLimit(rate, shared_by)
         return None
 
-    def mutations(self, client: Client, settings: BrokerSettings, *, strict: bool) -> Mutations:
+    def mutations(
+        self, client: QuotaClient, settings: BrokerSettings, *, strict: bool
+    ) -> Mutations:
         """The bucket of topic changes for one request of a client."""
         limit = self.limit(CONTROLLER_MUTATION_RATE, client)
         bucket = None if limit is None else self._bucket(limit, settings)
         return Mutations(bucket, self._elapsed_ms, strict)
 
-    def _bucket(self, limit: Limit, settings: BrokerSettings) -> TokenBucket:
+    def _bucket(self, limit: QuotaLimit, settings: BrokerSettings) -> TokenBucket:
         windows = settings.int("controller.quota.window.num")
         burst = limit.rate * windows * settings.int("controller.quota.window.size.seconds")
         bucket = self._buckets.get(limit.shared_by)
@@ -215,7 +218,7 @@ class Quotas:
         bucket.rate, bucket.burst = limit.rate, burst
         return bucket
 
-    def use(self, key: str, client: Client, amount: float, settings: BrokerSettings) -> int:
+    def use(self, key: str, client: QuotaClient, amount: float, settings: BrokerSettings) -> int:
         """Count what a client did; how many milliseconds it has to wait now."""
         limit = self.limit(key, client)
         if limit is None:
@@ -230,11 +233,13 @@ class Quotas:
         self.waits_ms[key] += wait_ms
         return wait_ms
 
-    def use_time(self, client: Client, busy_s: float, settings: BrokerSettings) -> int:
+    def use_time(self, client: QuotaClient, busy_s: float, settings: BrokerSettings) -> int:
         """Count for how long a client had the loop; how many milliseconds it has to wait now."""
         return self.use(REQUEST_PERCENTAGE, client, busy_s * 100, settings)
 
-    def offer(self, key: str, client: Client, amount: float, settings: BrokerSettings) -> Offer:
+    def offer(
+        self, key: str, client: QuotaClient, amount: float, settings: BrokerSettings
+    ) -> Offer:
         """Whether something may be done now; it is counted where it may."""
         limit = self.limit(key, client)
         if limit is None:
@@ -250,11 +255,16 @@ class Quotas:
                 return self._offer(CONNECTION_CREATION_RATE, (None, address), rate, 1, settings)
         return Offer(True, 0)
 
-    def connection_wait_ms(self, rate: int, settings: BrokerSettings) -> int:
-        """Count a connection to the broker; how long it has to wait for the rate to be kept."""
+    def connection_wait_ms(
+        self, rate: int, settings: BrokerSettings, listener: str | None = None
+    ) -> int:
+        """Count a connection to the broker, or to one of its listeners by a rate of its own.
+
+        Returns how long it has to wait for the rate to be kept.
+        """
         if rate >= NO_RATE:
             return 0
-        meter = self._meter(CONNECTION_CREATION_RATE, (None, None), settings)
+        meter = self._meter(CONNECTION_CREATION_RATE, (listener, None), settings)
         now_ms = self._elapsed_ms()
         meter.record(1, now_ms)
         return min(meter.wait_ms(rate, now_ms), meter.window_ms * meter.windows)
@@ -274,7 +284,7 @@ class Quotas:
             return Offer(False, wait_ms)
         return Offer(True, wait_ms)
 
-    def most(self, key: str, client: Client, settings: BrokerSettings) -> float:
+    def most(self, key: str, client: QuotaClient, settings: BrokerSettings) -> float:
         """The most that a client which did nothing may do at once."""
         limit = self.limit(key, client)
         if limit is None:

@@ -6,6 +6,14 @@ is what acknowledges everything below it.
 
 While the leader lets a fetch wait, new partitions can come up. The next request is then sent on top
 of the waiting one, which the leader answers early for it; there are never more than these two.
+
+A partition that is paused stays in the session: a leader of klamm tells an error once, and tells
+when it is over. Kafka's tell it with every answer, and at once; of those that do, the partition is
+taken out of the session until it is named again. Without any partition left Kafka ends the session,
+and while all are paused there is nothing to ask.
+
+Topics go by their ids. Where a controller from before ids names them otherwise, all that is fetched
+from that leader goes by names, in an older version and a session of its own.
 """
 
 from __future__ import annotations
@@ -22,10 +30,10 @@ from klamm.broker.ground import Ground
 from klamm.broker.replicas.leader_link import LeaderLink
 from klamm.broker.replicas.partition import Partition, Role
 from klamm.broker.tasks import Tasks
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.client.errors import ConnectionLost
 from klamm.log.partition import PartitionLog, StorageTrouble
-from klamm.model.brokers import PLAINTEXT, Endpoint
+from klamm.model.brokers import Endpoint
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError
 from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
 from klamm.protocol.apis import ApiKey
@@ -48,6 +56,7 @@ from klamm.replication.follower import EpochEnd, Reaction
 log = logging.getLogger(__name__)
 
 _FETCH_VERSION: Final = 17
+_FETCH_VERSION_BY_NAME: Final = 12
 _LIST_OFFSETS_VERSION: Final = 9
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -80,10 +89,12 @@ class Fetcher:
         self._ground = ground
         self._loop = asyncio.get_running_loop()
         self._names: dict[uuid.UUID, str] = {}
+        self._without_id: set[TopicPartition] = set()
+        self._version = _FETCH_VERSION  # of the session
         self._changed: dict[TopicPartition, None] = {}  # to be named in the next request
         self._forgotten: dict[TopicPartition, uuid.UUID] = {}
         self._link: LeaderLink | None = None
-        self._in_flight: deque[int] = deque()  # correlation ids
+        self._in_flight: deque[tuple[int, int]] = deque()  # correlation ids and versions
         self._next_id = 0
         self._session = (0, 0)  # its id and the epoch of the next request
         self._is_interrupting = False
@@ -105,7 +116,11 @@ class Fetcher:
         topic_partition = partition.topic_partition
         self._align(local)
         self.following[topic_partition] = Following(partition, local, partition.leader_epoch)
-        self._names[local.topic_id or ZERO_ID] = topic_partition.topic
+        if partition.has_id and local.topic_id is not None:
+            self._names[local.topic_id] = topic_partition.topic
+            self._without_id.discard(topic_partition)
+        else:
+            self._without_id.add(topic_partition)
         self._forgotten.pop(topic_partition, None)
         self._changed[topic_partition] = None
         self._interrupt()
@@ -114,6 +129,7 @@ class Fetcher:
         gone = self.following.pop(topic_partition, None)
         if gone is not None:
             self._changed.pop(topic_partition, None)
+            self._without_id.discard(topic_partition)
             self._forgotten[topic_partition] = gone.log.topic_id or ZERO_ID
 
     def _align(self, local: PartitionLog) -> None:
@@ -150,15 +166,22 @@ class Fetcher:
         endpoint = await self._endpoint()
         link = LeaderLink(self._answered)
         try:
-            await link.open(endpoint.host, endpoint.port)
+            security = self._ground.peers.security_of(endpoint.listener)
+            await link.open(endpoint.host, endpoint.port, security)
             await self._ground.peers.introduce(self.leader, link.ask)
             self._link = link
             self._in_flight.clear()
-            self._new_session()
+            for following in self.following.values():
+                following.is_paused = False
+            self._begin_session()
             self._send()
             while not link.lost.done():
-                await asyncio.wait({link.lost}, timeout=self._patience_s)
-                if self._loop.time() - link.heard_at > self._patience_s:
+                now = self._loop.time()
+                left_s = self._patience_s if link.ends_at is None else link.ends_at - now
+                await asyncio.wait({link.lost}, timeout=min(left_s, self._patience_s))
+                if link.ends_at is not None and self._loop.time() >= link.ends_at:
+                    raise ConnectionLost("its login ends; the next link logs in anew")
+                if self._in_flight and self._loop.time() - link.heard_at > self._patience_s:
                     raise ConnectionLost(f"no answer in {self._patience_s:g} s")
             await link.lost
         finally:
@@ -168,34 +191,54 @@ class Fetcher:
 
     def _send(self) -> None:
         assert self._link is not None, "only while there is a connection"
+        if self._speaks_otherwise:
+            # A session knows its topics either by id or by name.
+            self._version = self._wanted_version
+            self._begin_session()
+        version = self._version
         self._next_id = self._next_id % _EPOCH_MAX + 1
-        self._in_flight.append(self._next_id)
-        body = encode_request(_FETCH_VERSION, self._request())
+        self._in_flight.append((self._next_id, version))
+        body = encode_request(version, self._request())
         self._link.send(
-            encode_request_frame(ApiKey.FETCH, _FETCH_VERSION, self._next_id, self._client_id, body)
+            encode_request_frame(ApiKey.FETCH, version, self._next_id, self._client_id, body)
         )
 
     def _answered(self, frame: memoryview) -> None:
-        answered, at = parse_response_header(ApiKey.FETCH, _FETCH_VERSION, frame)
-        if not self._in_flight or self._in_flight.popleft() != answered:
+        due, version = self._in_flight.popleft() if self._in_flight else (-1, self._version)
+        answered, at = parse_response_header(ApiKey.FETCH, version, frame)
+        if answered != due:
             raise ProtocolError(f"the leader answered {answered}, which was not due")
-        self.take(parse_response(_FETCH_VERSION, frame[at:]))
-        if not self._in_flight:
+        self.take(parse_response(version, frame[at:]))
+        if not self._in_flight and not self._is_idle:
             self._send()
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to ask for until a pause is over."""
+        is_open = self._session[0] != 0
+        return not is_open and all(following.is_paused for following in self.following.values())
+
+    @property
+    def _wanted_version(self) -> int:
+        return _FETCH_VERSION_BY_NAME if self._without_id else _FETCH_VERSION
+
+    @property
+    def _speaks_otherwise(self) -> bool:
+        """Whether what is followed now cannot be asked for in the session there is."""
+        return self._version != self._wanted_version
+
     async def _endpoint(self) -> Endpoint:
-        cache = self._ground.metadata
-        await cache.wait_for(lambda s: s.endpoint(self.leader, PLAINTEXT) is not None)
-        endpoint = cache.snapshot.endpoint(self.leader, PLAINTEXT)
+        peers = self._ground.peers
+        await self._ground.metadata.wait_for(lambda _: peers.endpoint(self.leader) is not None)
+        endpoint = peers.endpoint(self.leader)
         assert endpoint is not None, self.leader
         return endpoint
 
-    def _new_session(self) -> None:
+    def _begin_session(self) -> None:
+        """Name everything with the next request, but for what is paused."""
         self._session = (0, 0)
         self._forgotten.clear()
-        for topic_partition, following in self.following.items():
-            following.is_paused = False
-            self._changed[topic_partition] = None
+        self._changed = dict.fromkeys(self.following)
 
     def _interrupt(self) -> None:
         """Let the leader hear of what changed although a fetch waits there."""
@@ -206,8 +249,10 @@ class Fetcher:
 
     def _send_on_top(self) -> None:
         self._is_interrupting = False
-        is_open = self._link is not None and self._session[0] != 0
-        if is_open and self._changed and len(self._in_flight) == 1:
+        if self._link is None or not self._changed:
+            return
+        is_open = self._session[0] != 0 and not self._speaks_otherwise
+        if not self._in_flight or (is_open and len(self._in_flight) == 1):
             self._send()
 
     def _request(self) -> FetchRequest:
@@ -222,7 +267,8 @@ class Fetcher:
             session_id=session_id,
             session_epoch=epoch,
         )
-        topics: dict[uuid.UUID, FetchTopic] = {}
+        topics: dict[uuid.UUID | str, FetchTopic] = {}
+        by_id = self._version == _FETCH_VERSION
         changed, self._changed = self._changed, {}
         for topic_partition in changed:
             following = self.following.get(topic_partition)
@@ -231,9 +277,10 @@ class Fetcher:
             local = following.log
             following.asked = local.log_end_offset
             topic_id = local.topic_id or ZERO_ID
-            topic = topics.get(topic_id)
+            key = topic_id if by_id else topic_partition.topic
+            topic = topics.get(key)
             if topic is None:
-                topic = topics[topic_id] = FetchTopic("", topic_id, [])
+                topic = topics[key] = FetchTopic(topic_partition.topic, topic_id, [])
                 request.topics.append(topic)
             topic.partitions.append(
                 FetchPartition(
@@ -247,7 +294,7 @@ class Fetcher:
             )
         if self._forgotten:
             request.forgotten = [
-                ForgottenTopic("", topic_id, [tp.partition])
+                ForgottenTopic(tp.topic, topic_id, [tp.partition])
                 for tp, topic_id in self._forgotten.items()
             ]
             self._forgotten = {}
@@ -259,19 +306,22 @@ class Fetcher:
         """Deal with an answer."""
         if response.error_code:
             if core.reaction(response.error_code) is Reaction.NEW_SESSION:
-                self._new_session()
+                self._begin_session()
                 return
             raise ProtocolError(f"the leader answered a fetch with {response.error_code}")
-        self._session = (response.session_id, self._session[1])
+        if response.session_id:
+            self._session = (response.session_id, self._session[1])
+        else:
+            self._begin_session()  # the leader has ended it, or has no room for one
         lost: list[Following] = []
         for topic in response.topics:
-            name = self._names.get(topic.topic_id, "")
+            name = topic.name or self._names.get(topic.topic_id, "")
             for data in topic.partitions:
                 following = self.following.get(TopicPartition(name, data.partition))
                 if (
                     following is not None
                     and following.is_current
-                    and topic.topic_id == (following.log.topic_id or ZERO_ID)
+                    and topic.topic_id in (following.log.topic_id, ZERO_ID)
                 ):
                     self._take_one(following, data, lost)
         if lost:
@@ -286,7 +336,10 @@ class Fetcher:
             self._changed[topic_partition] = None
             return
         if data.error_code:
-            if core.reaction(data.error_code) is Reaction.FIND_OFFSET:
+            if following.is_paused:
+                # This leader would tell it with every answer.
+                self._forgotten[topic_partition] = following.log.topic_id or ZERO_ID
+            elif core.reaction(data.error_code) is Reaction.FIND_OFFSET:
                 lost.append(following)
             else:
                 self._pause(following, ErrorCode(data.error_code).name)
@@ -298,7 +351,11 @@ class Fetcher:
             elif self._store(following, data):
                 self._changed[topic_partition] = None
             following.pause_s = 0.0
-            following.is_paused = False
+            if following.is_paused:
+                # It may be about to leave the session, or have left it: it is named again.
+                following.is_paused = False
+                self._forgotten.pop(topic_partition, None)
+                self._changed[topic_partition] = None
             self._hold_back(following, data)
         except StorageTrouble as trouble:
             self._ground.storage_trouble(trouble)
@@ -427,57 +484,3 @@ class Fetcher:
             self._forgotten.pop(topic_partition, None)
             self._changed[topic_partition] = None
             self._interrupt()
-
-
-class Fetchers:
-    """The fetchers of one broker, by leader."""
-
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._by_leader: dict[BrokerId, Fetcher] = {}
-        self._running: dict[BrokerId, asyncio.Task[None]] = {}
-        self._where: dict[TopicPartition, Fetcher] = {}
-        self._tasks = Tasks()
-
-    def add(self, partition: Partition) -> None:
-        """Follow the leader that the partition names; takes effect with `apply`."""
-        self.remove(partition.topic_partition)
-        fetcher = self._by_leader.get(partition.leader)
-        if fetcher is None:
-            fetcher = self._by_leader[partition.leader] = Fetcher(self._ground, partition.leader)
-        fetcher.add(partition)
-        self._where[partition.topic_partition] = fetcher
-
-    def remove(self, topic_partition: TopicPartition) -> None:
-        fetcher = self._where.pop(topic_partition, None)
-        if fetcher is not None:
-            fetcher.remove(topic_partition)
-
-    def apply(self) -> None:
-        """Start the fetchers that have something to do, and end the others."""
-        for leader, fetcher in list(self._by_leader.items()):
-            if fetcher.following and leader not in self._running:
-                name = f"broker-{self._ground.id}-fetcher-{leader}"
-                self._running[leader] = self._tasks.start(fetcher.run(), name)
-            elif not fetcher.following:
-                del self._by_leader[leader]
-                task = self._running.pop(leader, None)
-                if task is not None:
-                    task.cancel()
-
-    def log_moved(self, partition: Partition) -> None:
-        """The partition's log is another one, with the same records."""
-        fetcher = self._where.get(partition.topic_partition)
-        following = fetcher.following.get(partition.topic_partition) if fetcher else None
-        if following is not None and partition.log is not None:
-            following.log = partition.log
-
-    def of(self, topic_partition: TopicPartition) -> Fetcher | None:
-        """The fetcher of this partition."""
-        return self._where.get(topic_partition)
-
-    async def stop(self) -> None:
-        await self._tasks.cancel()
-        self._by_leader.clear()
-        self._running.clear()
-        self._where.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.broker.ground import Ground
-from klamm.broker.replicas.fetcher import Fetchers
+from klamm.broker.replicas.fetchers import Fetchers
 from klamm.broker.replicas.proposals import Proposals
 from klamm.broker.replicas.replicas import ReplicaManager
 from klamm.broker.storage.logs import Logs

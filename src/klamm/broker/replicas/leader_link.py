@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from klamm.broker.net.framing import FrameBuffer
+from klamm.client.addresses import Address
+from klamm.client.conversation import Conversation
 from klamm.client.errors import ConnectionLost
+from klamm.client.opening import Steps, advance, negotiate, sign_in
+from klamm.client.security import Security, tls
 from klamm.protocol import private
 from klamm.protocol.frames import encode_request_frame, parse_response_header
 
 _FRAME_SIZE_MAX: Final = 1 << 30
 _CONNECT_S: Final = 10.0
+_CLEAR_TEXT: Final = Security()
+
+T = TypeVar("T")
 
 
 class LeaderLink(asyncio.BufferedProtocol):
@@ -27,25 +34,48 @@ class LeaderLink(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = loop.create_future()
         self.heard_at = loop.time()
+        self.ends_at: float | None = None  # when a login ends: another link has to take over
         self._take = take
         self._loop = loop
         self._frames = FrameBuffer(_FRAME_SIZE_MAX)
         self._transport: asyncio.Transport | None = None
 
-    async def open(self, host: str, port: int) -> None:
+    async def open(self, host: str, port: int, security: Security = _CLEAR_TEXT) -> None:
+        """Connect, and log in where that is asked for."""
+        context = tls.context_of(security) if security.is_encrypted else None
         try:
             async with asyncio.timeout(_CONNECT_S):
-                await self._loop.create_connection(lambda: self, host, port)
+                await self._loop.create_connection(lambda: self, host, port, ssl=context)
+                if security.signs_in:
+                    await self._log_in((host, port), security)
         except (OSError, TimeoutError) as fault:
             raise ConnectionLost(f"{host}:{port}: {fault}") from fault
 
+    async def _log_in(self, address: Address, security: Security) -> None:
+        talk: Conversation[None] = Conversation(address, private.SOFTWARE_NAME)
+        await self._perform(negotiate(talk))
+        # In a thread: SCRAM computes, and a token may come from far away.
+        again_s = await self._perform(sign_in(talk, security))
+        self.ends_at = None if again_s is None else self._loop.time() + again_s
+
+    async def _perform(self, steps: Steps[T]) -> T | None:
+        step, found = await asyncio.to_thread(advance, steps, None)
+        while step is not None:
+            answer = memoryview(await self._exchange(*step))
+            step, found = await asyncio.to_thread(advance, steps, answer)
+        return found
+
     async def ask(self, key: int, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one private request, before the conversation begins."""
+        return private.decode(await self._exchange(key, private.VERSION, private.encode(body)))
+
+    async def _exchange(self, key: int, version: int, body: bytes) -> bytes:
+        """The body of the answer to a request, before the conversation begins."""
         answer: asyncio.Future[bytes] = self._loop.create_future()
         take, self._take = self._take, lambda frame: answer.set_result(bytes(frame))
         try:
             name = private.SOFTWARE_NAME
-            self.send(encode_request_frame(key, private.VERSION, 0, name, private.encode(body)))
+            self.send(encode_request_frame(key, version, 0, name, body))
             either: set[asyncio.Future[Any]] = {answer, self.lost}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
@@ -53,8 +83,8 @@ class LeaderLink(asyncio.BufferedProtocol):
         finally:
             self._take = take
         frame = answer.result()
-        _, at = parse_response_header(key, private.VERSION, frame)
-        return private.decode(frame[at:])
+        _, at = parse_response_header(key, version, frame)
+        return frame[at:]
 
     def send(self, frame: bytes) -> None:
         assert self._transport is not None, "opened"

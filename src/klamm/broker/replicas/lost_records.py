@@ -1,11 +1,11 @@
 """Records that were taken away from a broker's disk while it was down.
 
-What a log held at a clean stop it must hold at the next start (`log/loading.py` compares). Where it
-does not, the broker is no longer in sync, whatever the store says: it would be elected as if it had
-everything, and the others would throw away what it has not. So before it registers, and thus before
-anybody can elect it, it leaves the in-sync sets that have other members. It then follows one of
-them. Where it was the only member there is nobody to leave it to: `broker/replicas/replicas.py`
-decides.
+What a log held at a clean stop it must hold at the next start (`log/recovery/loading.py` compares).
+Where it does not, the broker is no longer in sync, whatever the store says: it would be elected as
+if it had everything, and the others would throw away what it has not. So before it registers, and
+thus before anybody can elect it, it leaves the in-sync sets that have other members. It then
+follows one of them. Where it was the only member there is nobody to leave it to:
+`broker/replicas/replicas.py` decides.
 
 A controller at work has taken a broker that is down out of those sets long ago; this is for brokers
 that went down together. The writes name the version they replace, so a controller that decides at

@@ -18,14 +18,15 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Protocol
 
-from klamm.log.append import Appended, AppendRefused, Inspected, Later
 from klamm.log.partition import PartitionLog
+from klamm.log.writing.append import Appended, AppendRefused, Inspected, Later
+from klamm.log.writing.old_formats import upgraded
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Recovery
 from klamm.model.names import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from klamm.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from klamm.replication import leader as core
-from klamm.replication.leader import FollowerState, Isr, View
+from klamm.replication.leader import FollowerState, Isr, LeaderView, RefusedIsr
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +62,10 @@ class AckWaiter(Protocol):
     @property
     def is_over(self) -> bool: ...
 
-    def settled(self, partition: Partition, code: ErrorCode) -> None: ...
+    def acknowledged(self, partition: Partition, code: ErrorCode) -> None: ...
 
 
-class Host(Protocol):
+class PartitionHost(Protocol):
     """The services a partition needs of its broker."""
 
     broker_id: BrokerId
@@ -94,12 +95,14 @@ class Partition:
     __slots__ = (
         "_ack_waiters",
         "_host",
+        "_refusal_of_isr",
         "_start_waiters",
         "append_watches",
         "committed_watches",
         "epoch_start",
         "follower_watches",
         "followers",
+        "has_id",
         "in_sync_min",
         "isr",
         "leader",
@@ -112,7 +115,7 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, host: Host) -> None:
+    def __init__(self, topic_partition: TopicPartition, host: PartitionHost) -> None:
         self.topic_partition = topic_partition
         self.role = Role.NONE
         self.log: PartitionLog | None = None
@@ -125,11 +128,14 @@ class Partition:
         self.followers: dict[BrokerId, FollowerState] = {}
         self.epoch_start = 0
         self.in_sync_min = 1
+        # Whether the controller names the topic by its id; before Kafka 2.8 it had none.
+        self.has_id = True
         self.append_watches: set[Watch] = set()  # hear of appended records
         self.committed_watches: set[Watch] = set()  # hear of records below the high watermark
         self.follower_watches: set[FollowerWatch] = set()
         self._ack_waiters: deque[tuple[int, AckWaiter]] = deque()
         self._start_waiters: list[asyncio.Future[None]] = []
+        self._refusal_of_isr: RefusedIsr | None = None  # the last, in this epoch or before
         self._host = host
 
     def __repr__(self) -> str:
@@ -199,7 +205,7 @@ class Partition:
         """Whoever waits here waits in vain."""
         waiters, self._ack_waiters = self._ack_waiters, deque()
         for _, waiter in waiters:
-            waiter.settled(self, code)
+            waiter.acknowledged(self, code)
         self._wake_all()
 
     def _wake_all(self) -> None:
@@ -246,6 +252,16 @@ class Partition:
         return lambda size_max: local.inspect(
             batch, now_ms=now_ms, request_version=version, size_max=size_max
         )
+
+    def upgrader(
+        self, messages: memoryview
+    ) -> Callable[[int | None], memoryview | AppendRefused | None] | ErrorCode:
+        """The work that makes a batch of a message set, for another thread."""
+        local = self.log
+        if self.role is not Role.LEADER or local is None:
+            return self.not_leading()
+        settings = local.settings
+        return lambda size_max: upgraded(messages, settings, size_max)
 
     def append_inspected(
         self, inspected: Inspected, *, acks: int
@@ -316,7 +332,7 @@ class Partition:
             return False
         waiters = self._ack_waiters
         while waiters and waiters[0][0] <= now:
-            waiters.popleft()[1].settled(self, self._acknowledgement())
+            waiters.popleft()[1].acknowledged(self, self._acknowledgement())
         for follower in self.follower_watches:
             follower.changed(self)
         if self.committed_watches:
@@ -337,9 +353,9 @@ class Partition:
         """Tell the waiter when all replicas in sync have everything below this offset."""
         local = self.log
         if self.role is not Role.LEADER or local is None:
-            waiter.settled(self, self.not_leading())
+            waiter.acknowledged(self, self.not_leading())
         elif local.high_watermark >= offset_end:
-            waiter.settled(self, self._acknowledgement())
+            waiter.acknowledged(self, self._acknowledgement())
         else:
             self._ack_waiters.append((offset_end, waiter))
 
@@ -351,8 +367,8 @@ class Partition:
 
     # Followers
 
-    def _view(self, local: PartitionLog, now_ms: int) -> View:
-        return View(
+    def _view(self, local: PartitionLog, now_ms: int) -> LeaderView:
+        return LeaderView(
             leader=self._host.broker_id,
             leader_end=local.log_end_offset,
             high_watermark=local.high_watermark,
@@ -402,7 +418,10 @@ class Partition:
             self.advance(now_ms)
 
     def _propose(self, members: tuple[BrokerId, ...] | None) -> None:
-        if members is not None:
+        if members is None:
+            return
+        eligible, now_ms = self._host.eligible(), self._host.now_ms()
+        if core.is_worth_asking(self._refusal_of_isr, members, eligible, now_ms):
             self.isr = Isr(self.isr.committed, members)
             self._host.propose(self)
 
@@ -422,7 +441,7 @@ class Partition:
         """
         lag_ms_max = self._host.lag_ms_max()
         for broker, state in self.followers.items():
-            if broker in self.isr.committed or not self.isr.is_settled:
+            if broker in self.isr.committed or not self.isr.is_agreed:
                 continue
             # One that lags proves with its own fetches that it is alive at all.
             if not state.lags(local.log_end_offset, now_ms, lag_ms_max):
@@ -431,6 +450,9 @@ class Partition:
 
     def roll_back_isr(self) -> None:
         """The controller refused the proposal; what was stored before holds."""
+        if self.isr.proposed is not None:
+            eligible = frozenset(self._host.eligible())
+            self._refusal_of_isr = RefusedIsr(self.isr.proposed, eligible, self._host.now_ms())
         self.isr = Isr(self.isr.committed)
         if self.role is Role.LEADER and self.log is not None:
             # Who was not let in holds nothing back: what came meanwhile may be acknowledged now.
@@ -438,6 +460,8 @@ class Partition:
 
     def brokers_left(self, gone: AbstractSet[BrokerId]) -> None:
         """Nothing waits for a follower that is gone; one in sync counts until it is dropped."""
+        # Who comes back is another broker to the controller, and may be let in at once.
+        self._refusal_of_isr = None
         if self.role is Role.LEADER and self.log is not None and gone & self.followers.keys():
             self.advance(self._host.now_ms())
             self._wake_start_waiters()

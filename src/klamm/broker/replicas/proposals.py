@@ -16,7 +16,7 @@ from typing import Final
 from klamm.broker.controller_channel import ControllerUnreachable
 from klamm.broker.ground import Ground
 from klamm.broker.replicas.partition import Partition
-from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.alter_partition import (
     BrokerState,
@@ -26,11 +26,12 @@ from klamm.protocol.messages.alter_partition import (
     Response,
     TopicData,
 )
-from klamm.replication.leader import Verdict, verdict
+from klamm.replication.leader import ProposalVerdict, verdict
 
 log = logging.getLogger(__name__)
 
 _VERSION: Final = 3
+_VERSION_BY_NAME: Final = 1
 _RETRY_S: Final = 0.05
 
 
@@ -63,9 +64,11 @@ class Proposals:
     async def _send(self, batch: Sequence[Partition]) -> bool:
         """Whether the controller dealt with them."""
         epochs = {partition.topic_partition: partition.leader_epoch for partition in batch}
-        request, by_id = _request(batch, self._ground.id, self._ground.epoch)
+        by_name = not all(partition.has_id for partition in batch)
+        version = _VERSION_BY_NAME if by_name else _VERSION
+        request, asked = _request(batch, self._ground.id, self._ground.epoch, by_name=by_name)
         try:
-            response = await self._ground.channel.request(ApiKey.ALTER_PARTITION, _VERSION, request)
+            response = await self._ground.channel.request(ApiKey.ALTER_PARTITION, version, request)
         except ControllerUnreachable as fault:
             log.info("proposals wait for a controller", extra={"why": str(fault)})
             return False
@@ -75,16 +78,17 @@ class Proposals:
             return False
         for topic in response.topics:
             for answer in topic.partitions:
-                partition = by_id.pop((topic.topic_id, answer.partition_index), None)
+                key = topic.topic_name if by_name else topic.topic_id
+                partition = asked.pop((key, answer.partition_index), None)
                 if partition is not None and partition.leader_epoch == epochs.get(
                     partition.topic_partition
                 ):
-                    self._settle(partition, answer)
-        for partition in by_id.values():
+                    self._take_answer(partition, answer)
+        for partition in asked.values():
             self.add(partition)
         return True
 
-    def _settle(self, partition: Partition, answer: PartitionDataResponse) -> None:
+    def _take_answer(self, partition: Partition, answer: PartitionDataResponse) -> None:
         if not partition.is_leader or partition.isr.proposed is None:
             return
         decision = verdict(answer.error_code)
@@ -98,7 +102,7 @@ class Proposals:
             },
         )
         match decision:
-            case Verdict.COMMIT:
+            case ProposalVerdict.COMMIT:
                 if (
                     answer.leader_epoch == partition.leader_epoch
                     and answer.partition_epoch >= partition.partition_epoch
@@ -107,36 +111,39 @@ class Proposals:
                     before = len(partition.isr.committed)
                     partition.commit_isr(members, answer.partition_epoch)
                     self._ground.metrics.isr_changed(before, len(members))
-            case Verdict.ROLL_BACK:
+            case ProposalVerdict.ROLL_BACK:
                 partition.roll_back_isr()
-            case Verdict.PROPOSE_AGAIN:
+            case ProposalVerdict.PROPOSE_AGAIN:
                 self.add(partition)
-            case Verdict.WAIT:
+            case ProposalVerdict.WAIT:
                 pass
 
 
-_ById = dict[tuple[uuid.UUID, int], Partition]
+_Asked = dict[tuple[uuid.UUID | str, int], Partition]
 
 
 def _request(
-    batch: Sequence[Partition], broker: BrokerId, broker_epoch: int
-) -> tuple[Request, _ById]:
-    topics: dict[uuid.UUID, TopicData] = {}
-    by_id: _ById = {}
+    batch: Sequence[Partition], broker: BrokerId, broker_epoch: int, *, by_name: bool
+) -> tuple[Request, _Asked]:
+    topics: dict[uuid.UUID | str, TopicData] = {}
+    asked: _Asked = {}
     for partition in batch:
-        local = partition.log
-        if local is None or local.topic_id is None or partition.isr.proposed is None:
+        local, proposed = partition.log, partition.isr.proposed
+        if local is None or proposed is None or (local.topic_id is None and not by_name):
             continue
-        topic = topics.setdefault(local.topic_id, TopicData(topic_id=local.topic_id))
-        index = partition.topic_partition.partition
-        by_id[local.topic_id, index] = partition
+        name, index = partition.topic_partition
+        topic_id = local.topic_id or ZERO_ID
+        key = name if by_name else topic_id
+        topic = topics.setdefault(key, TopicData(name, topic_id))
+        asked[key, index] = partition
         topic.partitions.append(
             PartitionData(
                 partition_index=index,
                 leader_epoch=partition.leader_epoch,
-                new_isr_with_epochs=[BrokerState(member) for member in partition.isr.proposed],
+                new_isr_with_epochs=[BrokerState(member) for member in proposed],
+                new_isr=list(proposed),
                 leader_recovery_state=int(partition.recovery),
                 partition_epoch=partition.partition_epoch,
             )
         )
-    return Request(broker, broker_epoch, list(topics.values())), by_id
+    return Request(broker, broker_epoch, list(topics.values())), asked

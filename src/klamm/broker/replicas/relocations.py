@@ -1,10 +1,10 @@
 """Logs that move from one directory of this broker to another.
 
 A move is a follower inside the broker: a copy grows in the other directory while clients and
-replicas go on with the log (`log/moving.py` says how). Files are read by a worker thread, records
-appended by the loop, as everywhere. When little is missing, the copy is brought to the disk; then
-the last of it is copied and both change places in one go, in which the loop does nothing else, so
-that nobody sees a log that is not whole.
+replicas go on with the log (`log/relocation.py` says how). Files are read by a worker thread,
+records appended by the loop, as everywhere. When little is missing, the copy is brought to the
+disk; then the last of it is copied and both change places in one go, in which the loop does nothing
+else, so that nobody sees a log that is not whole.
 
 Some logs move at a time (`num.replica.alter.log.dirs.threads`), those that were asked for first,
 and together as fast as `replica.alter.log.dirs.io.max.bytes.per.second` allows. A move ends early
@@ -21,9 +21,9 @@ from typing import Final
 from klamm.broker.replicas.hosting import Hosting
 from klamm.broker.replicas.partition import Partition, Role
 from klamm.log.directory import LogDirectory
-from klamm.log.failure import StorageShortage
-from klamm.log.moving import align, take
+from klamm.log.disk.failure import StorageShortage
 from klamm.log.partition import PartitionLog, StorageTrouble
+from klamm.log.relocation import align, take
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.names import TopicPartition, partition_fault
 
@@ -33,8 +33,8 @@ _CHUNK_BYTES: Final = 1 << 20  # copied at a time; also what the loop copies at 
 _PAUSE_S: Final = 0.25  # where somebody appends as fast as we can copy
 
 
-class LogMoves:
-    """The moves of one broker, the oldest first."""
+class Relocations:
+    """The relocations of one broker, the oldest first."""
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
@@ -84,7 +84,7 @@ class LogMoves:
         topic_partition = partition.topic_partition
         if partition.log is None or self._hosting.logs.future_home(topic_partition) is None:
             return
-        partition.log.is_moving = True
+        partition.log.is_relocating = True
         self._waiting[topic_partition] = None
         self._news.set()
 
@@ -101,7 +101,7 @@ class LogMoves:
         self._waiting.pop(topic_partition, None)
         local = self._hosting.logs.get(topic_partition)
         if local is not None:
-            local.is_moving = False
+            local.is_relocating = False
 
     # What is done
 
@@ -125,7 +125,7 @@ class LogMoves:
 
     async def _move_one(self, topic_partition: TopicPartition) -> None:
         try:
-            await self._move(topic_partition)
+            await self._relocate(topic_partition)
         except StorageShortage as shortage:
             self._hosting.storage_trouble(shortage)
             await asyncio.sleep(_PAUSE_S)
@@ -144,7 +144,7 @@ class LogMoves:
         self._moving.discard(topic_partition)
         self._news.set()
 
-    async def _move(self, topic_partition: TopicPartition) -> None:
+    async def _relocate(self, topic_partition: TopicPartition) -> None:
         """Copy until both are the same, then exchange them."""
         while (pair := self._pair(topic_partition)) is not None:
             partition, original, copy = pair

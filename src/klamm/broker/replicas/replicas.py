@@ -1,9 +1,8 @@
 """The partitions this broker hosts, and what the controller orders done with them.
 
-LeaderAndIsr, StopReplica, UpdateMetadata and RollCall share one lock and one remembered controller
-epoch: what an old controller says is refused, whichever of them it says it with, and so is what one
-says whose epoch the store does not know. Within one order each partition stands alone; one that
-cannot be obeyed gets its own error and spoils no other.
+LeaderAndIsr, StopReplica, UpdateMetadata and RollCall share one lock, and one authority decides
+whether the controller that sends them is obeyed (`authority`). Within one order each partition
+stands alone; one that cannot be obeyed gets its own error and spoils no other.
 """
 
 from __future__ import annotations
@@ -15,12 +14,15 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
-from klamm import collector
+from klamm import gc_pause
 from klamm.broker.ground import Ground
-from klamm.broker.replicas.fetcher import Fetchers
+from klamm.broker.replicas.authority import Obedience
+from klamm.broker.replicas.ended_topics import EndedTopics
+from klamm.broker.replicas.fetchers import Fetchers
+from klamm.broker.replicas.losses import Losses
+from klamm.broker.replicas.new_logs import NewLogs
 from klamm.broker.replicas.orders import (
     Order,
     Stop,
@@ -32,33 +34,26 @@ from klamm.broker.replicas.orders import (
 )
 from klamm.broker.replicas.partition import Partition, Role
 from klamm.broker.replicas.proposals import Proposals
+from klamm.broker.replicas.refusals import is_only_called_otherwise, refused_at_once, stop_fault
 from klamm.broker.replicas.roll_call import holdings
-from klamm.broker.storage.logs import Logs, NewLog, make_files
+from klamm.broker.storage.logs import Logs, NewLog
 from klamm.controller.membership.roll_call import Holdings
-from klamm.log.failure import LogDirectoryFailed, StorageShortage, StorageTrouble
+from klamm.log.disk.failure import LogDirectoryFailed, StorageShortage, StorageTrouble
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
-from klamm.model.errors import ErrorCode, ProtocolError, StoreUnavailable
-from klamm.model.leadership import Recovery
+from klamm.model.errors import ErrorCode
 from klamm.model.names import (
-    EPOCH_DURING_DELETE,
-    NO_EPOCH,
     ZERO_ID,
     BrokerId,
     TopicPartition,
 )
 from klamm.model.settings import TopicSettings
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
-from klamm.store import layout
-from klamm.store.port import ANY_VERSION, Check, Session
 
 log = logging.getLogger(__name__)
-state_change: Final = logging.getLogger("klamm.state_change")
 
 # To the controller: nothing is wrong with the disk, and ordered again it may work.
 _SHORT: Final = ErrorCode.REQUEST_TIMED_OUT
-_COMPARE_WITHIN_S: Final = 2.0  # a controller's word must not wait long for the store
-_SILENCE_MS: Final = 5_000  # after which a broker may have missed something
 
 PartitionState = leader_and_isr.LeaderAndIsrPartitionState
 LeadershipHook = Callable[[TopicPartition, int], None]
@@ -83,10 +78,7 @@ class ReplicaManager:
         self.wall_ms = ground.clock.now_ms
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topic_names: dict[uuid.UUID, str] = {}  # of the topics hosted here
-        self.controller_epoch = -1  # the highest that has ordered anything
-        self._compared_epoch = -1  # the controller whose topics were compared with the store's
-        self._heard_ms = 0  # when a controller last told of the cluster
-        self._ended: frozenset[str] = frozenset()  # topics to forget with the next metadata
+        self.authority = Obedience(ground)
         self.on_leader: list[LeadershipHook] = []
         self.on_follower: list[LeadershipHook] = []
         self.on_removed: list[RemovalHook] = []
@@ -98,7 +90,9 @@ class ReplicaManager:
         self._logs = logs
         self._fetchers = fetchers
         self._proposals = proposals
-        self._topics_at_start = topics_at_start
+        self._losses = Losses(ground, logs, topics_at_start)
+        self._new_logs = NewLogs(ground, logs)
+        self._ended = EndedTopics(ground)
         self._lock = asyncio.Lock()
 
     # What partitions need (Host)
@@ -113,6 +107,11 @@ class ReplicaManager:
         self._proposals.add(partition)
 
     # Looking
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest epoch of a controller that has ordered anything here."""
+        return self.authority.epoch
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
         """The partition, if it is hosted here."""
@@ -140,7 +139,7 @@ class ReplicaManager:
         """Lead and follow as ordered."""
         orders = list(orders_of(request))
         async with self._lock:
-            refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
+            refusal = await self.authority.refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.STALE_BROKER_EPOCH:
                 return refusal, []
             if refusal is not ErrorCode.NONE:
@@ -152,64 +151,50 @@ class ReplicaManager:
             )
             log_settings = {topic: LogSettings.of(own) for topic, own in settings.items()}
             results: list[tuple[Order, ErrorCode]] = []
-            with collector.paused():
+            with gc_pause.paused():
                 for some in in_slices(orders):
                     sound = [order for order in some if order.topic_partition not in faults]
                     troubles = await self._make_logs(sound, log_settings)
                     for order in some:
-                        topic_partition = order.topic_partition
-                        trouble = troubles.get(topic_partition)
-                        if topic_partition in faults:
+                        topic = order.topic_partition.topic
+                        if order.topic_partition in faults:
                             code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                        elif trouble is not None:
-                            code = self._not_made(topic_partition, trouble)
+                        elif (trouble := troubles.get(order.topic_partition)) is not None:
+                            code = self._not_made(order.topic_partition, trouble)
                         else:
-                            topic = topic_partition.topic
                             code = self._obey_one(
                                 order, settings[topic], log_settings[topic], leaders
                             )
                         results.append((order, code))
                     await asyncio.sleep(0)
                 self._fetchers.apply()
-            unsynced = await self._sync_new_logs()
-        return ErrorCode.NONE, [
+            unsynced = await self._new_logs.sync(remember=self._losses.remembers_disk)
+        lost = await self._losses.code_for(BrokerId(request.controller_id))
+        told = [
             (order, self._outcome(order.topic_partition, code, unsynced)) for order, code in results
+        ]
+        return ErrorCode.NONE, [
+            (order, lost if code is ErrorCode.LOG_DIR_NOT_FOUND else code) for order, code in told
         ]
 
     async def _make_logs(
         self, orders: Iterable[Order], settings: Mapping[str, LogSettings]
     ) -> Mapping[TopicPartition, StorageTrouble]:
-        """Make the files of logs that are about to be needed, while others are served.
-
-        What could not be made, and why. The lock is ours: nobody else makes or removes logs now.
-        """
-        logs = self._logs
         wanted = {
             tp: NewLog(tp, order.topic_id, settings[tp.topic])
             for order in orders
-            if logs.get(tp := order.topic_partition) is None and self._may_be_made(order)
+            if self._logs.get(tp := order.topic_partition) is None and self._may_be_made(order)
         }
-        if not wanted or not logs.online:
-            return {}
-        homes = logs.homes_for(wanted.values())
-        made = await self._ground.in_worker(partial(make_files, homes))
-        troubles: dict[TopicPartition, StorageTrouble] = {}
-        for topic_partition, outcome in zip(wanted, made, strict=True):
-            if isinstance(outcome, StorageTrouble):
-                troubles[topic_partition] = outcome
-            else:
-                directory, local = outcome
-                directory.adopt(local)
-        return troubles
+        return await self._new_logs.make(list(wanted.values()))
 
     def _may_be_made(self, order: Order) -> bool:
         """Whether an order that is obeyed makes a new log."""
         topic_partition, _, state = order
         partition = self.partitions.get(topic_partition)
         return (
-            self._refused_at_once(order, partition) is None
+            refused_at_once(order, partition, self.broker_id) is None
             and (state.is_new or not self._logs.any_failed)
-            and not self._is_lost(topic_partition, state)
+            and not self._losses.is_lost(topic_partition, state)
         )
 
     def _not_made(self, topic_partition: TopicPartition, trouble: StorageTrouble) -> ErrorCode:
@@ -218,23 +203,6 @@ class ReplicaManager:
         if partition is None:
             partition = self.partitions[topic_partition] = Partition(topic_partition, self)
         return self._not_taken(partition, trouble)
-
-    async def _sync_new_logs(self) -> AbstractSet[TopicPartition]:
-        """The controller hears that a replica is here when a loss of power cannot undo that.
-
-        What could not be brought to the disk now is told, and tried again with the next order.
-        """
-        unsynced: set[TopicPartition] = set()
-        for directory, born in self._logs.take_new().items():
-            try:
-                syncing = partial(directory.sync_new, born, remember=self._remembers_disk)
-                await self._ground.in_worker(syncing)
-            except StorageTrouble as trouble:
-                self._ground.storage_trouble(trouble)
-                if isinstance(trouble, StorageShortage):
-                    directory.not_synced(born)
-                    unsynced.update(local.topic_partition for local in born)
-        return unsynced
 
     def _outcome(
         self,
@@ -248,43 +216,6 @@ class ReplicaManager:
         if code is ErrorCode.NONE and topic_partition in unsynced:
             return _SHORT
         return code
-
-    async def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
-        # An epoch above our own is one we have registered but not been told of yet.
-        if broker_epoch != NO_EPOCH and broker_epoch < self._ground.epoch:
-            return ErrorCode.STALE_BROKER_EPOCH
-        if controller_epoch < self.controller_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        if controller_epoch > self.controller_epoch:
-            if not await self._is_elected(controller_epoch):
-                log.error(
-                    "a controller that nobody elected is not obeyed",
-                    extra={"claimed": controller_epoch, "known": self.controller_epoch},
-                )
-                return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            self.controller_epoch = controller_epoch
-        return ErrorCode.NONE
-
-    async def _is_elected(self, epoch: int) -> bool:
-        """Whether the store knows of this epoch: one that was made up would fence the real ones."""
-        session = self._ground.session
-        try:
-            async with asyncio.timeout(_COMPARE_WITHIN_S):
-                if await self._epoch_stored(session) >= epoch:
-                    return True
-                # The store may have answered from the past; not after a write of our own.
-                await session.multi([Check(layout.CONTROLLER_EPOCH, ANY_VERSION)])
-                return await self._epoch_stored(session) >= epoch
-        except (StoreUnavailable, TimeoutError):
-            # Without an answer the controller asks again, and the store may be back by then.
-            raise ProtocolError(
-                "the store is away, and nobody else knows who was elected"
-            ) from None
-
-    async def _epoch_stored(self, session: Session) -> int:
-        node = await session.get(layout.CONTROLLER_EPOCH)
-        epoch = layout.decode_controller_epoch(node.data) if node is not None else None
-        return -1 if epoch is None else epoch
 
     async def _settings_for(self, orders: Sequence[Order]) -> Mapping[str, TopicSettings]:
         return await self._ground.dynamic_config.learnt(
@@ -300,41 +231,35 @@ class ReplicaManager:
     ) -> ErrorCode:
         topic_partition = order.topic_partition
         partition = self.partitions.get(topic_partition)
-        refusal = self._refused_at_once(order, partition)
-        only_id = partition is not None and _tells_only_an_id(order, partition)
+        refusal = refused_at_once(order, partition, self.broker_id)
+        only_id = partition is not None and is_only_called_otherwise(order, partition)
         if refusal is not None and not only_id:
             return refusal
         if partition is None:
             partition = self.partitions[topic_partition] = Partition(topic_partition, self)
         try:
             if only_id:
-                return self._learn_id(partition, order.topic_id)
+                return self._call_otherwise(partition, order.topic_id)
             return self._take_role(partition, order, settings, log_settings, live_leaders)
         except StorageTrouble as trouble:
             self._ground.storage_trouble(trouble)
             return self._not_taken(partition, trouble)
 
-    def _refused_at_once(self, order: Order, partition: Partition | None) -> ErrorCode | None:
-        """The reason to refuse an order, as far as no log has to be looked at for that."""
-        _, topic_id, state = order
-        if partition is not None and partition.role is Role.OFFLINE:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        known_id = _topic_id(partition)
-        if ZERO_ID not in (known_id, topic_id) and known_id != topic_id:
-            return ErrorCode.INCONSISTENT_TOPIC_ID
-        if partition is not None and state.leader_epoch <= partition.leader_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        if self.broker_id not in state.replicas:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return None
+    def _call_otherwise(self, partition: Partition, topic_id: uuid.UUID) -> ErrorCode:
+        """Call a topic by its id, or by its name, from now on.
 
-    def _learn_id(self, partition: Partition, topic_id: uuid.UUID) -> ErrorCode:
-        """Store the id of a topic from before ids, which comes without a new leader epoch."""
+        The first controller that knows ids gives one to a topic from before them, and stores no new
+        leader epoch. One from before ids that comes after it speaks of names again, and so do its
+        brokers; the log keeps its id.
+        """
         assert partition.log is not None, f"{partition.topic_partition} has no log"
-        partition.log.set_topic_id(topic_id)
-        self.topic_names[topic_id] = partition.topic_partition.topic
+        partition.has_id = topic_id != ZERO_ID
+        if partition.has_id:
+            if partition.log.topic_id in (None, ZERO_ID):
+                partition.log.set_topic_id(topic_id)
+            self.topic_names[topic_id] = partition.topic_partition.topic
         if partition.role is Role.FOLLOWER and not self.is_stopping:
-            self._fetchers.add(partition)  # which asks for it by its id from now on
+            self._fetchers.add(partition)
         return ErrorCode.NONE
 
     def _not_taken(self, partition: Partition, trouble: StorageTrouble) -> ErrorCode:
@@ -361,7 +286,7 @@ class ReplicaManager:
                 # It may be there, on the disk that cannot be read.
                 partition.fail()
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            if self._is_lost(topic_partition, state):
+            if self._losses.is_lost(topic_partition, state):
                 self.partitions.pop(topic_partition, None)
                 return ErrorCode.LOG_DIR_NOT_FOUND
             local = self._logs.create(topic_partition, topic_id, log_settings)
@@ -370,7 +295,7 @@ class ReplicaManager:
                 # Nothing of this topic is here: what is not hosted must not look as if it were.
                 del self.partitions[topic_partition]
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        elif self._is_shortened(topic_partition, state):
+        elif self._losses.is_shortened(topic_partition, state):
             if partition.log is None:
                 del self.partitions[topic_partition]
             return ErrorCode.LOG_DIR_NOT_FOUND
@@ -379,6 +304,7 @@ class ReplicaManager:
                 # A crash came between the making of the directory and of the file with the id.
                 local.set_topic_id(topic_id)
             self.topic_names[topic_id] = topic_partition.topic
+        partition.has_id = topic_id != ZERO_ID
         partition.in_sync_min = settings.int("min.insync.replicas")
         if state.leader == self.broker_id:
             self._logs.made_up_for(topic_partition)
@@ -392,46 +318,7 @@ class ReplicaManager:
             hook(partition)
         return ErrorCode.NONE
 
-    def _is_lost(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
-        """Whether a log that is not there is one that the cluster counts on."""
-        if not self._is_counted_on(state):
-            return False
-        if self._logs.missed_end(topic_partition) is not None:
-            return self._may_give_way(state)
-        # Under the first epoch it may be that its leader has never been told, and there was never
-        # a log: not where the disk is another one than when the topic was made.
-        was_here = state.leader_epoch > 0 or (
-            self._logs.any_new and topic_partition.topic in self._topics_at_start
-        )
-        return was_here and self._remembers_disk
-
-    def _is_shortened(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
-        """Whether a log has less than the cluster counts on, for it was cut while we were away."""
-        is_short = self._logs.missed_end(topic_partition) is not None
-        return is_short and self._is_counted_on(state) and self._may_give_way(state)
-
-    def _is_counted_on(self, state: PartitionState) -> bool:
-        """Whether this replica is held to have everything.
-
-        After an unclean election what is lost has been given up.
-        """
-        is_recovered = state.leader_recovery_state == Recovery.RECOVERED
-        return not state.is_new and is_recovered and self.broker_id in state.isr
-
-    def _may_give_way(self, state: PartitionState) -> bool:
-        """Whether another has it all, or it is to be waited for what was lost here."""
-        return len(state.isr) > 1 or self._remembers_disk
-
-    @property
-    def _remembers_disk(self) -> bool:
-        return self._ground.settings.bool("klamm.election.remember.disk")
-
-    def _lead(
-        self,
-        partition: Partition,
-        state: leader_and_isr.LeaderAndIsrPartitionState,
-        local: PartitionLog,
-    ) -> None:
+    def _lead(self, partition: Partition, state: PartitionState, local: PartitionLog) -> None:
         topic_partition = partition.topic_partition
         self._fetchers.remove(topic_partition)
         if partition.lead(state, local):
@@ -440,12 +327,7 @@ class ReplicaManager:
         for led in self.on_led:
             led(partition)
 
-    def _follow(
-        self,
-        partition: Partition,
-        state: leader_and_isr.LeaderAndIsrPartitionState,
-        local: PartitionLog,
-    ) -> None:
+    def _follow(self, partition: Partition, state: PartitionState, local: PartitionLog) -> None:
         if partition.follow(state, local):
             for hook in self.on_follower:
                 hook(partition.topic_partition, state.leader_epoch)
@@ -459,7 +341,7 @@ class ReplicaManager:
     ) -> tuple[ErrorCode, list[tuple[Stop, ErrorCode]]]:
         """Stop, and where told delete, replicas."""
         async with self._lock:
-            refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
+            refusal = await self.authority.refusal(request.broker_epoch, request.controller_epoch)
             if refusal is not ErrorCode.NONE:
                 return refusal, []
             stops = list(stops_of(request))
@@ -469,7 +351,7 @@ class ReplicaManager:
                     stop,
                     ErrorCode.INVALID_TOPIC_EXCEPTION
                     if stop.topic_partition in faults
-                    else self._may_stop(stop),
+                    else stop_fault(stop, self.partitions.get(stop.topic_partition)),
                 )
                 for stop in stops
             ]
@@ -486,18 +368,6 @@ class ReplicaManager:
                 else (stop, code)
                 for stop, code in results
             ]
-
-    def _may_stop(self, stop: Stop) -> ErrorCode:
-        partition = self.partitions.get(stop.topic_partition)
-        if partition is None:
-            return ErrorCode.NONE
-        if partition.role is Role.OFFLINE:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if stop.leader_epoch in (NO_EPOCH, EPOCH_DURING_DELETE):
-            return ErrorCode.NONE
-        if stop.leader_epoch < partition.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.NONE
 
     def _stop_one(self, stop: Stop) -> None:
         topic_partition = stop.topic_partition
@@ -532,14 +402,16 @@ class ReplicaManager:
     ) -> Holdings | ErrorCode:
         """The holdings of this broker, once all orders are done and on the disk."""
         async with self._lock:
-            refusal = await self._refusal(broker_epoch, controller_epoch)
+            refusal = await self.authority.refusal(broker_epoch, controller_epoch)
             if refusal is not ErrorCode.NONE:
                 return refusal
-            await self._look_for_ended(controller_epoch)
+            await self._ended.look(controller_epoch)
             held = holdings(self.partitions.values(), self._ground.metadata.snapshot)
             # What is about to be forgotten is not claimed, or nobody would tell of it again.
             shown = {
-                topic: seen for topic, seen in held.metadata.items() if topic not in self._ended
+                topic: seen
+                for topic, seen in held.metadata.items()
+                if topic not in self._ended.found
             }
             return replace(held, metadata=shown)
 
@@ -548,7 +420,7 @@ class ReplicaManager:
     async def learn(self, request: update_metadata.Request) -> ErrorCode:
         """Take over what the controller says of the cluster."""
         async with self._lock:
-            refusal = await self._refusal(request.broker_epoch, request.controller_epoch)
+            refusal = await self.authority.refusal(request.broker_epoch, request.controller_epoch)
             if refusal is ErrorCode.NONE:
                 refusal = leave_out_faults(request)
                 self._forget_ended()
@@ -556,9 +428,14 @@ class ReplicaManager:
                 self._metadata_changed(self._ground.metadata.apply(request))
                 self._brokers_left(known - self._ground.metadata.snapshot.brokers.keys())
                 # What the controller says is shown first: others have been told it meanwhile.
-                await self._look_for_ended(request.controller_epoch)
+                await self._ended.look(request.controller_epoch)
                 self._forget_ended()
             return refusal
+
+    def _forget_ended(self) -> None:
+        removed = self._ended.forget()
+        if removed:
+            self._metadata_changed(removed)
 
     def _metadata_changed(self, removed: frozenset[TopicPartition]) -> None:
         for hook in self.on_metadata:
@@ -568,39 +445,6 @@ class ReplicaManager:
         if gone:
             for partition in self.partitions.values():
                 partition.brokers_left(gone)
-
-    async def _look_for_ended(self, controller_epoch: int) -> None:
-        """Find known topics that are no more, when a controller speaks anew or after a silence.
-
-        The controller before may have ended a topic and died before all brokers had heard of it.
-        Its successor never knew that topic, so nobody else would tell. Nor is a broker told what
-        ended while it was fenced.
-        """
-        known = self._ground.metadata.snapshot.topics.keys()
-        silent_ms = self.now_ms() - self._heard_ms
-        self._heard_ms = self.now_ms()
-        if not known or (controller_epoch == self._compared_epoch and silent_ms < _SILENCE_MS):
-            return
-        try:
-            async with asyncio.timeout(_COMPARE_WITHIN_S):
-                ended = known - await self._topics_stored()
-                if ended:
-                    # The store may have answered from the past; not after a write of our own.
-                    await self._ground.session.multi([Check(layout.TOPICS, ANY_VERSION)])
-                    ended = known - await self._topics_stored()
-        except (StoreUnavailable, TimeoutError):
-            return  # the next request is another occasion
-        self._compared_epoch = controller_epoch
-        self._ended = frozenset(ended)
-
-    def _forget_ended(self) -> None:
-        ended, self._ended = self._ended, frozenset()
-        removed = self._ground.metadata.forget(ended)
-        if removed:
-            self._metadata_changed(removed)
-
-    async def _topics_stored(self) -> set[str]:
-        return set(await self._ground.session.children(layout.TOPICS) or ())
 
     # Housekeeping
 
@@ -645,28 +489,3 @@ def _reconfigure(partition: Partition, settings: TopicSettings, log_settings: Lo
     partition.in_sync_min = settings.int("min.insync.replicas")
     if partition.log is not None:
         partition.log.settings = log_settings
-
-
-def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """Whether the caller and this broker speak of the same leadership."""
-    if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
-        return ErrorCode.NONE
-    if current_leader_epoch < partition.leader_epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
-def _tells_only_an_id(order: Order, partition: Partition) -> bool:
-    """Whether an order repeats a leader epoch, to give a log that has none the id of its topic."""
-    return (
-        partition.role is not Role.OFFLINE
-        and order.state.leader_epoch == partition.leader_epoch
-        and partition.log is not None
-        and order.topic_id != ZERO_ID == _topic_id(partition)
-    )
-
-
-def _topic_id(partition: Partition | None) -> uuid.UUID:
-    if partition is None or partition.log is None:
-        return ZERO_ID
-    return partition.log.topic_id or ZERO_ID

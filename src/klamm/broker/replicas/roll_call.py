@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from klamm.broker.metadata_cache import Snapshot
+from klamm.broker.metadata_cache import MetadataSnapshot
 from klamm.broker.replicas.partition import Partition, Role
 from klamm.controller.membership.roll_call import Holdings, digest
 from klamm.model.names import ZERO_ID
@@ -13,7 +13,7 @@ from klamm.model.names import ZERO_ID
 _SERVING = (Role.LEADER, Role.FOLLOWER)
 
 
-def holdings(partitions: Iterable[Partition], snapshot: Snapshot) -> Holdings:
+def holdings(partitions: Iterable[Partition], snapshot: MetadataSnapshot) -> Holdings:
     """The replicas that are served here, and the metadata that clients get.
 
     A partition on a failed disk, one that was stopped and one whose log has no id yet are not

@@ -18,7 +18,7 @@ from typing import Final
 from klamm.broker.ground import Ground
 from klamm.broker.storage.logs import Logs
 from klamm.broker.storage.pace import Pace
-from klamm.log import cleaner
+from klamm.log.cleaning import cleaner
 from klamm.log.partition import StorageTrouble
 from klamm.model.settings import BrokerSettings
 

@@ -8,11 +8,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from klamm import collector
-from klamm.log.directory import DirectoryUnusable, LogDirectory
-from klamm.log.files import FilePool
-from klamm.log.moving import holds_more
+from klamm import gc_pause
+from klamm.log.directory import LogDirectory
+from klamm.log.disk.failure import DirectoryUnusable
+from klamm.log.disk.files import FilePool
 from klamm.log.partition import LogDirectoryFailed, PartitionLog, StorageTrouble
+from klamm.log.relocation import holds_more
 from klamm.log.settings import LogSettings
 from klamm.model.errors import InvariantBroken
 from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
@@ -89,7 +90,7 @@ class Logs:
 
         faults: list[DirectoryUnusable] = []
         try:
-            with collector.paused():
+            with gc_pause.paused():
                 for path in paths:
                     try:
                         opened.append(open_one(path))
@@ -103,7 +104,7 @@ class Logs:
             raise faults[0]
         logs = cls(opened)
         logs._find_elsewhere()
-        logs._settle_moves(now_ms)
+        logs._resolve_relocations(now_ms)
         return logs
 
     def __iter__(self) -> Iterator[PartitionLog]:
@@ -217,8 +218,8 @@ class Logs:
         source.schedule_delete([partition], now_ms)
         return copy
 
-    def _settle_moves(self, now_ms: int) -> None:
-        """Finish moves that a crash has interrupted; what cannot go on is put away."""
+    def _resolve_relocations(self, now_ms: int) -> None:
+        """Finish relocations that a crash has interrupted; what cannot go on is put away."""
         for directory in self.directories:
             for partition in list(directory.futures):
                 homes = [d for d in self.directories if d.get(partition) is not None]
@@ -237,9 +238,9 @@ class Logs:
                     directory.delete_future(partition, now_ms)
         if len(self.directories) > 1:
             for partition in {found.topic_partition for found in self}:
-                self._settle_twins(partition, now_ms)
+                self._resolve_twins(partition, now_ms)
 
-    def _settle_twins(self, partition: TopicPartition, now_ms: int) -> None:
+    def _resolve_twins(self, partition: TopicPartition, now_ms: int) -> None:
         """Of two logs of a partition, which a move leaves that crashed at its end, keep one."""
         twins = [(d, found) for d in self.directories if (found := d.get(partition)) is not None]
         while len(twins) > 1:

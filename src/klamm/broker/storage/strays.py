@@ -29,8 +29,8 @@ async def find_strays(
     names = list(dict.fromkeys(log.topic_partition.topic for log in held))
     nodes = await session.get_many([layout.topic_path(name) for name in names])
     tombstones = await session.get(layout.forgotten_path(broker))
-    forgotten = (layout.decode_forgotten(tombstones.data) if tombstones else None) or ()
-    awaited = {replica.partition: replica.topic_id for replica in forgotten}
+    leftovers = (layout.decode_forgotten(tombstones.data) if tombstones else None) or ()
+    awaited = {replica.partition: replica.topic_id for replica in leftovers}
     present = {
         name: layout.decode_topic(node.data)
         for name, node in zip(names, nodes, strict=True)

@@ -19,7 +19,7 @@ from klamm.controller.effects import (
     StopReplica,
     UpdateMetadata,
 )
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.names import BrokerId, TopicPartition
 
 
@@ -30,7 +30,7 @@ class _Orders:
     last: LeaderAndIsr | None = None
     by_partition: dict[TopicPartition, ReplicaOrder] = field(default_factory=dict)
     ids: dict[str, uuid.UUID] = field(default_factory=dict)
-    leaders: dict[BrokerId, Broker] = field(default_factory=dict)
+    leaders: dict[BrokerId, Registration] = field(default_factory=dict)
 
     def add(self, request: LeaderAndIsr) -> None:
         self.last = request

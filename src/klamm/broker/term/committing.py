@@ -14,7 +14,7 @@ from klamm.controller import effects as do
 from klamm.controller.effects import Outcome, Stale, Stored, Write
 from klamm.model.errors import ControllerFenced
 from klamm.model.names import ZERO_ID, TopicPartition
-from klamm.model.topics import ProducerIdBlock, TopicNode
+from klamm.model.topics import StoredTopic
 from klamm.store import layout
 from klamm.store.port import Check, Create, Delete, Op, Result, Session, SetData
 from klamm.store.port import Outcome as StoreOutcome
@@ -112,7 +112,7 @@ class Committer:
             return Stale(layout.decode_state(node.data, version), version)
         if isinstance(write, do.ClaimProducerIds):
             block = layout.decode_producer_id_block(node.data)
-            return Stale(ProducerIdBlock(*block) if block else None, version)
+            return Stale(block, version)
         topic = layout.decode_topic(node.data)
         return Stale(topic_node(topic, version) if topic else None, version)
 
@@ -176,9 +176,9 @@ class Committer:
 
 def topic_node(
     topic: layout.TopicNode, version: int, unclean: bool | None = None, *, frozen: bool = False
-) -> TopicNode:
+) -> StoredTopic:
     """A topic as the core sees it. One without an id keeps the zero id until it is given one."""
-    return TopicNode(
+    return StoredTopic(
         topic_id=topic.topic_id or ZERO_ID,
         partitions=topic.assignments,
         version=version,
@@ -222,8 +222,7 @@ def _operations(write: Write, parents: set[str]) -> list[Op]:
         case do.RemoveElectionRequest():
             return [Delete(layout.PREFERRED_REPLICA_ELECTION)]
         case do.ClaimProducerIds(block, replaces):
-            stored_block = layout.ProducerIdBlock(block.broker, block.first, block.last)
-            data = layout.encode_producer_id_block(stored_block)
+            data = layout.encode_producer_id_block(block)
             return [SetData(layout.PRODUCER_ID_BLOCK, data, replaces)]
         case do.RewriteLeftovers(broker, leftovers):
             path = layout.forgotten_path(broker)

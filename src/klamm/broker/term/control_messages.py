@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple, assert_never
 
 from klamm.controller import effects, events
-from klamm.model.brokers import SECURITY_PROTOCOL_IDS, Broker
+from klamm.model.brokers import PLAINTEXT, SECURITY_PROTOCOL_IDS, Endpoint, Registration
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Leadership
 from klamm.model.names import LEADER_DURING_DELETE, ZERO_ID, BrokerId, TopicPartition
@@ -24,14 +24,15 @@ UPDATE_METADATA_VERSION: Final = 8
 STOP_REPLICA_VERSION: Final = 4
 
 
-class Sender(NamedTuple):
-    """The sender: its broker and its term."""
+class ControlSender(NamedTuple):
+    """The sender: its broker, its term, and the listener that brokers use among themselves."""
 
     controller: BrokerId
     epoch: int
+    listener: str = PLAINTEXT
 
 
-class Message(NamedTuple):
+class ControlMessage(NamedTuple):
     """A request ready for the codec."""
 
     key: ApiKey
@@ -39,18 +40,18 @@ class Message(NamedTuple):
     body: Any
 
 
-def message_of(request: effects.Request, sender: Sender) -> Message:
+def message_of(request: effects.Request, sender: ControlSender) -> ControlMessage:
     """The message a request travels as."""
     match request:
         case effects.LeaderAndIsr():
             body: Any = _leader_and_isr(request, sender)
-            return Message(ApiKey.LEADER_AND_ISR, LEADER_AND_ISR_VERSION, body)
+            return ControlMessage(ApiKey.LEADER_AND_ISR, LEADER_AND_ISR_VERSION, body)
         case effects.UpdateMetadata():
             body = _update_metadata(request, sender)
-            return Message(ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, body)
+            return ControlMessage(ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, body)
         case effects.StopReplica():
             body = _stop_replica(request, sender)
-            return Message(ApiKey.STOP_REPLICA, STOP_REPLICA_VERSION, body)
+            return ControlMessage(ApiKey.STOP_REPLICA, STOP_REPLICA_VERSION, body)
         case _:
             assert_never(request)
 
@@ -90,7 +91,7 @@ def error_code(number: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _leader_and_isr(request: effects.LeaderAndIsr, sender: Sender) -> leader_and_isr.Request:
+def _leader_and_isr(request: effects.LeaderAndIsr, sender: ControlSender) -> leader_and_isr.Request:
     orders = sorted(request.orders, key=lambda order: order.partition)
     return leader_and_isr.Request(
         controller_id=sender.controller,
@@ -104,7 +105,11 @@ def _leader_and_isr(request: effects.LeaderAndIsr, sender: Sender) -> leader_and
             )
             for topic, group in groupby(orders, key=lambda order: order.partition.topic)
         ],
-        live_leaders=[_live_leader(broker) for broker in request.leaders],
+        live_leaders=[
+            _live_leader(broker.id, endpoint)
+            for broker in request.leaders
+            if (endpoint := broker.endpoint(sender.listener)) is not None
+        ],
     )
 
 
@@ -125,14 +130,15 @@ def _order_state(order: effects.ReplicaOrder) -> leader_and_isr.LeaderAndIsrPart
     )
 
 
-def _live_leader(broker: Broker) -> leader_and_isr.LeaderAndIsrLiveLeader:
-    endpoint = broker.endpoints[0]
+def _live_leader(broker: BrokerId, endpoint: Endpoint) -> leader_and_isr.LeaderAndIsrLiveLeader:
     return leader_and_isr.LeaderAndIsrLiveLeader(
-        broker_id=broker.id, host_name=endpoint.host, port=endpoint.port
+        broker_id=broker, host_name=endpoint.host, port=endpoint.port
     )
 
 
-def _update_metadata(request: effects.UpdateMetadata, sender: Sender) -> update_metadata.Request:
+def _update_metadata(
+    request: effects.UpdateMetadata, sender: ControlSender
+) -> update_metadata.Request:
     partitions = sorted(request.partitions, key=lambda metadata: metadata.partition)
     return update_metadata.Request(
         controller_id=sender.controller,
@@ -167,7 +173,7 @@ def _metadata_state(
     )
 
 
-def _live_broker(broker: Broker) -> update_metadata.UpdateMetadataBroker:
+def _live_broker(broker: Registration) -> update_metadata.UpdateMetadataBroker:
     return update_metadata.UpdateMetadataBroker(
         id=broker.id,
         endpoints=[
@@ -183,7 +189,7 @@ def _live_broker(broker: Broker) -> update_metadata.UpdateMetadataBroker:
     )
 
 
-def _stop_replica(request: effects.StopReplica, sender: Sender) -> stop_replica.Request:
+def _stop_replica(request: effects.StopReplica, sender: ControlSender) -> stop_replica.Request:
     return stop_replica.Request(
         controller_id=sender.controller,
         controller_epoch=sender.epoch,

@@ -20,17 +20,18 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from klamm.broker.ledger.ledger import Ledger
 from klamm.broker.net.peers import Peers
-from klamm.broker.term.control_messages import Sender
+from klamm.broker.term.control_messages import ControlSender
 from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.broker.term.inbox import Inbox
 from klamm.broker.term.observing import is_true
 from klamm.broker.term.outbox import Link, Outbox
+from klamm.broker.term.requesters import Requesters
 from klamm.broker.term.standby import Standby
 from klamm.broker.term.term import Term
 from klamm.controller import events
 from klamm.controller.core import Core
 from klamm.controller.questions import gauges
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, StoreUnavailable
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
@@ -46,7 +47,7 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 _PAUSE_AFTER_FAILURE_S: Final = 0.5
 
 
-class Host(Protocol):
+class TermHost(Protocol):
     """The services the controller's shell needs of its broker."""
 
     @property
@@ -81,12 +82,13 @@ class ControllerShell:
     It lives on one session of the store: a broker that gets a new one stops and starts its shell.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: TermHost) -> None:
         self._host = host
         self.ledger = Ledger(host.data_dir, host.id)
         # Reading a long ledger takes a core and megabytes: one reader at a time.
         self.story_turn: Final = asyncio.Lock()
         self.metrics: Final = ControllerMetrics()
+        self.requesters: Final = Requesters()
         self._changed = asyncio.Event()
         self._term: Term | None = None
         self._task: asyncio.Task[None] | None = None
@@ -165,12 +167,12 @@ class ControllerShell:
             self._standby = None
         self.ledger.close()
 
-    async def submit(self, ask: events.Ask[A]) -> A:
-        """Ask the controller; raises RequestRefused(NOT_CONTROLLER) where this is not the one."""
+    async def submit(self, ask: events.Ask[A], by: str = "") -> A:
+        """Ask the controller for somebody; RequestRefused(NOT_CONTROLLER) where this is not it."""
         if self._term is None:
             raise RequestRefused(ErrorCode.NOT_CONTROLLER)
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._term.inbox.put(cast(events.Event, ask), answer)
+        self._term.inbox.put(cast(events.Event, ask), answer, by)
         return cast(A, await answer)
 
     def topic_settings_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
@@ -338,7 +340,7 @@ class ControllerShell:
         core = Core(host.id, mandate.epoch)
         core.context.unclean_default = host.settings.bool(_UNCLEAN)
         outbox = Outbox(
-            Sender(host.id, mandate.epoch),
+            ControlSender(host.id, mandate.epoch, host.peers.ways.inter_broker),
             open=self._open,
             answered=inbox.put,
             timeout_s=host.settings.int("controller.socket.timeout.ms") / 1000,
@@ -356,7 +358,8 @@ class ControllerShell:
             now_ms=host.now_ms,
             metrics=self.metrics,
             standby=standby,
+            requesters=self.requesters,
         )
 
-    async def _open(self, broker: Broker) -> Link:
+    async def _open(self, broker: Registration) -> Link:
         return await self._host.peers.connect_to(broker, f"controller-{self._host.id}")

@@ -51,6 +51,7 @@ class Letter(NamedTuple):
     content: Hint | events.Event
     answer: asyncio.Future[object] | None = None
     put_s: float = 0.0  # when it came, by the clock that only runs forward
+    by: str = ""  # who asked for it, where somebody did
 
 
 class Inbox:
@@ -66,15 +67,18 @@ class Inbox:
         return len(self._heap)
 
     def put(
-        self, content: Hint | events.Event, answer: asyncio.Future[object] | None = None
+        self,
+        content: Hint | events.Event,
+        answer: asyncio.Future[object] | None = None,
+        by: str = "",
     ) -> None:
-        """Queue something."""
+        """Queue something, perhaps because somebody asked for it."""
         if isinstance(content, Hint):
             if content in self._hints:
                 return
             self._hints.add(content)
         rank = _RANKS.get(type(content), Rank.ADMIN)
-        letter = Letter(content, answer, time.perf_counter())
+        letter = Letter(content, answer, time.perf_counter(), by)
         heapq.heappush(self._heap, (rank, next(self._order), letter))
         self._arrived.set()
 

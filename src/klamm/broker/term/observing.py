@@ -14,11 +14,11 @@ from typing import Final, Protocol
 from klamm.broker.term.committing import topic_node
 from klamm.controller import effects, events
 from klamm.controller.context import Context
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition, is_usable_id, partition_fault
 from klamm.model.settings.topic import FROZEN
-from klamm.model.topics import ProducerIdBlock, TopicNode
+from klamm.model.topics import StoredTopic
 from klamm.store import layout
 from klamm.store.port import Node, Session
 
@@ -88,7 +88,7 @@ Hint = (
 )
 
 
-Topics = dict[str, TopicNode]
+Topics = dict[str, StoredTopic]
 States = dict[TopicPartition, Leadership]
 
 
@@ -186,7 +186,7 @@ class Observer:
                 states[partition] = state
         return states
 
-    async def brokers(self) -> dict[BrokerId, Broker]:
+    async def brokers(self) -> dict[BrokerId, Registration]:
         """The registered brokers."""
         ids = sorted(BrokerId(int(n)) for n in await self._names(layout.BROKER_IDS))
         for id in ids:
@@ -205,7 +205,7 @@ class Observer:
         block = layout.decode_producer_id_block(node.data) if node else None
         return replace(
             event,
-            last=ProducerIdBlock(*block) if block else None,
+            last=block,
             version=node.stat.version if node else 0,
         )
 
@@ -248,7 +248,7 @@ class Observer:
             if (node.version, node.topic_id) != (known[name].version, known[name].id)
         ]
 
-    async def topics(self, names: Sequence[str]) -> dict[str, TopicNode]:
+    async def topics(self, names: Sequence[str]) -> dict[str, StoredTopic]:
         """Those of these topics that there are."""
         for name in names:
             self._watch(layout.topic_path(name), TopicHint(name))

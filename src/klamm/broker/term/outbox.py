@@ -21,12 +21,12 @@ from typing import Any, Final, Protocol
 
 from klamm.broker.roll_call_form import from_json
 from klamm.broker.term.backlog import Backlog
-from klamm.broker.term.control_messages import Sender, event_of, message_of
+from klamm.broker.term.control_messages import ControlSender, event_of, message_of
 from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr, Request
 from klamm.controller.membership.roll_call import Holdings, left_to_say
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.errors import KlammError
 from klamm.model.names import BrokerId
 from klamm.protocol.apis import ApiKey
@@ -63,13 +63,13 @@ class Link(Protocol):
     async def close(self) -> None: ...
 
 
-Open = Callable[[Broker], Awaitable[Link]]
+Open = Callable[[Registration], Awaitable[Link]]
 
 
 class _Channel:
     """The way to one registration of a broker."""
 
-    def __init__(self, broker: Broker, outbox: Outbox) -> None:
+    def __init__(self, broker: Registration, outbox: Outbox) -> None:
         self.broker = broker
         self._outbox = outbox
         self._first = Backlog()  # what a new controller has to say
@@ -242,7 +242,7 @@ class Outbox:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: ControlSender,
         *,
         open: Open,
         answered: Callable[[events.Event], None],
@@ -299,7 +299,7 @@ class Outbox:
                 extra={"broker": broker, "orders": sent_count, "spared": spared_count},
             )
 
-    async def follow(self, brokers: Mapping[BrokerId, Broker]) -> None:
+    async def follow(self, brokers: Mapping[BrokerId, Registration]) -> None:
         """Open a channel to each broker that is new, and drop those whose registration ended."""
         for id, (channel, _) in list(self._channels.items()):
             now = brokers.get(id)

@@ -26,7 +26,7 @@ from klamm.broker.term.observing import Observer
 from klamm.model.errors import StoreUnavailable
 from klamm.model.leadership import Leadership
 from klamm.model.names import TopicPartition
-from klamm.model.topics import TopicNode
+from klamm.model.topics import StoredTopic
 from klamm.store import layout
 from klamm.store.port import Session, Unwatch
 
@@ -42,10 +42,10 @@ _CALM_WAITS_MAX: Final = 15
 _STEP: Final = 500
 
 
-class Facts(NamedTuple):
+class StoredFacts(NamedTuple):
     """Every topic and every state, as of one moment."""
 
-    topics: dict[str, TopicNode]
+    topics: dict[str, StoredTopic]
     states: dict[TopicPartition, Leadership]
 
 
@@ -56,7 +56,7 @@ class Standby:
         self._session = session
         self._observer = Observer(session, draw_id=uuid.uuid4, watch=lambda *_: None)
         self._calm_s = _CALM_S if calm_s is None else calm_s
-        self._facts = Facts({}, {})
+        self._facts = StoredFacts({}, {})
         self._stale: dict[str, None] = {}  # paths that may have changed since they were read
         self._is_whole = False  # whether everything else is as it was read
         self._has_missed = False  # anything may have changed since the reading of all began
@@ -84,10 +84,10 @@ class Standby:
     def _forget(self) -> None:
         for unwatch in self._unwatch:
             unwatch()
-        self._unwatch, self._facts, self._is_whole = [], Facts({}, {}), False
+        self._unwatch, self._facts, self._is_whole = [], StoredFacts({}, {}), False
         self._stale.clear()
 
-    async def catch_up(self) -> Facts | None:
+    async def catch_up(self) -> StoredFacts | None:
         """The content of the store at this moment, for a newly elected controller; None: not known.
 
         Nothing is awaited between the moment and the return.
@@ -146,7 +146,7 @@ class Standby:
             self._is_whole = False  # when it is back, anything may have changed
 
     async def _read_all(self) -> None:
-        facts = self._facts = Facts({}, {})
+        facts = self._facts = StoredFacts({}, {})
         self._stale.clear()
         self._has_missed = False
         names = await self._session.children(layout.TOPICS) or ()

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 
-from klamm import collector
+from klamm import gc_pause
 from klamm.broker.ledger.ledger import Ledger
 from klamm.broker.term import observing
 from klamm.broker.term.committing import Committer
@@ -25,10 +25,11 @@ from klamm.broker.term.controller_states import state_of
 from klamm.broker.term.inbox import Inbox, Letter
 from klamm.broker.term.observing import AtHand, Observer
 from klamm.broker.term.outbox import Outbox
+from klamm.broker.term.requesters import Requesters
 from klamm.controller import events
 from klamm.controller.core import Core
 from klamm.controller.effects import Decision, RemoveTopic, Stored
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.errors import ErrorCode, RequestRefused
 from klamm.model.settings import BrokerSettings
 from klamm.store import layout
@@ -42,6 +43,7 @@ _FIRST_REBALANCE_S: Final = 5.0
 # moment ago must not hear that nothing is being deleted.
 _ABOUT_DELETIONS: Final = (
     events.ExplanationAsked,
+    events.StatusAsked,
     events.ReplicaGivenUp,
     events.DeletionCancelled,
 )
@@ -65,6 +67,7 @@ class Term:
         now_ms: Callable[[], int],
         metrics: ControllerMetrics | None = None,
         standby: AtHand | None = None,
+        requesters: Requesters | None = None,
     ) -> None:
         self.core = core
         self._standby = standby
@@ -77,6 +80,8 @@ class Term:
         self._ledger = ledger
         self._settings = settings
         self._now_ms = now_ms
+        self._requesters = requesters or Requesters()
+        self._by: Callable[[str], str] = _nobody  # who asked for what is worked on, by topic
         self._watches: dict[str, Unwatch] = {}
         self._topics_watched: dict[str, observing.TopicHint] = {}  # by path
         self._working_on: list[Letter] = []  # more than one where an urgent one came in between
@@ -104,7 +109,7 @@ class Term:
 
     async def _take_over(self, tasks: asyncio.TaskGroup) -> None:
         with ExitStack() as stack:
-            stack.enter_context(collector.paused())
+            stack.enter_context(gc_pause.paused())
             began = await self._observer.everything(self._standby)
             if self._standby is not None:
                 await self._standby.close()
@@ -164,10 +169,18 @@ class Term:
         for position, event in enumerate(found):
             if position:
                 await self._take_urgent_turns()
+            self._by = self._asked_by(event, letter)
             answer = await self._work_on(event)
+            self._requesters.told(event)
         if letter.answer is not None and not letter.answer.done():
             letter.answer.set_result(answer)
         self._working_on.pop()
+
+    def _asked_by(self, event: events.Event, letter: Letter) -> Callable[[str], str]:
+        """The requester of an event: of an ask its sender, of a node in the store by topic."""
+        if event is letter.content and letter.by:
+            return lambda _: letter.by
+        return partial(self._requesters.of, type(event))
 
     async def _take_urgent_turns(self) -> None:
         """Between two steps of something long, let in what must not wait for all of it."""
@@ -182,7 +195,7 @@ class Term:
         if isinstance(event, events.TopicsChanged):
             self._unwatch(layout.topic_path(topic) for topic in event.vanished)
         self.core.settings = _core_settings(self._settings())
-        with collector.paused():
+        with gc_pause.paused():
             return await self._carry_out(event)
 
     async def _carry_out(self, event: events.Event) -> object:
@@ -206,7 +219,11 @@ class Term:
             log.warning(warning, extra={"cause": decision.cause})
         if decision.transitions:
             self._ledger.append(
-                self.core.epoch, decision.cause, decision.transitions, time_ms=self._now_ms()
+                self.core.epoch,
+                decision.cause,
+                decision.transitions,
+                time_ms=self._now_ms(),
+                by=self._by,
             )
             if state_log.isEnabledFor(logging.DEBUG):
                 for move in decision.transitions:
@@ -301,8 +318,12 @@ class Term:
         return result if isinstance(result, int) else 0
 
 
-def _core_settings(settings: BrokerSettings) -> Settings:
-    return Settings(
+def _nobody(_: str) -> str:
+    return ""
+
+
+def _core_settings(settings: BrokerSettings) -> ControllerSettings:
+    return ControllerSettings(
         deletion_enabled=settings.bool("delete.topic.enable"),
         deletion_cancellable=settings.bool("klamm.delete.topic.cancel.enable"),
         vanished_deletes_logs=settings.bool("klamm.vanished.topic.delete.logs"),

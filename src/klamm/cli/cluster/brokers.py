@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from klamm.cli.asking import run
-from klamm.cli.cluster import moves
+from klamm.cli.cluster import placement as moves
+from klamm.cli.cluster import status
 from klamm.cli.cluster.reassign import request_directories, request_moves
 from klamm.cli.facts import BUILT_IN, describe_settings, list_topics, live_brokers
 from klamm.cli.options import (
@@ -21,10 +21,18 @@ from klamm.cli.options import (
     new_app,
     parse_partition,
 )
-from klamm.cli.output import print_json, say, say_text, table
-from klamm.client.admin import Admin, ResourceType
+from klamm.cli.output import (
+    counted,
+    print_json,
+    say,
+    say_text,
+    table,
+    tell,
+)
+from klamm.client.aio.admin import Admin
 from klamm.client.errors import code_of
-from klamm.model.errors import UsageError
+from klamm.model.alterations import ConfigResourceType
+from klamm.model.errors import NotThere
 from klamm.model.names import TopicPartition
 
 app = new_app("List, describe and drain brokers.")
@@ -36,12 +44,15 @@ Row = dict[str, object]
 def list_(
     output: OutputOption = Output.TEXT, bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP
 ) -> None:
-    """List the live brokers."""
+    """List the brokers: those that are up, and those that are missing.
+
+    Example: klamm brokers list
+    """
     rows = run(bootstrap_server, _list)
     if output is Output.JSON:
         print_json(rows)
     else:
-        headers = ("id", "address", "rack", "controller", "leads", "replicas")
+        headers = ("id", "address", "rack", "state", "controller", "leads", "replicas")
         say_text(table(headers, [[_cell(row[h]) for h in headers] for row in rows]))
 
 
@@ -51,7 +62,10 @@ def describe(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Describe one broker: its replicas and its settings."""
+    """Describe one broker: its replicas and its settings.
+
+    Example: klamm brokers describe 1
+    """
     found = run(bootstrap_server, lambda admin: _describe(admin, broker))
     if output is Output.JSON:
         print_json(found)
@@ -69,9 +83,13 @@ def describe(
 def drain(
     broker: int,
     dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Move every replica off a broker; --dry-run prints the plan instead."""
+    """Move every replica off a broker; --dry-run prints the plan instead.
+
+    Example: klamm brokers drain 2 --dry-run
+    """
 
     async def work(admin: Admin) -> moves.Plan:
         staying = await live_brokers(admin)
@@ -83,10 +101,12 @@ def drain(
         return plan
 
     plan = run(bootstrap_server, work)
-    if dry_run:
+    if output is Output.JSON:
         say_text(moves.to_json(plan))
+    elif dry_run:
+        say(f"would start {counted(len(plan), 'move')}", *moves.tell(plan))
     else:
-        say(f"started {len(plan)} moves; run `klamm reassign status` to see their progress")
+        say(f"started {counted(len(plan), 'move')}; klamm reassign status shows their progress")
 
 
 @app.command()
@@ -95,7 +115,10 @@ def dirs(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """List the log directories of brokers, and logs that are moving into them."""
+    """List the log directories of brokers, and logs that are moving into them.
+
+    Example: klamm brokers dirs 1
+    """
     rows = run(bootstrap_server, lambda admin: _dirs(admin, broker))
     if output is Output.JSON:
         print_json(rows)
@@ -111,12 +134,17 @@ def move_logs(
     partitions: Annotated[
         list[str], typer.Argument(metavar="TOPIC-PARTITION...", help="such as orders-0")
     ],
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Move logs to another directory of their broker; `dirs` shows the progress."""
+    """Move logs to another directory of their broker; `dirs` shows the progress.
+
+    Example: klamm brokers move-logs 1 /disk2/logs orders-0 orders-1
+    """
     wanted = {TopicPartition(*parse_partition(text)): directory for text in partitions}
     run(bootstrap_server, lambda admin: request_directories(admin, {broker: wanted}))
-    say(f"{len(wanted)} logs of broker {broker} will be in {directory}")
+    told = {"broker": broker, "directory": directory, "logs": [str(tp) for tp in wanted]}
+    tell(output, told, f"{counted(len(wanted), 'log')} of broker {broker} will be in {directory}")
 
 
 def _dir_cell(value: object) -> object:
@@ -126,6 +154,9 @@ def _dir_cell(value: object) -> object:
 
 
 async def _dirs(admin: Admin, broker: int | None) -> list[Row]:
+    live = await live_brokers(admin)
+    if broker is not None and broker not in live:
+        raise _no_broker(broker, sorted(live))
     found = await admin.log_dirs(None if broker is None else [broker])
     rows: list[Row] = []
     for at, results in sorted(found.items()):
@@ -149,26 +180,23 @@ async def _dirs(admin: Admin, broker: int | None) -> list[Row]:
 
 
 async def _list(admin: Admin) -> list[Row]:
-    cluster = await admin.cluster()
-    topics = await list_topics(admin)
-    partitions = [p for topic in topics for p in topic.partitions]
-    leads = Counter(p.leader for p in partitions)
-    holds = Counter(b for p in partitions for b in p.replicas)
+    now = await status.look(admin)
     return [
         {
-            "id": broker.broker_id,
-            "address": f"{broker.host}:{broker.port}",
-            "rack": broker.rack,
-            "controller": broker.broker_id == cluster.controller_id,
-            "leads": leads[broker.broker_id],
-            "replicas": holds[broker.broker_id],
+            "id": broker["id"],
+            "address": broker["address"],
+            "rack": broker["rack"],
+            "state": broker["presence"],
+            "controller": broker["id"] == now["controller"],
+            "leads": broker["leads"],
+            "replicas": broker["replicas"],
         }
-        for broker in sorted(cluster.brokers, key=lambda b: b.broker_id)
+        for broker in now["brokers"]
     ]
 
 
 async def _describe(admin: Admin, broker: int) -> Row:
-    rows = {row["id"]: row for row in await _list(admin)}
+    rows = {row["id"]: row for row in await _list(admin) if row["state"] != "down"}
     if broker not in rows:
         raise _no_broker(broker, rows)
     dirs = (await admin.log_dirs([broker]))[broker]
@@ -176,14 +204,16 @@ async def _describe(admin: Admin, broker: int) -> Row:
         found.log_dir: sum(p.partition_size for t in found.topics for p in t.partitions)
         for found in dirs
     }
-    settings = (await describe_settings(admin, ResourceType.BROKER, [str(broker)]))[str(broker)]
+    settings = (await describe_settings(admin, ConfigResourceType.BROKER, [str(broker)]))[
+        str(broker)
+    ]
     changed = {s.name: s.value for s in settings if s.config_source != BUILT_IN}
     return {**rows[broker], "log_dirs": sizes, "settings": changed}
 
 
-def _no_broker(broker: int, live: Iterable[object]) -> UsageError:
-    return UsageError(
-        f"broker {broker} does not exist or is down; live brokers: {', '.join(map(str, live))}"
+def _no_broker(broker: int, live: Iterable[object]) -> NotThere:
+    return NotThere(
+        f"there is no broker {broker}, or it is down; live brokers: {', '.join(map(str, live))}"
     )
 
 

@@ -20,13 +20,20 @@ from klamm.cli.options import (
     DryRunOption,
     Output,
     OutputOption,
+    Reach,
     new_app,
     parse_pairs,
 )
-from klamm.cli.output import print_json, say, say_text, table
-from klamm.cli.topics.changes import alter_settings
-from klamm.client.admin import Resource, ResourceType
-from klamm.model.errors import UsageError
+from klamm.cli.output import (
+    print_json,
+    say_text,
+    table,
+    tell,
+)
+from klamm.cli.topics.changes import alter_settings, unset_settings
+from klamm.client.aio.admin import ConfigResource
+from klamm.model.alterations import ConfigResourceType
+from klamm.model.errors import NotThere, UsageError
 
 app = new_app("Read and change the settings of topics and brokers.")
 
@@ -62,9 +69,12 @@ def get(
     data: DataOption = None,
     zookeeper: ZooKeeperOption = None,
 ) -> None:
-    """Show settings, and where each value comes from."""
+    """Show settings, and where each value comes from.
+
+    Example: klamm configs get -t orders --all
+    """
     subject = _subject(topic, broker, brokers)
-    place = _place(offline, data, zookeeper)
+    place = _place(offline, data, zookeeper, bootstrap_server)
     if place is not None:
         if everything:
             raise UsageError("--offline knows only what was set, not the defaults: leave out --all")
@@ -74,7 +84,7 @@ def get(
     if names:
         unknown = set(names) - {entry.name for entry in found}
         if unknown:
-            raise UsageError(f"there is no setting {min(unknown)!r}")
+            raise NotThere(f"there is no setting {min(unknown)!r}")
         found = [entry for entry in found if entry.name in names]
     elif not everything:
         found = [entry for entry in found if entry.config_source != BUILT_IN]
@@ -93,20 +103,28 @@ def set_(
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
     dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     offline: OfflineOption = False,
     data: DataOption = None,
     zookeeper: ZooKeeperOption = None,
 ) -> None:
-    """Change settings of a running cluster, or of a stopped one with --offline."""
+    """Change settings of a running cluster, or of a stopped one with --offline.
+
+    Example: klamm configs set -t orders retention.ms=3600000
+    """
     subject = _subject(topic, broker, brokers)
     wanted = parse_pairs(pairs, option="configs set")
-    place = _place(offline, data, zookeeper)
+    place = _place(offline, data, zookeeper, bootstrap_server)
     if place is not None:
         stores.change(place, subject, wanted, (), dry_run=dry_run)
     else:
         run(bootstrap_server, lambda admin: alter_settings(admin, subject, wanted, (), dry_run))
-    say(f"{'would set' if dry_run else 'set'} {', '.join(wanted)}")
+    tell(
+        output,
+        {"set": wanted, "dry_run": dry_run},
+        f"{'would set' if dry_run else 'set'} {', '.join(wanted)}",
+    )
 
 
 @app.command()
@@ -116,36 +134,52 @@ def unset(
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
     dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     offline: OfflineOption = False,
     data: DataOption = None,
     zookeeper: ZooKeeperOption = None,
 ) -> None:
-    """Reset settings to their defaults."""
+    """Reset settings to their defaults.
+
+    Example: klamm configs unset -t orders retention.ms
+    """
     subject = _subject(topic, broker, brokers)
-    place = _place(offline, data, zookeeper)
+    place = _place(offline, data, zookeeper, bootstrap_server)
+    never: list[str] = []
     if place is not None:
         stores.change(place, subject, {}, names, dry_run=dry_run)
     else:
-        run(bootstrap_server, lambda admin: alter_settings(admin, subject, {}, names, dry_run))
-    say(f"{'would unset' if dry_run else 'unset'} {', '.join(names)}")
+        names, never = run(
+            bootstrap_server, lambda admin: unset_settings(admin, subject, names, dry_run)
+        )
+    done = [f"{'would unset' if dry_run else 'unset'} {', '.join(names)}"] if names else []
+    tell(
+        output,
+        {"unset": names, "not_set": never, "dry_run": dry_run},
+        *[f"{name} was not set" for name in never],
+        *done,
+    )
 
 
-def _subject(topic: str | None, broker: int | None, brokers: bool) -> Resource:
+def _subject(topic: str | None, broker: int | None, brokers: bool) -> ConfigResource:
     """Whose settings."""
     if (topic is not None) + (broker is not None) + brokers != 1:
         raise UsageError("give exactly one of --topic NAME, --broker ID, --brokers")
     if topic is not None:
-        return Resource(ResourceType.TOPIC, topic)
-    return Resource(ResourceType.BROKER, "" if broker is None else str(broker))
+        return ConfigResource(ConfigResourceType.TOPIC, topic)
+    return ConfigResource(ConfigResourceType.BROKER, "" if broker is None else str(broker))
 
 
-def _place(offline: bool, data: Path | None, zookeeper: str | None) -> stores.Place | None:
+def _place(
+    offline: bool, data: Path | None, zookeeper: str | None, reach: Reach
+) -> stores.StorePlace | None:
     """The store to read instead of asking brokers, if that was asked for."""
     if data is not None and zookeeper is not None:
         raise UsageError("--data and --zookeeper cannot be used together")
     if offline:
-        return stores.Place(data, zookeeper)
+        # What else would be a client's properties says how the ZooKeeper is reached.
+        return stores.StorePlace(data, zookeeper, reach.sources)
     if data is not None or zookeeper is not None:
         raise UsageError("--data and --zookeeper need --offline; use -b to reach a running cluster")
     return None

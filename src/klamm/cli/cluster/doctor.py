@@ -23,6 +23,7 @@ import typer
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json, say
 from klamm.datadir import default_data
+from klamm.installing import install_command
 from klamm.pipelines.session.java import NoJava, find_java
 from klamm.protocol.native.library import UNWANTED
 from klamm.protocol.native.records import LOOPS, Loops
@@ -60,7 +61,10 @@ def doctor(
     brokers: Annotated[int, typer.Option(help="how many ports to check", min=1)] = 3,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Check whether this machine can run a cluster, and say what to fix."""
+    """Check whether this machine can run a cluster, and say what to fix.
+
+    Example: klamm doctor
+    """
     findings = list(examine(data or default_data(), port, brokers))
     if output is Output.JSON:
         print_json([asdict(finding) for finding in findings])
@@ -101,13 +105,13 @@ def _packages() -> Iterator[Finding]:
     for extra, names in missing.items():
         if extra == "dev":
             continue
-        subject, target = ("packages", "klamm") if not extra else (f"[{extra}]", f"klamm[{extra}]")
+        subject = f"[{extra}]" if extra else "packages"
         if not names:
             yield Finding(Level.OK, subject, "all packages installed")
         else:
             level = Level.NOTE if extra else Level.PROBLEM
             fact = f"not installed: {', '.join(names)}"
-            yield Finding(level, subject, fact, f"pip install '{target}'")
+            yield Finding(level, subject, fact, install_command(*filter(None, [extra])))
 
 
 def _parse_requirement(text: str) -> tuple[str, str]:
@@ -130,7 +134,7 @@ def _records(loops: Loops) -> Finding:
     if loops.kernel is not None:
         return Finding(Level.OK, "records", "each record is checked, by compiled loops")
     fact = f"records are checked by hand, and not each of them: {loops.why_not}"
-    advice = "install a C compiler, then: pip install --force-reinstall --no-deps klamm"
+    advice = f"install a C compiler, then: {install_command(more='--force-reinstall --no-deps ')}"
     if loops.why_not.startswith(UNWANTED):
         advice = f"unset {UNWANTED} to use the compiled loops"
     return Finding(Level.NOTE, "records", fact, advice)

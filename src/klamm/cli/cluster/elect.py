@@ -21,7 +21,7 @@ from klamm.cli.options import (
 from klamm.cli.output import print_json, say, say_text, table
 from klamm.cli.reach import Reach
 from klamm.cli.topics import plans
-from klamm.client.admin import PREFERRED_ELECTION, UNCLEAN_ELECTION, Admin
+from klamm.client.aio.admin import PREFERRED_ELECTION, UNCLEAN_ELECTION, Admin
 from klamm.client.errors import code_of
 from klamm.model.errors import ErrorCode, UsageError
 from klamm.model.names import TopicPartition
@@ -31,7 +31,7 @@ app = new_app("Elect leaders.")
 Results = list[dict[str, object]]
 
 
-class Kind(StrEnum):
+class ElectionKind(StrEnum):
     """The kind of an election."""
 
     PREFERRED = "preferred"
@@ -41,7 +41,7 @@ class Kind(StrEnum):
 @app.command()
 def elect(
     kind: Annotated[
-        Kind,
+        ElectionKind,
         typer.Argument(
             help="preferred: the first replica; unclean: any live replica, records may be lost"
         ),
@@ -54,7 +54,10 @@ def elect(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Elect leaders for some partitions, or for all."""
+    """Elect leaders for some partitions, or for all.
+
+    Example: klamm elect preferred --all
+    """
     if everything == bool(partitions):
         raise UsageError("name partitions such as orders-0, or use --all")
     if dry_run:
@@ -70,7 +73,7 @@ def elect(
         raise typer.Exit(1)
 
 
-def _plan(kind: Kind, partitions: Sequence[str], output: Output, bootstrap: Reach) -> None:
+def _plan(kind: ElectionKind, partitions: Sequence[str], output: Output, bootstrap: Reach) -> None:
     chosen = [TopicPartition(*parse_partition(text)) for text in partitions]
     body = plans.elections(kind, chosen or None)
     plan = run(bootstrap, lambda admin: plans.ask(admin, body))
@@ -83,8 +86,8 @@ def _plan(kind: Kind, partitions: Sequence[str], output: Output, bootstrap: Reac
         raise typer.Exit(1)
 
 
-async def _elect(admin: Admin, kind: Kind, partitions: Sequence[str]) -> Results:
-    number = PREFERRED_ELECTION if kind is Kind.PREFERRED else UNCLEAN_ELECTION
+async def _elect(admin: Admin, kind: ElectionKind, partitions: Sequence[str]) -> Results:
+    number = PREFERRED_ELECTION if kind is ElectionKind.PREFERRED else UNCLEAN_ELECTION
     chosen = [TopicPartition(*parse_partition(text)) for text in partitions]
     results = await admin.elect_leaders(number, chosen or None)
     return [

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from klamm.client.admin import Resource, ResourceType
-from klamm.model.errors import StoreUnavailable, UsageError
+from klamm.client.aio.admin import ConfigResource
+from klamm.client.settings import gathered
+from klamm.model.alterations import ConfigResourceType
+from klamm.model.errors import NotThere, StoreUnavailable, UsageError
 from klamm.model.settings import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -32,14 +34,15 @@ _HIDDEN = "[hidden]"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorePlace:
     """The place where a stopped cluster keeps its metadata."""
 
     data: Path | None = None
     zookeeper: str | None = None
+    login: tuple[str, ...] = ()  # how ZooKeeper is reached: files of settings, or name=value
 
 
-def stored(place: Place, subject: Resource) -> dict[str, str]:
+def stored(place: StorePlace, subject: ConfigResource) -> dict[str, str]:
     """The stored settings of a topic, a broker or all brokers; secrets are not shown."""
 
     async def read() -> dict[str, str]:
@@ -48,7 +51,7 @@ def stored(place: Place, subject: Resource) -> dict[str, str]:
             await _check_there(session, entity)
             return await _read(session, entity)
 
-    known = TOPIC_SETTINGS if subject.type is ResourceType.TOPIC else BROKER_SETTINGS
+    known = TOPIC_SETTINGS if subject.type is ConfigResourceType.TOPIC else BROKER_SETTINGS
     return {
         name: _HIDDEN if name in known and known[name].is_sensitive else text
         for name, text in asyncio.run(read()).items()
@@ -56,8 +59,8 @@ def stored(place: Place, subject: Resource) -> dict[str, str]:
 
 
 def change(
-    place: Place,
-    subject: Resource,
+    place: StorePlace,
+    subject: ConfigResource,
     wanted: Mapping[str, str],
     unset: Sequence[str],
     *,
@@ -83,32 +86,34 @@ def change(
 
 
 @asynccontextmanager
-async def _opened(place: Place) -> AsyncIterator[Session]:
+async def _opened(place: StorePlace) -> AsyncIterator[Session]:
     # Not at the top: most commands speak the wire and never need a store.
-    from klamm.datadir import DataDirectory, default_data
+    from klamm.cli.store.place import Place, on_zookeeper, own_zookeeper
+    from klamm.datadir import STORE_NAME, ZOOKEEPER_NAME, DataDirectory, default_data
     from klamm.store.embedded import EmbeddedStore
-    from klamm.store.zookeeper import ZooKeeperStore
 
-    if place.zookeeper is not None:
-        store = ZooKeeperStore(place.zookeeper)
-        try:
-            yield await store.connect()
-        finally:
-            await store.close()
-        return
-    path = place.data or default_data()
-    if not path.is_dir() or not any(path.glob("store.db*")):
-        raise UsageError(f"there is no cluster in {path}; name another with --data")
-    with DataDirectory.claim(path) as directory:
+    login = tuple(f"{name}={text}" for name, text in gathered(place.login).items())
+    store = Place(place.data, place.zookeeper, login)
+    async with AsyncExitStack() as stack:
+        if place.zookeeper is not None:
+            yield await (await on_zookeeper(stack, store)).connect()
+            return
+        path = place.data or default_data()
+        is_own = (path / ZOOKEEPER_NAME).is_dir() and not (path / STORE_NAME).exists()
+        if not is_own and not any(path.glob(f"{STORE_NAME}*")):
+            raise UsageError(f"there is no cluster in {path}; name another with --data")
+        directory = stack.enter_context(DataDirectory.claim(path))
+        if is_own:
+            session, _ = await own_zookeeper(stack, store, directory, writes=True)
+            yield session
+            return
         embedded = EmbeddedStore.open(directory.store)
-        try:
-            yield await embedded.connect()
-        finally:
-            await embedded.close()
+        stack.push_async_callback(embedded.close)
+        yield await embedded.connect()
 
 
-def _entity(subject: Resource) -> ConfigEntity:
-    if subject.type is ResourceType.TOPIC:
+def _entity(subject: ConfigResource) -> ConfigEntity:
+    if subject.type is ConfigResourceType.TOPIC:
         return ConfigEntity(ConfigKind.TOPIC, subject.name)
     return ConfigEntity(ConfigKind.BROKER, subject.name or None)
 
@@ -117,12 +122,12 @@ async def _check_there(session: Session, entity: ConfigEntity) -> None:
     if entity.kind is ConfigKind.TOPIC:
         assert entity.name is not None, entity
         if "/" in entity.name or await session.get(layout.topic_path(entity.name)) is None:
-            raise UsageError(f"there is no topic {entity.name}")
+            raise NotThere(f"there is no topic {entity.name!r}")
 
 
 async def _read(session: Session, entity: ConfigEntity) -> dict[str, str]:
-    node = await session.get(entity.path)
-    return (layout.decode_config(node.data) if node is not None else None) or {}
+    nodes = await session.get_many(entity.paths)
+    return layout.decode_configs(node.data if node else None for node in nodes)
 
 
 async def _check(
@@ -155,18 +160,17 @@ def _sound(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _write(session: Session, entity: ConfigEntity, after: Mapping[str, str]) -> None:
-    node = await session.get(entity.path)
-    data = layout.encode_config(after)
-    if node is None:
-        above = layout.with_parents([layout.parent(entity.path)])
-        await session.multis([Create(path)] for path in above)
-    write: Op = Create(entity.path, data)
-    if node is not None:
-        write = SetData(entity.path, data, node.stat.version)
-    marker = Create(
-        layout.CONFIG_CHANGE_PREFIX, layout.encode_config_change(entity), sequential=True
-    )
-    results = await session.multi([write, marker])
-    for result in results:
+    ops: list[Op] = []
+    for path, data in layout.encode_configs(entity, after).items():
+        node = await session.get(path)
+        if node is not None:
+            ops.append(SetData(path, data, node.stat.version))
+        elif path == entity.path or layout.decode_config(data):
+            above = layout.with_parents([layout.parent(path)])
+            await session.multis([Create(each)] for each in above)
+            ops.append(Create(path, data))
+    marker = layout.encode_config_change(entity)
+    ops.append(Create(layout.CONFIG_CHANGE_PREFIX, marker, sequential=True))
+    for result in await session.multi(ops):
         if not result.ok:
             raise StoreUnavailable(f"{entity.path} was not written: {result.outcome}; try again")

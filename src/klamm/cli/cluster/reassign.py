@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli.asking import about_it, run
-from klamm.cli.cluster import moves
-from klamm.cli.facts import list_topics
+from klamm.cli.asking import run
+from klamm.cli.cluster import placement as moves
+from klamm.cli.cluster import throttling
+from klamm.cli.facts import TopicFacts, list_topics, live_brokers
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
@@ -22,12 +23,19 @@ from klamm.cli.options import (
     parse_ids,
     parse_partition,
 )
-from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.output import (
+    counted,
+    print_json,
+    say,
+    say_text,
+    table,
+    tell,
+)
 from klamm.cli.reach import Reach
 from klamm.cli.topics import plans
-from klamm.client.admin import Admin
-from klamm.client.errors import code_of
-from klamm.model.errors import ErrorCode, KlammError, UsageError
+from klamm.client.aio.admin import Admin
+from klamm.client.errors import about_it, code_of
+from klamm.model.errors import ErrorCode, KlammError, NotThere, UsageError
 from klamm.model.names import TopicPartition
 
 app = new_app("Move replicas: plan, apply, watch, cancel.")
@@ -44,15 +52,29 @@ def plan(
     copies: Annotated[
         int | None, typer.Option("--replication-factor", "-r", help="a new replication factor")
     ] = None,
+    output: OutputOption = Output.JSON,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print a plan, as JSON for `apply`: as few moves as bring the topics onto these brokers."""
-    known = run(bootstrap_server, list_topics)
+    """Print a plan, as JSON for `apply`: as few moves as bring the topics onto these brokers.
+
+    Example: klamm reassign plan orders --brokers 0,1 > plan.json
+    """
+    wanted = parse_ids(brokers)
+    known, live = run(bootstrap_server, _known)
+    if strange := sorted(set(wanted) - live):
+        raise NotThere(
+            f"there is no broker {strange[0]}, or it is down; "
+            f"live brokers: {', '.join(map(str, sorted(live)))}"
+        )
     missing = set(topics or ()) - {topic.name for topic in known}
     if missing:
-        raise UsageError(f"there is no topic {min(missing)!r}")
+        raise NotThere(f"there is no topic {min(missing)!r}")
     chosen = [t for t in known if (t.name in topics if topics else not t.is_internal)]
-    say_text(moves.to_json(moves.spread(chosen, parse_ids(brokers), copies)))
+    plan = moves.spread(chosen, wanted, copies)
+    if output is Output.JSON:
+        say_text(moves.to_json(plan))
+    else:
+        say(counted(len(plan), "move"), *moves.tell(plan))
 
 
 @app.command()
@@ -60,11 +82,20 @@ def apply(
     file: Annotated[
         str, typer.Argument(help="a plan from `klamm reassign plan`; - reads standard input")
     ],
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BYTES", min=1, help="copy at most so many bytes a second from and to a broker"
+        ),
+    ] = None,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Start the moves of a plan; `status` shows their progress."""
+    """Start the moves of a plan; `status` shows their progress.
+
+    Example: klamm reassign apply plan.json --throttle 10000000
+    """
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
     except OSError as fault:
@@ -78,13 +109,17 @@ def apply(
     async def work(admin: Admin) -> None:
         # First, so that a broker which is to get a replica knows where to put it.
         await request_directories(admin, places)
+        if throttle is not None:
+            await throttling.limit(admin, wanted, throttle)
         await request_moves(admin, wanted)
 
     run(bootstrap_server, work)
     if output is Output.JSON:
         print_json({"started": len(wanted)})
         return
-    say(f"started {len(wanted)} moves")
+    say(f"started {counted(len(wanted), 'move')}")
+    if throttle is not None:
+        say("when they are done, klamm reassign unthrottle lifts the limit")
 
 
 @app.command()
@@ -92,7 +127,10 @@ def status(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """List running moves."""
+    """List running moves.
+
+    Example: klamm reassign status
+    """
     under_way = run(bootstrap_server, _under_way)
     if output is Output.JSON:
         print_json(under_way)
@@ -102,14 +140,33 @@ def status(
 
 
 @app.command()
+def unthrottle(
+    output: OutputOption = Output.TEXT,
+    bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Lift the limits that `apply --throttle` has set.
+
+    Example: klamm reassign unthrottle
+    """
+    brokers, topics = run(bootstrap_server, throttling.lift)
+    lines = [f"broker {broker} is not throttled any more" for broker in brokers]
+    lines += [f"topic {topic} is not throttled any more" for topic in topics]
+    tell(output, {"brokers": brokers, "topics": topics}, *(lines or ["nothing was throttled"]))
+
+
+@app.command()
 def cancel(
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="every running move")] = False,
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Cancel moves: the partitions return to the replicas they had."""
+    """Cancel moves: the partitions return to the replicas they had.
+
+    Example: klamm reassign cancel --all
+    """
     if everything == bool(partitions):
         raise UsageError("name partitions such as orders-0, or use --all")
 
@@ -121,7 +178,8 @@ def cancel(
         await request_moves(admin, dict.fromkeys(chosen))
         return len(chosen)
 
-    say(f"cancelled {run(bootstrap_server, work)} moves")
+    count = run(bootstrap_server, work)
+    tell(output, {"cancelled": count}, f"cancelled {counted(count, 'move')}")
 
 
 def _tell_plan(wanted: Targets, output: Output, bootstrap: Reach) -> None:
@@ -130,7 +188,7 @@ def _tell_plan(wanted: Targets, output: Output, bootstrap: Reach) -> None:
     if output is Output.JSON:
         print_json(plan)
     else:
-        say(*[f"would start {len(wanted)} moves", *plans.tell(plan)])
+        say(*[f"would start {counted(len(wanted), 'move')}", *plans.tell(plan)])
 
 
 async def request_moves(admin: Admin, targets: Targets) -> None:
@@ -159,6 +217,10 @@ async def request_directories(
     ]
     if refused:
         raise KlammError("; ".join(refused))
+
+
+async def _known(admin: Admin) -> tuple[list[TopicFacts], frozenset[int]]:
+    return await list_topics(admin), await live_brokers(admin)
 
 
 async def _under_way(admin: Admin) -> list[dict[str, object]]:

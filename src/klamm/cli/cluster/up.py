@@ -1,9 +1,10 @@
 """`klamm up`: run a cluster until it is told to stop.
 
 The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it; it goes
-on with `metrics=...` where metrics are served, and with `zookeeper=...` where the embedded store
-is. Progress and warnings go to stderr. The first SIGINT or SIGTERM asks for a controlled shutdown,
-a second one no longer waits for it.
+on with `metrics=...` where metrics are served, with `zookeeper=...` where the embedded store is, or
+where the cluster runs a ZooKeeper of its own, and with `clients=...`, the directory of its clients'
+files, where the cluster is secured. Progress and warnings go to stderr. The first SIGINT or SIGTERM
+asks for a controlled shutdown, a second one no longer waits for it.
 
 Exit codes: 0 stopped as asked, 1 failed, 2 cannot start like this, 3 every broker has stopped by
 itself (failed disks), 130 a second signal cut the shutdown short.
@@ -12,163 +13,238 @@ itself (failed disks), 130 a second signal cut the shutdown short.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import signal
 import sys
-from collections.abc import Coroutine
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
+from klamm.cli.cluster.running import (
+    DataOption,
+    LogFormatOption,
+    MetricsPortOption,
+    ProgressLine,
+    SettingOption,
+    Signals,
+    VerboseOption,
+)
 from klamm.cli.logs import LogFormat, to_stderr
 from klamm.cli.options import new_app, parse_pairs
 from klamm.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from klamm.app import ClusterApp, Plan
+    from klamm.app.nursery import Nursery
+    from klamm.app.one_process import ClusterApp
+    from klamm.app.plan import Plan
+    from klamm.app.processes import ProcessCluster
 
 app = new_app("Run a cluster until Ctrl-C.")
 
+_PORT: Final = 9092
 NO_BROKER_LEFT: Final = 3  # the exit code
 # Somebody looks after this cluster, and may want to ask what became of it. A cluster inside a test
 # has the topics that the test made and no others.
 _OPERATED: Final = {"klamm.ledger.topic.enable": "true"}
+# The value of --zookeeper where nothing stands behind it. No address looks like this.
+_OWN: Final = "own"
 
 
-@app.command()
+_SecureOption = Annotated[
+    bool, typer.Option("--secure", help="lock it: TLS, passwords and access control lists")
+]
+_UserOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[:PASSWORD]",
+        help="a user besides admin; without a password one is drawn; repeatable",
+    ),
+]
+
+
+class _Up(TyperCommand):
+    """A command whose --zookeeper may stand alone; Typer has no word for that."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ends = [*args, "--"]
+        bare = [name == "--zookeeper" and then.startswith("-") for name, then in pairwise(ends)]
+        given = [(name, _OWN) if alone else (name,) for name, alone in zip(args, bare, strict=True)]
+        return super().parse_args(ctx, [word for words in given for word in words])
+
+
+_Brokers = Annotated[int, typer.Option(help="how many brokers")]
+_Port = Annotated[
+    int | None,
+    typer.Option(help="broker i listens on port + i; 0 = free ports [9092]", show_default=False),
+]
+_Host = Annotated[
+    str | None, typer.Option(help="the address to listen on [127.0.0.1]", show_default=False)
+]
+_Advertise = Annotated[
+    str | None, typer.Option(metavar="HOST", help="the address that clients are sent to [--host]")
+]
+_Ephemeral = Annotated[
+    bool, typer.Option("--ephemeral", help="use a temporary directory and leave nothing behind")
+]
+_Rack = Annotated[str, typer.Option(metavar="R,R,...", help="the rack of each broker, in order")]
+_ZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST:PORT,...]",
+        help="keep metadata in this ZooKeeper; with no address, in one that is started along "
+        "(from PySpark's jars)",
+    ),
+]
+_ZooKeeperNodes = Annotated[
+    int | None, typer.Option(help="start a ZooKeeper of so many servers: 1, 3, 5 or 7 [1]")
+]
+_ZooKeeperPort = Annotated[
+    int | None,
+    typer.Option(
+        help="serve the embedded store as a ZooKeeper on this port, or have the one that is "
+        "started along listen there; 0 = a free port [off]"
+    ),
+]
+_Processes = Annotated[
+    bool, typer.Option("--processes", help="run each broker in a process of its own")
+]
+
+
+@app.command(cls=_Up)
 def up(
-    brokers: Annotated[int, typer.Option(help="how many brokers")] = 3,
-    port: Annotated[int, typer.Option(help="broker i listens on port + i; 0 = free ports")] = 9092,
-    host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    data: Annotated[
-        Path | None, typer.Option(help="the data directory [$XDG_STATE_HOME/klamm]")
-    ] = None,
-    ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="use a temporary directory and leave nothing behind")
-    ] = False,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("-X", metavar="NAME=VALUE", help="a broker setting of Kafka; repeatable"),
-    ] = None,
-    rack: Annotated[
-        str, typer.Option(metavar="R,R,...", help="the rack of each broker, in order")
-    ] = "",
-    zookeeper: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,...", help="keep metadata in this ZooKeeper")
-    ] = None,
-    zookeeper_port: Annotated[
-        int | None,
-        typer.Option(help="serve the embedded store as a ZooKeeper; 0 = a free port [off]"),
-    ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(help="serve Prometheus metrics on this port; 0 = a free port [off]"),
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log more")] = False,
-    log_format: Annotated[LogFormat, typer.Option(help="the format of log lines")] = LogFormat.TEXT,
+    brokers: _Brokers = 3,
+    port: _Port = None,
+    host: _Host = None,
+    advertise: _Advertise = None,
+    data: DataOption = None,
+    ephemeral: _Ephemeral = False,
+    secure: _SecureOption = False,
+    user: _UserOption = None,
+    setting: SettingOption = None,
+    rack: _Rack = "",
+    zookeeper: _ZooKeeper = None,
+    zookeeper_nodes: _ZooKeeperNodes = None,
+    zookeeper_port: _ZooKeeperPort = None,
+    metrics_port: MetricsPortOption = None,
+    processes: _Processes = False,
+    verbose: VerboseOption = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Run a cluster until Ctrl-C."""
-    from klamm.app import Plan
+    """Run a cluster until Ctrl-C.
+
+    Example: klamm up --brokers 3 --port 9092
+    """
+    from klamm.app.plan import HERE, Plan
     from klamm.datadir import default_data
+    from klamm.secured.wishes import Security
 
     if ephemeral and data is not None:
         raise UsageError("--ephemeral and --data cannot be used together")
+    if user and not secure:
+        raise UsageError("--user names somebody who can sign in, which takes --secure")
     settings = parse_pairs(setting or (), option="-X")
     if metrics_port is not None:
         settings["klamm.metrics.port"] = str(metrics_port)
-    if zookeeper_port is not None:
+    starts_zookeeper = zookeeper == _OWN or (zookeeper is None and zookeeper_nodes is not None)
+    if zookeeper_port is not None and not starts_zookeeper:
         settings["klamm.store.serve.port"] = str(zookeeper_port)
     plan = Plan(
         brokers=brokers,
-        host=host,
-        port=port,
+        host=HERE if host is None else host,
+        port=_port(port, settings),
+        advertise=advertise,
         data=None if ephemeral else data or default_data(),
         settings=_OPERATED | settings,
         racks=tuple(rack.split(",")) if rack else (),
-        zookeeper=zookeeper,
+        zookeeper=None if starts_zookeeper else zookeeper,
+        zookeeper_nodes=_nodes(zookeeper_nodes, default=int(starts_zookeeper)),
+        zookeeper_port=zookeeper_port or 0 if starts_zookeeper else 0,
+        security=Security(users=user or ()) if secure else None,
     )
-    to_stderr(logging.INFO if verbose else logging.WARNING, log_format)
-    code = asyncio.run(_serve(plan))
-    raise typer.Exit(code)
+    level = logging.INFO if verbose else logging.WARNING
+    raise typer.Exit(_run(plan, level, log_format, processes=processes))
 
 
-async def _serve(plan: Plan) -> int:
-    from klamm.app import ClusterApp
+def _run(plan: Plan, level: int, log_format: LogFormat, *, processes: bool) -> int:
+    nursery = _nursery(lambda name: to_stderr(level, log_format, name)) if processes else None
+    to_stderr(level, log_format)
+    try:
+        return asyncio.run(_serve(plan, nursery))
+    finally:
+        if nursery is not None:
+            nursery.close()
 
-    progress = _Progress()
-    cluster = ClusterApp(plan, progress.show)
-    signals = _Signals()
-    _collect_seldom()
+
+def _nodes(given: int | None, *, default: int) -> int:
+    if given is None:
+        return default
+    from klamm.ensemble import nodes_fault
+
+    if fault := nodes_fault(given):
+        raise UsageError(fault)
+    return given
+
+
+def _port(given: int | None, settings: Mapping[str, str]) -> int:
+    """Kafka's port, unless the settings say where brokers listen."""
+    if given is not None:
+        return given
+    return 0 if settings.get("listeners") else _PORT
+
+
+def _nursery(on_birth: Callable[[str], None]) -> Nursery:
+    """A process that bears brokers, forked while this one has one thread and no loop."""
+    from klamm.app import supervised
+    from klamm.app.nursery import Nursery
+    from klamm.store import zookeeper  # noqa: F401 - for the brokers, who share what is imported
+
+    return Nursery.fork(lambda channel: supervised.live(channel, on_birth))
+
+
+async def _serve(plan: Plan, nursery: Nursery | None) -> int:
+    from klamm.app.control import ControlServer
+    from klamm.app.one_broker import buffer_less, collect_seldom
+
+    progress = ProgressLine()
+    cluster = _cluster(plan, progress, nursery)
+    control = ControlServer(cluster)
+    signals = Signals()
+    collect_seldom()
+    buffer_less()
     try:
         if not await signals.unless_heard(cluster.start()):
             await cluster.stop()
             return 0
+        await control.start()
         progress.clear()
         metrics = f" metrics={cluster.metrics_url}" if cluster.metrics_url else ""
         store = f" zookeeper={cluster.zookeeper_address}" if cluster.zookeeper_address else ""
-        print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}{store}", flush=True)
+        clients = f" clients={cluster.secured.clients}" if cluster.secured else ""
+        print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}{store}{clients}", flush=True)
         if not await signals.unless_heard(_until_failed(cluster)):
+            await control.stop()
             return 0 if await signals.unless_heard(cluster.stop()) else 130
+        await control.stop()
         await cluster.stop()
         return NO_BROKER_LEFT
     finally:
         progress.clear()
 
 
-async def _until_failed(cluster: ClusterApp) -> None:
+def _cluster(
+    plan: Plan, progress: ProgressLine, nursery: Nursery | None
+) -> ClusterApp | ProcessCluster:
+    if nursery is not None:
+        from klamm.app.processes import ProcessCluster
+
+        return ProcessCluster(plan, progress.show, nursery)
+    from klamm.app.one_process import ClusterApp
+
+    return ClusterApp(plan, progress.show)
+
+
+async def _until_failed(cluster: ClusterApp | ProcessCluster) -> None:
     sentence = await cluster.failed()
     print(f"klamm: {sentence}", file=sys.stderr, flush=True)
-
-
-def _collect_seldom() -> None:
-    """Have Python look for cyclic garbage less often.
-
-    Brokers make a lot that stays, a dozen objects a partition, and next to no cycles; looking
-    through it all the time was an eighth of the cost of a wide topic. What the imports made stays
-    anyway. Only here: a process that merely embeds a cluster keeps its own ways.
-    """
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
-
-
-class _Signals:
-    """SIGINT and SIGTERM as something to wait for, once each."""
-
-    def __init__(self) -> None:
-        self._heard = asyncio.Semaphore(0)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._heard.release)
-
-    async def heard(self) -> None:
-        """Until one comes."""
-        await self._heard.acquire()
-
-    async def unless_heard(self, work: Coroutine[object, object, None]) -> bool:
-        """Do this work; False when a signal came meanwhile, which cuts it short."""
-        doing, hearing = asyncio.ensure_future(work), asyncio.ensure_future(self.heard())
-        try:
-            await asyncio.wait({doing, hearing}, return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                doing.result()
-            return not hearing.done()
-        finally:
-            doing.cancel()
-            hearing.cancel()
-            await asyncio.gather(doing, hearing, return_exceptions=True)
-
-
-class _Progress:
-    """One line on a terminal that each report overwrites; silence elsewhere."""
-
-    def __init__(self) -> None:
-        self._on_terminal = sys.stderr.isatty()
-
-    def show(self, line: str) -> None:
-        if self._on_terminal:
-            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        self.show("")

@@ -8,20 +8,26 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli.asking import refuse, run
+from klamm.cli.asking import run
 from klamm.cli.groups import offsets as group_offsets
 from klamm.cli.groups.views import GroupView, look_at
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
-    DryRunOption,
     Output,
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json, say, say_text, table
-from klamm.client.admin import Admin
-from klamm.client.groups import Groups
+from klamm.cli.output import (
+    print_json,
+    say,
+    say_text,
+    table,
+    tell,
+)
+from klamm.client.aio.admin import Admin
+from klamm.client.aio.groups import Groups
+from klamm.client.errors import refuse
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST, LATEST
@@ -34,7 +40,10 @@ app = new_app("List, describe, reset and delete consumer groups.")
 def list_(
     output: OutputOption = Output.TEXT, bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP
 ) -> None:
-    """List the groups of all brokers."""
+    """List the groups of all brokers.
+
+    Example: klamm groups list
+    """
     found = run(bootstrap_server, _list)
     if output is Output.JSON:
         print_json(
@@ -51,9 +60,12 @@ def describe(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Describe a group: protocol, members, committed offsets and lag."""
+    """Describe a group: protocol, members, committed offsets and lag.
 
-    async def work(admin: Admin) -> tuple[GroupView, list[group_offsets.Standing]]:
+    Example: klamm groups describe billing
+    """
+
+    async def work(admin: Admin) -> tuple[GroupView, list[group_offsets.GroupPosition]]:
         view = await look_at(Groups(admin.client), group)
         return view, await group_offsets.standings(admin, group)
 
@@ -80,11 +92,16 @@ def reset(
     latest: Annotated[bool, typer.Option("--to-latest")] = False,
     offset: Annotated[int | None, typer.Option("--to-offset")] = None,
     moment: Annotated[datetime | None, typer.Option("--to-time")] = None,
-    dry_run: DryRunOption = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="do it; without this, only show what would be done")
+    ] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Reset an inactive group's offsets."""
+    """Reset an inactive group's offsets: shows the new ones, and sets them with --execute.
+
+    Example: klamm groups reset billing -t orders --to-earliest --execute
+    """
     if earliest + latest + (offset is not None) + (moment is not None) != 1:
         raise UsageError("give exactly one of --to-earliest, --to-latest, --to-offset, --to-time")
     timestamp = EARLIEST if earliest else LATEST
@@ -96,7 +113,7 @@ def reset(
         if found.members:
             raise UsageError(f"group {group!r} has active members: stop them first")
         wanted = await group_offsets.targets(admin, topic, timestamp, offset)
-        if not dry_run:
+        if execute:
             await group_offsets.commit(admin, group, wanted)
         return wanted
 
@@ -104,24 +121,29 @@ def reset(
     rows = [(name, partition, where) for (name, partition), where in sorted(wanted.items())]
     if output is Output.JSON:
         print_json([{"topic": t, "partition": p, "offset": o} for t, p, o in rows])
-    else:
-        say_text(table(("topic", "partition", "offset"), rows))
+        return
+    say_text(table(("topic", "partition", "offset"), rows))
+    if not execute:
+        say("nothing was changed: --execute sets these offsets")
 
 
 @app.command()
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...")],
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Delete inactive groups and their offsets."""
+    """Delete inactive groups and their offsets.
+
+    Example: klamm groups delete billing
+    """
 
     async def work(admin: Admin) -> None:
         for group in groups:
             refuse(await Groups(admin.client).delete(group), f"group {group!r}")
 
     run(bootstrap_server, work)
-    for group in groups:
-        say(f"deleted group {group}")
+    tell(output, groups, *[f"deleted group {group}" for group in groups])
 
 
 async def _list(admin: Admin) -> list[ListedGroup]:

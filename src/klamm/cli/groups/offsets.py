@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from klamm.cli.asking import refuse
-from klamm.client.admin import Admin
-from klamm.client.groups import Groups
-from klamm.model.errors import UsageError
+from klamm.client.aio.admin import Admin
+from klamm.client.aio.groups import Groups
+from klamm.client.errors import refuse
+from klamm.model.errors import NotThere
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import LATEST
 
 
-class Standing(NamedTuple):
+class GroupPosition(NamedTuple):
     """The position of a group in one partition."""
 
     topic: str
@@ -23,14 +23,14 @@ class Standing(NamedTuple):
     lag: int
 
 
-async def standings(admin: Admin, group: str) -> list[Standing]:
+async def standings(admin: Admin, group: str) -> list[GroupPosition]:
     """Every partition in which the group has committed."""
     found = await Groups(admin.client).offsets(group)
     committed = {tp: entry.committed_offset for tp, entry in found.items()}
     at = {tp: offset for tp, offset in sorted(committed.items()) if offset >= 0}
     ends = await offsets_at(admin, dict.fromkeys(at, LATEST))
     return [
-        Standing(tp.topic, tp.partition, offset, ends[tp], max(0, ends[tp] - offset))
+        GroupPosition(tp.topic, tp.partition, offset, ends[tp], max(0, ends[tp] - offset))
         for tp, offset in at.items()
     ]
 
@@ -43,7 +43,7 @@ async def targets(
     found = await admin.topics(names)
     for name in names:
         if name not in found or found[name].error_code:
-            raise UsageError(f"there is no topic {name!r}")
+            raise NotThere(f"there is no topic {name!r}")
     wanted = [TopicPartition(n, p.partition_index) for n in names for p in found[n].partitions]
     if offset is not None:
         return dict.fromkeys(wanted, offset)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
-from klamm.cli.asking import refuse
-from klamm.client.errors import VersionMismatch
-from klamm.client.groups import Groups
-from klamm.model.errors import ErrorCode
+from klamm.client.aio.groups import Groups
+from klamm.client.errors import VersionMismatch, refuse
+from klamm.model.errors import ErrorCode, NotThere
 from klamm.protocol.messages import consumer_group_describe, describe_groups
+
+_DEAD: Final = "Dead"  # what a broker calls a group that it has never heard of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ async def look_at(groups: Groups, name: str) -> GroupView:
         return _of_new(new)
     classic = await groups.describe(name)
     refuse(classic.error_code, f"group {name!r}")
+    if classic.group_state == _DEAD:
+        raise NotThere(f"there is no group {name!r}")
     return _of_classic(classic)
 
 

@@ -1,7 +1,7 @@
 """`klamm kafka-configs`: the flags, refusals, output and exit codes of Kafka's tool of that name.
 
 Left out: `--zookeeper` and `--bootstrap-controller`, which speak to something that is not a broker,
-client metrics, and the credentials of users; each is refused with a sentence.
+and client metrics; each is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -23,44 +23,48 @@ from klamm.cli.facts import (
     list_topics,
     live_brokers,
 )
+from klamm.cli.kafka import credentials
 from klamm.cli.kafka import quotas as kafka_quotas
-from klamm.cli.kafka.options import Option, Options
+from klamm.cli.kafka.options import Options, ToolOption
 from klamm.cli.output import say
 from klamm.cli.topics.changes import alter_settings
 from klamm.client import properties
 from klamm.client import settings as client_settings
-from klamm.client.admin import Admin, Resource, ResourceType
+from klamm.client.aio.admin import Admin, ConfigResource
+from klamm.model.alterations import ConfigResourceType
 from klamm.model.errors import KlammError, UsageError
 from klamm.version import __version__
 
 OPTIONS: Final = (
-    Option("add-config", "k1=v1,k2=[v1,v2]", "Settings to add or change."),
-    Option("add-config-file", "file", "Settings to add or change, from a properties file."),
-    Option("all", "", "Describe: all settings, not only those set for the entity."),
-    Option("alter", "", "Alter the configuration of the entity."),
-    Option("bootstrap-controller", "controller", "Not supported: klamm has no KRaft controllers."),
-    Option("bootstrap-server", "server to connect to", "The brokers to connect to."),
-    Option("broker", "broker id", "The broker's id."),
-    Option("broker-defaults", "", "The settings that are the default of all brokers."),
-    Option("broker-logger", "broker id", "The broker whose loggers to look at."),
-    Option("client", "client id", "The client's id."),
-    Option("client-defaults", "", "The settings that are the default of all clients."),
-    Option("command-config", "file", "Properties for the admin client."),
-    Option("delete-config", "k1,k2", "Settings to remove."),
-    Option("describe", "", "List the settings of the entity."),
-    Option("entity-default", "", "The default entity of the type named before."),
-    Option("entity-name", "name", "The name of the entity."),
-    Option("entity-type", "type", "topics, clients, users, brokers, ips or broker-loggers."),
-    Option("force", "", "Suppress console prompts."),
-    Option("help", "", "Print usage information."),
-    Option("ip", "address", "The IP address."),
-    Option("ip-defaults", "", "The settings that are the default of all IP addresses."),
-    Option("topic", "topic", "The topic's name."),
-    Option("user", "user", "The user's principal name."),
-    Option("user-defaults", "", "The settings that are the default of all users."),
-    Option("version", "", "Display Kafka version."),
-    Option("zk-tls-config-file", "file", "Only with --zookeeper."),
-    Option("zookeeper", "urls", "Not supported: klamm's brokers answer for their settings."),
+    ToolOption("add-config", "k1=v1,k2=[v1,v2]", "Settings to add or change."),
+    ToolOption("add-config-file", "file", "Settings to add or change, from a properties file."),
+    ToolOption("all", "", "Describe: all settings, not only those set for the entity."),
+    ToolOption("alter", "", "Alter the configuration of the entity."),
+    ToolOption(
+        "bootstrap-controller", "controller", "Not supported: klamm has no KRaft controllers."
+    ),
+    ToolOption("bootstrap-server", "server to connect to", "The brokers to connect to."),
+    ToolOption("broker", "broker id", "The broker's id."),
+    ToolOption("broker-defaults", "", "The settings that are the default of all brokers."),
+    ToolOption("broker-logger", "broker id", "The broker whose loggers to look at."),
+    ToolOption("client", "client id", "The client's id."),
+    ToolOption("client-defaults", "", "The settings that are the default of all clients."),
+    ToolOption("command-config", "file", "Properties for the admin client."),
+    ToolOption("delete-config", "k1,k2", "Settings to remove."),
+    ToolOption("describe", "", "List the settings of the entity."),
+    ToolOption("entity-default", "", "The default entity of the type named before."),
+    ToolOption("entity-name", "name", "The name of the entity."),
+    ToolOption("entity-type", "type", "topics, clients, users, brokers, ips or broker-loggers."),
+    ToolOption("force", "", "Suppress console prompts."),
+    ToolOption("help", "", "Print usage information."),
+    ToolOption("ip", "address", "The IP address."),
+    ToolOption("ip-defaults", "", "The settings that are the default of all IP addresses."),
+    ToolOption("topic", "topic", "The topic's name."),
+    ToolOption("user", "user", "The user's principal name."),
+    ToolOption("user-defaults", "", "The settings that are the default of all users."),
+    ToolOption("version", "", "Display Kafka version."),
+    ToolOption("zk-tls-config-file", "file", "Only with --zookeeper."),
+    ToolOption("zookeeper", "urls", "Not supported: klamm's brokers answer for their settings."),
 )
 TYPES: Final = (
     "topics",
@@ -230,9 +234,9 @@ def _check_key(options: Options, name: str) -> None:
 
 
 _KINDS: Final = {
-    "topics": ResourceType.TOPIC,
-    "brokers": ResourceType.BROKER,
-    "broker-loggers": ResourceType.BROKER_LOGGER,
+    "topics": ConfigResourceType.TOPIC,
+    "brokers": ConfigResourceType.BROKER,
+    "broker-loggers": ConfigResourceType.BROKER_LOGGER,
 }
 
 
@@ -248,25 +252,36 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     except (ValueError, UsageError) as fault:
         options.fail(str(fault))  # what the tool itself sees is told without the command
     except (KlammError, OSError) as error:
-        options.fail(
-            f"Error while executing config command with args '{' '.join(args)}'\n{bare(error)}"
-        )
+        said = credentials.without_secrets(" ".join(args))
+        options.fail(f"Error while executing config command with args '{said}'\n{bare(error)}")
 
 
 async def _do(admin: Admin, options: Options, entities: Sequence[Entity]) -> None:
     is_quota = entities[0].type in kafka_quotas.TYPES
     if "alter" in options:
         if is_quota:
-            additions, removals = parse_additions(options), parse_removals(options)
-            await kafka_quotas.alter(admin.client, entities, additions, removals)
+            await _alter_users(admin, options, entities)
         else:
             await _alter(admin, options, entities[0])
         _tell_done(entities[0])
     elif is_quota:
         for line in await kafka_quotas.describe(admin.client, entities):
             say(line, keep="\t")
+        if [entity.type for entity in entities] == ["users"] and entities[0].name != "":
+            for line in await credentials.describe(admin.client, entities[0].name):
+                say(line)
     else:
         await _describe(admin, options, entities[0])
+
+
+async def _alter_users(admin: Admin, options: Options, entities: Sequence[Entity]) -> None:
+    """Changes quotas, or of users alone SCRAM credentials."""
+    additions, removals = parse_additions(options), parse_removals(options)
+    is_user = [entity.type for entity in entities] == ["users"]
+    if is_user and credentials.is_about(additions, removals):
+        await credentials.alter(admin.client, entities[0].name, additions, removals)
+    else:
+        await kafka_quotas.alter(admin.client, entities, additions, removals)
 
 
 async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
@@ -281,7 +296,7 @@ async def _alter(admin: Admin, options: Options, entity: Entity) -> None:
     unknown = [name for name in removals if name not in known]
     if unknown:
         raise ValueError(f"Invalid config(s): {','.join(unknown)}")
-    await alter_settings(admin, Resource(kind, name), additions, removals)
+    await alter_settings(admin, ConfigResource(kind, name), additions, removals)
 
 
 def _tell_done(entity: Entity) -> None:

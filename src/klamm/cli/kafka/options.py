@@ -15,24 +15,44 @@ from typing import Final, NamedTuple, NoReturn
 
 from klamm.cli.output import say, say_text
 from klamm.model.settings.definition import INT_MAX
+from klamm.version import __version__
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z")
 
 
-class Option(NamedTuple):
+class ToolOption(NamedTuple):
     """One `--name`; `value` names its argument, '' for a flag."""
 
     name: str
     value: str
     help: str
+    is_optional: bool = False  # its argument may be left out
+
+
+HELP: Final = ToolOption("help", "", "Print usage information.")
+VERSION: Final = ToolOption("version", "", "Display Kafka version.")
+
+
+def begin(tool: str, about: str, known: Sequence[ToolOption], args: Sequence[str]) -> Options:
+    """The options of a command line, unless it asks for help or for the version only."""
+    options = Options(tool, known)
+    if not args:
+        options.usage(about)
+    options.parse(args)
+    if "help" in options:
+        options.usage(about)
+    if "version" in options:
+        say(f"3.9.0 (klamm {__version__})")
+        raise SystemExit(0)
+    return options
 
 
 class Options:
     """The options of one tool, and what was given of them."""
 
-    def __init__(self, tool: str, known: Sequence[Option]) -> None:
+    def __init__(self, tool: str, known: Sequence[ToolOption]) -> None:
         self._tool = tool
-        self._known: Mapping[str, Option] = {option.name: option for option in known}
+        self._known: Mapping[str, ToolOption] = {option.name: option for option in known}
         self._given: dict[str, list[str]] = {}
         self._order: list[tuple[str, str]] = []
 
@@ -59,7 +79,9 @@ class Options:
             self.fail(f"{name} is not a recognized option")
         values = self._given.setdefault(name, [])
         if option.value:
-            if not equals:
+            if not equals and option.is_optional:
+                value = rest.pop(0) if rest and not rest[0].startswith("-") else ""
+            elif not equals:
                 if not rest or rest[0].startswith("--"):
                     self.fail(f"Option {name} requires an argument")
                 value = rest.pop(0)
@@ -96,6 +118,20 @@ class Options:
             self.fail(f"Cannot parse argument '{text}' of option {name}")
         return int(text)
 
+    def long(self, name: str) -> int | None:
+        """A number that fits 64 bits."""
+        text = self.one(name)
+        if text is None:
+            return None
+        if not _INTEGER.match(text) or not -(1 << 63) <= int(text[:21]) < 1 << 63:
+            self.fail(f"Cannot parse argument '{text}' of option {name}")
+        return int(text)
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """The `k=v` of a repeatable option; what has no value has an empty one."""
+        parted = (text.partition("=") for text in self.all(name))
+        return {key: value for key, _, value in parted}
+
     def require(self, *names: str) -> None:
         """Each of these must have been given."""
         for name in names:
@@ -119,6 +155,10 @@ class Options:
         """A mistake in one option: Kafka shows a stack trace here, we show the message of it."""
         say(message, to=sys.stderr)
         raise SystemExit(1)
+
+    def warn(self, message: str) -> None:
+        """Something that is not as it should be, and does not end the work."""
+        say(message, to=sys.stderr)
 
     def help(self) -> str:
         """The list of options, as Kafka's tools print it."""

@@ -1,7 +1,6 @@
 """The part of `klamm kafka-configs` that is about users, clients and addresses: their quotas.
 
-What Kafka's tool keeps of users besides, their SCRAM credentials, klamm has no use for: its
-listeners are PLAINTEXT. Asking for it is refused with a sentence.
+What Kafka's tool keeps of users besides, their SCRAM credentials, is in `credentials`.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from klamm.client import quotas
-from klamm.client.cluster import Client
-from klamm.client.quotas import CLIENT_ID, IP, USER, Condition, Match
+from klamm.client.aio import quotas
+from klamm.client.aio.cluster import Client
+from klamm.client.aio.quotas import CLIENT_ID, IP, USER, Condition, Match
 
 TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 _WORDS: Final = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
@@ -22,7 +21,6 @@ _OF_CLIENTS: Final = (
     "request_percentage",
 )
 _OF_ADDRESSES: Final = ("connection_creation_rate",)
-_SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 Named = Sequence[tuple[str, str | None]]  # entity types with names: '' the default, None any
 
@@ -67,11 +65,10 @@ def _known(kinds: Sequence[str]) -> Sequence[str]:
 
 
 def _refuse_unknown(kinds: Sequence[str], names: Sequence[str]) -> None:
-    if any(name.upper() in _SCRAM for name in names):
-        raise ValueError("klamm's listeners are PLAINTEXT: it keeps no SCRAM credentials of users")
     if names:
+        kept = "quota and SCRAM credential" if list(kinds) == ["users"] else "quota"
         raise ValueError(
-            f"Only quota configs can be added for '{','.join(kinds)}' using --bootstrap-server. "
+            f"Only {kept} configs can be added for '{','.join(kinds)}' using --bootstrap-server. "
             f"Unexpected config names: {','.join(names)}; there are {', '.join(_known(kinds))}"
         )
 
@@ -84,7 +81,7 @@ def _condition(entity_type: str, name: str | None) -> Condition:
     )
 
 
-def _line(found: quotas.Quotas) -> str:
+def _line(found: quotas.EntityQuotas) -> str:
     whose = ", ".join(
         f"the default {word}" if found.entity[kind] is None else f"{word} '{found.entity[kind]}'"
         for kind, word in _WORDS.items()

@@ -14,41 +14,43 @@ from typing import Final
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import TopicFacts, describe_topics, list_topics, live_brokers
 from klamm.cli.kafka import reports as kafka_reports
-from klamm.cli.kafka.options import Option, Options
+from klamm.cli.kafka.options import Options, ToolOption
 from klamm.cli.output import say
 from klamm.cli.topics import changes as topic_changes
 from klamm.client import settings as client_settings
-from klamm.client.admin import Admin
+from klamm.client.aio.admin import Admin
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.model.names import ZERO_ID, id_text
 from klamm.version import __version__
 
 OPTIONS: Final = (
-    Option("alter", "", "Alter the number of partitions and replica assignment of a topic."),
-    Option("at-min-isr-partitions", "", "Describe: only those with just the minimum in sync."),
-    Option("bootstrap-server", "server to connect to", "REQUIRED: the brokers to connect to."),
-    Option("command-config", "file", "Properties for the admin client."),
-    Option("config", "name=value", "A topic setting, with --create. Repeatable."),
-    Option("create", "", "Create a new topic."),
-    Option("delete", "", "Delete a topic."),
-    Option("delete-config", "name", "No longer supported; see kafka-configs."),
-    Option("describe", "", "List details for the given topics."),
-    Option("exclude-internal", "", "Leave internal topics out when listing or describing."),
-    Option("help", "", "Print usage information."),
-    Option("if-exists", "", "Alter, delete, describe: act only if the topic exists."),
-    Option("if-not-exists", "", "Create: act only if the topic does not exist."),
-    Option("list", "", "List all available topics."),
-    Option("partition-size-limit-per-response", "count", "Partitions in one describe response."),
-    Option("partitions", "# of partitions", "The number of partitions to create or alter to."),
-    Option("replica-assignment", "b:b,b:b,...", "Manual assignment, partitions by commas."),
-    Option("replication-factor", "replication factor", "Create: the copies of each partition."),
-    Option("topic", "topic", "A name; a regular expression for all but --create."),
-    Option("topic-id", "topic-id", "Describe: the topic with this id."),
-    Option("topics-with-overrides", "", "Describe: only topics that have overridden settings."),
-    Option("unavailable-partitions", "", "Describe: only partitions without a live leader."),
-    Option("under-min-isr-partitions", "", "Describe: only those with too few in sync."),
-    Option("under-replicated-partitions", "", "Describe: only under-replicated partitions."),
-    Option("version", "", "Display Kafka version."),
+    ToolOption("alter", "", "Alter the number of partitions and replica assignment of a topic."),
+    ToolOption("at-min-isr-partitions", "", "Describe: only those with just the minimum in sync."),
+    ToolOption("bootstrap-server", "server to connect to", "REQUIRED: the brokers to connect to."),
+    ToolOption("command-config", "file", "Properties for the admin client."),
+    ToolOption("config", "name=value", "A topic setting, with --create. Repeatable."),
+    ToolOption("create", "", "Create a new topic."),
+    ToolOption("delete", "", "Delete a topic."),
+    ToolOption("delete-config", "name", "No longer supported; see kafka-configs."),
+    ToolOption("describe", "", "List details for the given topics."),
+    ToolOption("exclude-internal", "", "Leave internal topics out when listing or describing."),
+    ToolOption("help", "", "Print usage information."),
+    ToolOption("if-exists", "", "Alter, delete, describe: act only if the topic exists."),
+    ToolOption("if-not-exists", "", "Create: act only if the topic does not exist."),
+    ToolOption("list", "", "List all available topics."),
+    ToolOption(
+        "partition-size-limit-per-response", "count", "Partitions in one describe response."
+    ),
+    ToolOption("partitions", "# of partitions", "The number of partitions to create or alter to."),
+    ToolOption("replica-assignment", "b:b,b:b,...", "Manual assignment, partitions by commas."),
+    ToolOption("replication-factor", "replication factor", "Create: the copies of each partition."),
+    ToolOption("topic", "topic", "A name; a regular expression for all but --create."),
+    ToolOption("topic-id", "topic-id", "Describe: the topic with this id."),
+    ToolOption("topics-with-overrides", "", "Describe: only topics that have overridden settings."),
+    ToolOption("unavailable-partitions", "", "Describe: only partitions without a live leader."),
+    ToolOption("under-min-isr-partitions", "", "Describe: only those with too few in sync."),
+    ToolOption("under-replicated-partitions", "", "Describe: only under-replicated partitions."),
+    ToolOption("version", "", "Display Kafka version."),
 )
 ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 REPORTS: Final = (
@@ -147,7 +149,7 @@ async def _create(admin: Admin, options: Options) -> None:
         raise ValueError("The partitions must be greater than 0")
     if copies is not None and not 1 <= copies <= 32767:
         raise ValueError("The replication factor must be between 1 and 32767 inclusive")
-    new = topic_changes.NewTopic(
+    new = topic_changes.TopicWish(
         name,
         -1 if partitions is None else partitions,
         -1 if copies is None else copies,

@@ -1,21 +1,34 @@
 """Records as lines: plain text for people, JSON that `consume` prints and `produce` takes.
 
 A JSON line has `key`, `value`, `headers` and `partition`. Bytes that are not text stand under
-`key_base64` or `value_base64`, so that nothing is lost on the way through a pipe.
+`key_base64` or `value_base64`, so that nothing is lost on the way through a pipe. A key or value
+that is not a text, such as an object, is written as JSON.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from klamm.client.consumer import Consumed
+from klamm.client.aio.consumer import Consumed
 from klamm.model.errors import UsageError
 from klamm.model.text import json_text, printable
 
 Header = tuple[str, bytes | None]
+
+_VALUES: Final = ("key", "key_base64", "value", "value_base64")
+_FIELDS: Final = (*_VALUES, "headers", "partition", "topic", "offset", "timestamp")
+_HEADER_FIELDS: Final = ("name", "value", "value_base64")
+_KINDS: Final[Mapping[type, str]] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
 
 
 class NewRecord(NamedTuple):
@@ -37,22 +50,48 @@ def from_text(line: bytes, separator: bytes | None) -> NewRecord:
     return NewRecord(key, value)
 
 
-def from_json(line: bytes) -> NewRecord:
-    """The inverse of `to_json`; offset and timestamp are not looked at."""
+def from_json(line: bytes, number: int) -> NewRecord:
+    """The inverse of `to_json`; topic, offset and timestamp are not looked at."""
     try:
         entry = json.loads(line)
-        partition = entry.get("partition")
-        headers = tuple(
-            (str(header["name"]), _bytes(header, "value")) for header in entry.get("headers", ())
-        )
-        return NewRecord(
-            _bytes(entry, "key"),
-            _bytes(entry, "value"),
-            headers,
-            None if partition is None else int(partition),
-        )
-    except (ValueError, TypeError, AttributeError, KeyError) as fault:
-        raise UsageError(f"this line is not a record in JSON ({fault}): {_shown(line)}") from None
+    except ValueError as fault:
+        raise _fault(number, f"this is not JSON ({fault}): {_shown(line)}") from None
+    _check_fields(number, "the record", entry, _FIELDS)
+    headers = entry.get("headers") or []
+    if not isinstance(headers, list):
+        raise _fault(number, f"field 'headers' must be a list, not {_kind(headers)}")
+    partition = entry.get("partition")
+    if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool)):
+        raise _fault(number, f"field 'partition' must be a whole number, not {_kind(partition)}")
+    return NewRecord(
+        _bytes(number, entry, "key"),
+        _bytes(number, entry, "value"),
+        tuple(_header(number, header) for header in headers),
+        partition,
+    )
+
+
+def _header(number: int, header: Any) -> Header:
+    _check_fields(number, "a header", header, _HEADER_FIELDS)
+    if not isinstance(header.get("name"), str):
+        raise _fault(number, "each of 'headers' needs a field 'name' with a text")
+    return header["name"], _bytes(number, header, "value")
+
+
+def _check_fields(number: int, what: str, entry: Any, known: Sequence[str]) -> None:
+    if not isinstance(entry, dict):
+        raise _fault(number, f"{what} must be an object, not {_kind(entry)}")
+    for name in entry:
+        if name not in known:
+            raise _fault(number, f"{what} has no field {name!r}; it may have {', '.join(known)}")
+
+
+def _fault(number: int, why: str) -> UsageError:
+    return UsageError(f"line {number}: {why}")
+
+
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "null")
 
 
 def to_json(record: Consumed) -> dict[str, object]:
@@ -98,12 +137,18 @@ def _entry(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def _bytes(entry: Mapping[str, Any], name: str) -> bytes | None:
+def _bytes(number: int, entry: Mapping[str, Any], name: str) -> bytes | None:
+    """A text as it is, anything else as the JSON it was written in."""
     coded = entry.get(f"{name}_base64")
     if coded is not None:
-        return base64.b64decode(coded, validate=True)
-    text = entry.get(name)
-    return None if text is None else str(text).encode()
+        try:
+            return base64.b64decode(coded, validate=True)
+        except (ValueError, TypeError):
+            raise _fault(number, f"field '{name}_base64' is not base64") from None
+    value = entry.get(name)
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json_text(value).encode()
 
 
 def _shown(line: bytes) -> str:

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from klamm.cli.asking import run
-from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Compression, new_app, parse_pairs
-from klamm.cli.output import say
+from klamm.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    Compression,
+    Output,
+    OutputOption,
+    new_app,
+    parse_pairs,
+)
+from klamm.cli.output import (
+    counted,
+    print_json,
+    say,
+)
 from klamm.cli.records import lines as records
-from klamm.client.admin import Admin
-from klamm.client.producer import Producer
-from klamm.model.errors import UsageError
+from klamm.cli.records.patterns import Line, Reader
+from klamm.client.aio.admin import Admin
+from klamm.client.aio.producer import Producer
+from klamm.model.errors import NotThere, UsageError
 
 app = new_app("Write lines from standard input to a topic.")
 
@@ -29,11 +42,7 @@ class Acks(StrEnum):
     NONE = "0"
 
 
-class Format(StrEnum):
-    """The format of a line."""
-
-    TEXT = "text"
-    JSON = "json"
+Reading = Callable[[bytes, int], Line]
 
 
 @app.command()
@@ -54,39 +63,77 @@ def produce(
     acks: Annotated[Acks, typer.Option(help="which replicas must confirm a record")] = Acks.ALL,
     compression: Annotated[Compression, typer.Option()] = Compression.NONE,
     form: Annotated[
-        Format, typer.Option("--format", "-f", help="json: lines in the format of consume -o json")
-    ] = Format.TEXT,
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="text|json|PATTERN",
+            help="json: lines in the format of consume -o json; a pattern such as '%k=%v' "
+            "(%k key, %v value, %h headers a=1,b=2, %p partition, %t timestamp)",
+        ),
+    ] = "text",
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Write lines from standard input to a topic."""
-    if form is Format.JSON and key_separator is not None:
-        raise UsageError("--key-separator is for text: a JSON line names its key")
+    """Write lines from standard input to a topic.
+
+    Example: echo 'alice=10' | klamm produce orders --key-separator =
+    """
+    read = _reading(form, key_separator)
     extra = parse_pairs(header or (), option="--header")
     common = tuple((name, value.encode()) for name, value in extra.items())
-    separator = key_separator.encode() if key_separator is not None else None
     codec = compression.codec
 
     async def work(admin: Admin) -> int:
         count = 0
+        places = await _places(admin, topic)
+        _check(topic, partition, places)
         wanted = -1 if acks is Acks.ALL else int(acks)
         async with Producer(admin.client, acks=wanted, codec=codec) as producer:
             async for line in _lines():
-                if form is Format.JSON:
-                    record = records.from_json(line)
-                else:
-                    record = records.from_text(line, separator)
+                record, timestamp = read(line, count + 1)
+                _check(topic, record.partition, places, f"line {count + 1}: ")
                 await producer.send(
                     topic,
                     record.value,
                     key=record.key,
                     headers=(*record.headers, *common),
                     partition=partition if partition is not None else record.partition,
+                    timestamp=timestamp,
                 )
                 count += 1
         return count
 
     count = run(bootstrap_server, work)
-    say(f"wrote {count} record{'s' * (count != 1)} to {topic}", to=sys.stderr)
+    if output is Output.JSON:
+        print_json({"topic": topic, "records": count})
+    else:
+        say(f"wrote {counted(count, 'record')} to {topic}", to=sys.stderr)
+
+
+def _reading(form: str, separator: str | None) -> Reading:
+    """The way from a line to a record."""
+    if form == "text":
+        between = None if separator is None else separator.encode()
+        return lambda line, _number: Line(records.from_text(line, between), None)
+    if separator is not None:
+        raise UsageError("--key-separator is for text: JSON and patterns say where the key is")
+    if form == "json":
+        return lambda line, number: Line(records.from_json(line, number), None)
+    if "%" not in form:
+        raise UsageError(f"--format takes text, json or a pattern such as '%k=%v', not {form!r}")
+    return Reader(form)
+
+
+async def _places(admin: Admin, topic: str) -> int | None:
+    """The number of a topic's partitions; None where writing to it will create it."""
+    found = (await admin.topics([topic])).get(topic)
+    return None if found is None or found.error_code else len(found.partitions)
+
+
+def _check(topic: str, partition: int | None, places: int | None, where: str = "") -> None:
+    if partition is not None and places is not None and not 0 <= partition < places:
+        raise NotThere(f"{where}there is no partition {topic}-{partition}: it has {places}")
 
 
 async def _lines() -> AsyncIterator[bytes]:

@@ -64,7 +64,7 @@ def archive(
 
         done = pipeline.archive(spark, reach, topic, to, progress=watcher(output))
         faults = pipeline.verify(spark, done.manifest, progress=watcher(output)) if verify else None
-    refuse(faults or [])
+    pipeline.refuse_damage(faults or [])
     if output is Output.JSON:
         print_json(
             plain(
@@ -91,13 +91,6 @@ def archive(
     if verify:
         say("verified: every file and every record matches what was read")
     say(done.manifest_path)
-
-
-def refuse(faults: Sequence[str]) -> None:
-    """A damaged archive is a failure, with the first places of the damage."""
-    if faults:
-        more = f", and {len(faults) - 5} more" if len(faults) > 5 else ""
-        raise KlammError(f"the archive is damaged: {'; '.join(faults[:5])}{more}")
 
 
 @_care.command("list")
@@ -167,7 +160,7 @@ def verify(
         )
     if output is Output.JSON:
         print_json({"path": str(found.path), "faults": faults})
-    refuse(faults)
+    pipeline.refuse_damage(faults)
     if output is Output.TEXT:
         say(f"all {found.records:,} records of {found.topic} are intact")
 

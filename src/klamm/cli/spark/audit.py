@@ -7,13 +7,13 @@ they have not brought there yet.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klamm.cli.asking import refuse, run
+from klamm.cli.asking import run
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_MASTER,
@@ -24,6 +24,7 @@ from klamm.cli.options import (
     new_app,
 )
 from klamm.cli.output import print_json, say
+from klamm.cli.reach import Reach
 from klamm.cli.spark.jobs import (
     DEFAULT_PATIENCE,
     PatienceOption,
@@ -31,25 +32,18 @@ from klamm.cli.spark.jobs import (
     job,
     make_directory,
     need_spark,
-    parse_time,
     plain,
     watcher,
     when,
 )
-from klamm.client.admin import Admin
-from klamm.client.settings import ClientSettings
-from klamm.model.errors import UsageError
-from klamm.protocol.private import PrivateKey
+from klamm.cli.times import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from klamm.client.settings import ConnectionOptions
-    from klamm.pipelines.audit.judging import Evidence
+    from klamm.pipelines.audit.judging import Audit, LedgerEvidence
 
 app = new_app("Check every decision of the controllers, and write a report.")
-
-_PAGE = 10_000
 
 
 @app.command()
@@ -79,66 +73,67 @@ def audit(
 
     It looks for illegal transitions, broken chains, lost events and stuck deletions, and measures
     latencies. The result is a summary, Parquet tables, and one page of HTML.
+
+    Example: klamm audit --to report --since 2026-11-15
     """
     since_ms = parse_time(since) if since is not None else 0
     need_spark(master)
-    if ledger is not None:
-        check_ledger(ledger)
-    waiting = run(bootstrap_server, not_in_the_topic) if ledger is None else []
+    evidence = _evidence(ledger, bootstrap_server, patience_s=patience, since_ms=since_ms)
     make_directory(to)
     with job(master, "audit") as spark:
-        from klamm.pipelines.archive.writing import write_whole
-        from klamm.pipelines.audit import judging as pipeline
-        from klamm.pipelines.audit.report import render
+        from klamm.pipelines.audit import judging
 
         now_ms = int(time.time() * 1000)
-        if ledger is not None:
-            evidence = pipeline.of_files(spark, str(ledger.absolute()))
-        else:
-            reach = connection(bootstrap_server, patience_s=patience)
-            evidence = gather(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
-        found = pipeline.run(
+        judged = evidence(spark, now_ms)
+        found = judging.run(
             spark,
-            evidence,
+            judged,
             to.absolute() / "tables",
             now_ms=now_ms,
             since_ms=since_ms,
             stuck_after_ms=stuck_after * 1000,
             progress=watcher(output),
         )
-    page = to.absolute() / "audit.html"
-    write_whole(page, render(found, title="klamm audit"))
-    if output is Output.JSON:
-        print_json(
-            plain(
-                {"report": page, "events": found.events, "clean": found.is_clean}
-                | {"source": evidence.source}
-                | {"findings": found.counts}
-            )
-        )
-    else:
-        say(*_summary(found, evidence.source))
-        say(page)
+    _publish(found, judged.source, to.absolute() / "audit.html", output)
     if not found.is_clean:
         raise typer.Exit(1)
 
 
-def check_ledger(path: Path) -> None:
-    """Files without an event in them would be judged flawless: a wrong path must not look so."""
-    if not path.exists():
-        raise UsageError(f"the ledger {path} does not exist")
-    try:
-        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
-        for file in files:
-            with file.open("rb") as lines:
-                if any(b'"controller_epoch"' in line for line in lines):
-                    return
-    except OSError as fault:
-        raise UsageError(f"cannot read {fault.filename}: {fault.strerror}") from None
-    raise UsageError(f"{path} contains no ledger events")
+def _evidence(
+    ledger: Path | None, bootstrap: Reach, *, patience_s: float, since_ms: int
+) -> Callable[[SparkSession, int], LedgerEvidence]:
+    """Finds the evidence before Spark starts; the result reads it with Spark."""
+    from klamm.pipelines.audit import gathering, judging
+
+    if ledger is not None:
+        gathering.check_ledger(ledger)
+        return lambda spark, _now_ms: judging.of_files(spark, str(ledger.absolute()))
+    waiting = run(bootstrap, gathering.not_in_the_topic)
+    reach = connection(bootstrap, patience_s=patience_s)
+    return lambda spark, now_ms: gathering.gather(
+        spark, reach, waiting, now_ms=now_ms, since_ms=since_ms
+    )
 
 
-def _summary(found: Any, source: str) -> Iterator[str]:
+def _publish(found: Audit, source: str, page: Path, output: Output) -> None:
+    """Writes the page and says what is in it."""
+    from klamm.pipelines.audit.report import render
+    from klamm.pipelines.jobs.writing import write_whole
+
+    write_whole(page, render(found, title="klamm audit"))
+    if output is Output.TEXT:
+        say(*_summary(found, source))
+        say(page)
+        return
+    print_json(
+        plain(
+            {"report": page, "events": found.events, "clean": found.is_clean}
+            | {"source": source, "findings": found.counts}
+        )
+    )
+
+
+def _summary(found: Audit, source: str) -> Iterator[str]:
     span = f"{when(found.first_ms)} to {when(found.last_ms)} UTC" if found.events else "none"
     yield f"{found.events:,} events, {span}, {found.counts['epochs']} controller epochs"
     yield f"read from {source}"
@@ -157,56 +152,3 @@ def _summary(found: Any, source: str) -> Iterator[str]:
         yield f"{seconds:>8,.1f}  seconds of silence at most, before epoch {epoch}"
     for row in found.rows["stuck"][:5]:
         yield f"          {row['subject']}: {row['state']}, {row['waits_for']}"
-
-
-def gather(
-    spark: SparkSession,
-    reach: ConnectionOptions,
-    waiting: Sequence[Mapping[str, Any]],
-    *,
-    now_ms: int,
-    since_ms: int = 0,
-) -> Evidence:
-    """The ledger's topic; where there is none that can be read, what brokers have in their files.
-
-    What is not in the topic yet is asked for before the topic is looked at: so nothing falls in
-    between, and what is in both counts once.
-    """
-    from klamm.pipelines.audit import judging as pipeline
-
-    found = pipeline.of_topic(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
-    if found is None:
-        found = pipeline.of_entries(
-            spark, run(reach.servers, everything, ClientSettings(security=reach.security))
-        )
-    return found
-
-
-async def not_in_the_topic(admin: Admin) -> list[dict[str, Any]]:
-    """The entries that live brokers have not copied to the ledger's topic yet."""
-    return await _pages(admin, {"waiting": True})
-
-
-async def everything(admin: Admin) -> list[dict[str, Any]]:
-    """The entries of all live brokers."""
-    return await _pages(admin, {})
-
-
-async def _pages(admin: Admin, question: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found: dict[tuple[int, int], dict[str, Any]] = {}
-    asked: dict[int, list[int]] = {
-        broker: [-1, -1] for broker in await admin.ask_brokers(PrivateKey.STORY, {"limit": 1})
-    }
-    while asked:
-        for broker, after in list(asked.items()):
-            body = {**question, "after": after, "limit": _PAGE}
-            answer = (await admin.ask_brokers(PrivateKey.STORY, body, [broker]))[broker]
-            refuse(answer["error_code"], f"broker {broker}", answer.get("error_message"))
-            entries = answer["entries"]
-            for entry in entries:
-                found[entry["controller_epoch"], entry["sequence"]] = entry
-            if len(entries) < _PAGE:
-                del asked[broker]
-            else:
-                asked[broker] = [entries[-1]["controller_epoch"], entries[-1]["sequence"]]
-    return [entry for _, entry in sorted(found.items())]

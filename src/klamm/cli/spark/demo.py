@@ -59,7 +59,10 @@ def demo(
     ] = 200_000,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Take a guided tour: a cluster, a stream, a stopped broker, an archive, an audit."""
+    """Take a guided tour: a cluster, a stream, a stopped broker, an archive, an audit.
+
+    Example: klamm demo
+    """
     from klamm.cluster import Cluster
 
     need_spark(_MASTER)
@@ -206,13 +209,13 @@ class _Tour:
     def grow(self, cluster: Cluster) -> None:
         self.say("The topic grows from 3 partitions to 6")
         from klamm.cli.topics.changes import add_partitions
-        from klamm.cli.topics.story import _gather, tell
+        from klamm.cli.topics.story import _gather, last_chapter, tell
 
         run(cluster.bootstrap_servers, lambda admin: add_partitions(admin, _ORDERS, 6, None))
         cluster.wait_for_topic(_ORDERS, partitions=6)
-        records = run(cluster.bootstrap_servers, lambda admin: _gather(admin, _ORDERS))
+        records = run(cluster.bootstrap_servers, lambda admin: _gather(admin, _ORDERS, set()))
         self.note("what the controller says about it (klamm story orders):")
-        for line in list(tell(records))[-6:]:
+        for line in last_chapter(list(tell(records))):
             self.note(f"  {line}")
 
     def archive(self, spark: SparkSession, cluster: Cluster) -> None:
@@ -238,10 +241,10 @@ class _Tour:
 
     def audit(self, spark: SparkSession, cluster: Cluster) -> None:
         self.say("Everything the controller decided is audited")
-        from klamm.cli.spark.audit import gather, not_in_the_topic
-        from klamm.pipelines.archive.writing import write_whole
         from klamm.pipelines.audit import judging as audit
+        from klamm.pipelines.audit.gathering import gather, not_in_the_topic
         from klamm.pipelines.audit.report import render
+        from klamm.pipelines.jobs.writing import write_whole
 
         now = int(time.time() * 1000)
         servers = cluster.bootstrap_servers

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from klamm.client.settings import ConnectionOptions
-    from klamm.pipelines.session.progress import Progress as Watcher
+    from klamm.pipelines.jobs.progress import Progress as Watcher
 
 PatienceOption = Annotated[
     float,
@@ -124,7 +124,7 @@ def bar_room(width: int, what: str, total: int) -> BarRoom:
 
 def watcher(output: Output) -> Watcher:
     """A bar for people, silence for programs."""
-    from klamm.pipelines.session.progress import Silent
+    from klamm.pipelines.jobs.progress import Silent
 
     return Silent() if output is Output.JSON else Bar()
 
@@ -229,21 +229,6 @@ def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:
 def connection(reach: Reach | str, *, patience_s: float = DEFAULT_PATIENCE) -> ConnectionOptions:
     """The connection of a job to the cluster, with TLS and a password where properties say so."""
     return reach_of(reach).connection(patience_s=patience_s)
-
-
-def parse_time(text: str) -> int:
-    """`2026-11-15`, `2026-11-15T08:30` (UTC unless it says otherwise), or milliseconds."""
-    try:
-        if text.isdigit():
-            # Whatever counts as a time must be one that can be shown.
-            datetime.fromtimestamp(int(text) / 1000, UTC)
-            return int(text)
-        found = datetime.fromisoformat(text)
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"{text!r} is not a time: write 2026-11-15T08:30 or milliseconds"
-        ) from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def when(time_ms: int) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,11 +27,14 @@ from klamm.cli.spark.jobs import (
     job,
     look_first,
     need_spark,
-    parse_time,
     plain,
     watcher,
 )
+from klamm.cli.times import parse_time
 from klamm.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from klamm.pipelines.archive.restoring import Restored
 
 app = new_app("Restore a topic from its archive, and verify it.")
 
@@ -63,6 +67,8 @@ def restore(
 
     Offsets are new and dense; times, keys, values, headers and the order in each partition are
     kept; consumer groups go on where they stopped.
+
+    Example: klamm restore /data/archive --topic orders --to orders-again
     """
     as_of_ms, before = parse_limit(as_of)
     need_spark(master)
@@ -92,18 +98,21 @@ def restore(
         )
     if output is Output.JSON:
         print_json(plain(pipeline.summary(done)))
-        return
-    say(
+    else:
+        say(*_summary(done))
+
+
+def _summary(done: Restored) -> Iterator[str]:
+    yield (
         f"restored {done.records:,} records to {done.topic} in {done.seconds:.1f} s; read back, "
         "every window of records is as it was archived"
     )
     if done.resumed:
-        say(f"{done.resumed:,} of them were already there from an interrupted run")
+        yield f"{done.resumed:,} of them were already there from an interrupted run"
     for group, count in done.groups.items():
-        say(f"group {group} continues where it stopped ({count} partitions)")
-    for note in done.notes:
-        say(note)
-    say(f"offset map: {done.offset_map}")
+        yield f"group {group} continues where it stopped ({count} partitions)"
+    yield from done.notes
+    yield f"offset map: {done.offset_map}"
 
 
 def parse_limit(text: str | None) -> tuple[int | None, dict[int, int] | None]:

@@ -21,6 +21,7 @@ from klamm.cli.options import (
     new_app,
 )
 from klamm.cli.output import print_json, say
+from klamm.installing import install_command
 from klamm.model.errors import UsageError
 from klamm.pipelines.session.java import find_java
 from klamm.pipelines.session.session import is_too_old
@@ -51,6 +52,8 @@ def shell(
     """Open a Python prompt with Spark and the data source ready.
 
     `topic('orders')` is a topic of the cluster at the address as a DataFrame.
+
+    Example: klamm spark shell
     """
     from klamm.cli.spark.jobs import connection, need_spark
     from klamm.pipelines.session.session import check_master
@@ -68,7 +71,10 @@ def shell(
 
 @app.command()
 def doctor(output: OutputOption = Output.TEXT) -> None:
-    """Check what Spark needs, and say what is missing."""
+    """Check what Spark needs, and say what is missing.
+
+    Example: klamm spark doctor
+    """
     findings = dict(_findings())
     if output is Output.JSON:
         print_json(findings)
@@ -90,9 +96,9 @@ def _findings() -> list[tuple[str, str]]:
         try:
             fact = metadata.version(package)
         except metadata.PackageNotFoundError:
-            fact = f"{'missing' if needed else 'absent'}: `pip install 'klamm[{extra}]'`"
+            fact = f"{'missing' if needed else 'absent'}: `{install_command(extra)}`"
         if package == "pyspark" and is_too_old(fact):
-            fact = f"missing: {fact} is too old, `pip install 'klamm[{extra}]'`"
+            fact = f"missing: {fact} is too old, `{install_command(extra)}`"
         found.append((package, fact))
     return [*found, ("java", _java()), ("kernels", _kernels())]
 
@@ -111,7 +117,7 @@ def _kernels() -> str:
     try:
         return str(kernels().NAME)
     except ImportError as fault:
-        return f"missing: {fault.name}, `pip install 'klamm[spark]'`"
+        return f"missing: {fault.name}, `{install_command('spark')}`"
 
 
 @app.command("offsets-from-checkpoint")
@@ -123,6 +129,8 @@ def offsets_from_checkpoint(
     """Print the last committed offsets of a query, for startingOffsets.
 
     Also for a checkpoint of Spark's own Kafka connector.
+
+    Example: klamm spark offsets-from-checkpoint /data/checkpoints/query
     """
     say(json.dumps(last_committed(checkpoint), sort_keys=True))
 

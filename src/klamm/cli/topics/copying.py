@@ -17,9 +17,9 @@ from typing import Final
 
 from klamm.cli.groups.offsets import offsets_at
 from klamm.cli.topics import changes as topic_changes
-from klamm.client.admin import Admin
-from klamm.client.consumer import Consumed, Consumer
-from klamm.client.producer import Producer
+from klamm.client.aio.admin import Admin
+from klamm.client.aio.consumer import Consumed, Consumer
+from klamm.client.aio.producer import Producer
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST, LATEST
@@ -53,7 +53,7 @@ async def copy(
     (found,) = await topic_changes.describe(admin, [source])
     if source == target:
         raise UsageError("a topic cannot be copied into itself")
-    new = topic_changes.NewTopic(
+    new = topic_changes.TopicWish(
         target,
         len(found.partitions) if partitions == -1 else partitions,
         found.replication_factor if replication_factor == -1 else replication_factor,

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from klamm.cli.topics.changes import Changes, NewTopic
-from klamm.client.admin import Admin
+from klamm.cli.topics.changes import Changes, TopicWish
+from klamm.client.aio.admin import Admin
 from klamm.client.errors import VersionMismatch, code_of
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
@@ -30,7 +30,7 @@ async def ask(admin: Admin, body: Mapping[str, Any]) -> Plan | None:
     return {name: value for name, value in answer.items() if name != "error_code"}
 
 
-def creation(new: NewTopic) -> dict[str, Any]:
+def creation(new: TopicWish) -> dict[str, Any]:
     """The request for the plan of a new topic."""
     topic = {
         "name": new.name,

@@ -8,6 +8,7 @@ can confuse.
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -15,10 +16,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.asking import refuse, run
+from klamm.cli.asking import run
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
 from klamm.cli.output import print_json, say
-from klamm.client.admin import Admin
+from klamm.client.aio.admin import Admin
+from klamm.client.errors import refuse
+from klamm.model.errors import NotThere
 from klamm.protocol.private import PrivateKey
 
 app = new_app("Print every decision about a topic, and why it was made.")
@@ -71,20 +74,42 @@ def story(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print every decision the controllers made about a topic, and why, oldest first."""
-    records = run(bootstrap_server, lambda admin: _gather(admin, topic))[-last:]
+    """Print every decision the controllers made about a topic, and why, oldest first.
+
+    Example: klamm story orders -n 20
+    """
+    foreign: set[int] = set()
+    records = run(bootstrap_server, lambda admin: _told(admin, topic, foreign))[-last:]
+    if foreign:
+        named = ", ".join(map(str, sorted(foreign)))
+        say(
+            f"no story from broker {named}, not klamm's: what it decided as the controller is "
+            "missing here",
+            to=sys.stderr,
+        )
     if output is Output.JSON:
         print_json(records)
     elif records:
         say(*tell(records))
     else:
-        say(f"the controllers never decided anything about topic {topic!r}")
+        say(f"no controller has recorded a decision about topic {topic!r}")
 
 
-async def _gather(admin: Admin, topic: str) -> list[Record]:
-    """The decisions that all running brokers recorded about the topic, in order."""
+async def _told(admin: Admin, topic: str, foreign: set[int]) -> list[Record]:
+    """The decisions about a topic that is there, or that was."""
+    found = await _gather(admin, topic, foreign)
+    if not found and topic not in await admin.topics():
+        raise NotThere(f"there is no topic {topic!r}, and no controller remembers one")
+    return found
+
+
+async def _gather(admin: Admin, topic: str, foreign: set[int]) -> list[Record]:
+    """The decisions that all running brokers recorded about the topic, in order.
+
+    Those that keep no record, for they are not klamm's, are put into `foreign`.
+    """
     found: dict[tuple[int, int], Record] = {}
-    answers = await admin.ask_brokers(PrivateKey.STORY, {"topic": topic})
+    answers = await admin.ask_brokers(PrivateKey.STORY, {"topic": topic}, foreign=foreign)
     for broker, answer in answers.items():
         refuse(answer["error_code"], f"broker {broker}", answer.get("error_message"))
         for record in answer["entries"]:
@@ -93,13 +118,27 @@ async def _gather(admin: Admin, topic: str) -> list[Record]:
 
 
 def tell(records: Iterable[Record]) -> Iterator[str]:
-    """A heading for each cause, then the transitions it led to, equal ones on one line."""
+    """A heading for each cause, then the transitions it led to, equal ones on one line.
+
+    A line with the date stands before the first, and wherever another day begins.
+    """
+    day = ""
     for group in _by_cause(records):
-        yield f"{_clock(int(group[0]['time_ms']))}  {_heading(group)}"
-        for (before, after, why), alike in groupby(group, key=_transition):
+        today = time.strftime("%Y-%m-%d", time.localtime(int(group[0]["time_ms"]) // 1000))
+        if today != day:
+            yield today
+            day = today
+        yield f"{_clock(int(group[0]['time_ms']))}  {_heading(group)}{_asked_by(group[0])}"
+        for (before, after, why, kind), alike in groupby(group, key=_transition):
             subjects = [str(record["subject"]) for record in alike]
             because = f" ({why})" if why else ""
-            yield f"              {_list(subjects)}: {before} -> {after}{because}"
+            yield f"              {_list(subjects, kind)}: {before} -> {after}{because}"
+
+
+def last_chapter(lines: list[str]) -> list[str]:
+    """The last cause of a story, and all it led to."""
+    heading = max((at for at, line in enumerate(lines) if not line.startswith(" ")), default=0)
+    return lines[heading:]
 
 
 def _by_cause(records: Iterable[Record]) -> Iterator[list[Record]]:
@@ -115,8 +154,15 @@ def _by_cause(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 
 def _belongs(record: Record, before: Record) -> bool:
-    is_same = all(record[name] == before[name] for name in ("controller_epoch", "cause"))
+    names = ("controller_epoch", "cause", "by")
+    is_same = all(record.get(name) == before.get(name) for name in names)
     return is_same and abs(int(record["time_ms"]) - int(before["time_ms"])) < _ONE_EVENT_MS
+
+
+def _asked_by(record: Record) -> str:
+    """The requester, where the controller knew one."""
+    by = record.get("by")
+    return f", asked by {by}" if by else ""
 
 
 def _heading(group: list[Record]) -> str:
@@ -145,15 +191,17 @@ def _did(brokers: list[str], what: str) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {', '.join(brokers)} {what}"
 
 
-def _transition(record: Record) -> tuple[str, str, str]:
-    return str(record["before"]), str(record["after"]), str(record.get("why") or "")
+def _transition(record: Record) -> tuple[str, str, str, str]:
+    """The things that records on one line share; partitions and replicas never share one."""
+    kind = "replicas" if _ON_BROKER.search(str(record["subject"])) else "partitions"
+    return str(record["before"]), str(record["after"]), str(record.get("why") or ""), kind
 
 
-def _list(subjects: list[str]) -> str:
+def _list(subjects: list[str], kind: str) -> str:
     """Few in full, many by their first and number."""
     if len(subjects) <= 4:
         return ", ".join(subjects)
-    return f"{subjects[0]}, {subjects[1]} and {len(subjects) - 2} more"
+    return f"{subjects[0]}, {subjects[1]} and {len(subjects) - 2} more {kind}"
 
 
 def _clock(time_ms: int) -> str:

@@ -25,11 +25,19 @@ from klamm.cli.options import (
     parse_assignment,
     parse_pairs,
 )
-from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.output import (
+    counted,
+    print_json,
+    say,
+    say_text,
+    table,
+    tell,
+)
 from klamm.cli.reach import Reach
 from klamm.cli.topics import changes as topic_changes
-from klamm.cli.topics import freezing, plans, waiting
-from klamm.client.admin import Admin
+from klamm.cli.topics import plans, waiting
+from klamm.client.aio import freezing
+from klamm.client.aio.admin import Admin
 from klamm.model.errors import UsageError
 from klamm.model.names import id_from_text, id_text
 from klamm.model.text import printable
@@ -60,10 +68,13 @@ def create(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Create a topic."""
+    """Create a topic.
+
+    Example: klamm topics create orders --partitions 3 --replication-factor 3
+    """
     if assignment is not None and (partitions != -1 or replication_factor != -1):
         raise UsageError("--assignment already says how many partitions and replicas there are")
-    wanted = topic_changes.NewTopic(
+    wanted = topic_changes.TopicWish(
         name,
         partitions,
         replication_factor,
@@ -77,7 +88,7 @@ def create(
     else:
         verb = "would create" if dry_run else "created"
         say(
-            f"{verb} topic {name}: {made['partitions']} partitions, "
+            f"{verb} topic {name}: {counted(made['partitions'], 'partition')}, "
             f"replication factor {made['replication_factor']}"
         )
         _tell(planned)
@@ -86,10 +97,19 @@ def create(
 @app.command("list")
 def list_(
     internal: Annotated[bool, typer.Option("--internal", help="list internal topics too")] = False,
+    deleting: Annotated[
+        bool, typer.Option("--deleting", help="list the topics on their way out instead")
+    ] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """List the topics."""
+    """List the topics.
+
+    Example: klamm topics list --deleting
+    """
+    if deleting:
+        _list_deletions(output, bootstrap_server)
+        return
     found = run(bootstrap_server, list_topics)
     shown = [topic for topic in found if internal or not topic.is_internal]
     if output is Output.JSON:
@@ -97,6 +117,19 @@ def list_(
     elif shown:
         rows = [(t.name, len(t.partitions), t.replication_factor) for t in shown]
         say_text(table(("topic", "partitions", "replicas"), rows))
+
+
+def _list_deletions(output: Output, bootstrap: Reach) -> None:
+    found = run(bootstrap, waiting.deleting)
+    if output is Output.JSON:
+        print_json(found)
+    elif found:
+        rows = [(d["topic"], d["state"], _brokers(d["waits_for"])) for d in found]
+        say_text(table(("topic", "state", "waits for"), rows))
+
+
+def _brokers(ids: list[int]) -> str:
+    return ", ".join(f"broker {id}" for id in ids) or "-"
 
 
 @app.command()
@@ -108,7 +141,10 @@ def describe(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Describe topics: leaders, replicas, settings, running moves."""
+    """Describe topics: leaders, replicas, settings, running moves.
+
+    Example: klamm topics describe orders
+    """
     found = run(bootstrap_server, lambda admin: topic_changes.describe(admin, names))
     if output is Output.JSON:
         print_json([_details(topic) for topic in found])
@@ -131,7 +167,10 @@ def alter(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Add partitions, or change settings."""
+    """Add partitions, or change settings.
+
+    Example: klamm topics alter orders --partitions 6 --config retention.ms=86400000
+    """
     changes = topic_changes.Changes(
         partitions,
         parse_assignment(assignment) if assignment is not None else None,
@@ -142,12 +181,13 @@ def alter(
         raise UsageError("nothing to alter: give --partitions, --config or --unset")
     if assignment is not None and partitions is None:
         raise UsageError("--assignment is for new partitions: say with -p how many there will be")
-    run(bootstrap_server, lambda admin: topic_changes.alter(admin, name, changes, dry_run))
+    never = run(bootstrap_server, lambda admin: topic_changes.alter(admin, name, changes, dry_run))
     grows = dry_run and partitions is not None
     planned = _planned(grows, plans.growth(name, changes), bootstrap_server)
     if output is Output.JSON:
-        print_json({"name": name, "dry_run": dry_run, **planned})
+        print_json({"name": name, "dry_run": dry_run, "not_set": never, **planned})
     else:
+        say(*[f"{each} was not set" for each in never])
         say(f"{'would alter' if dry_run else 'altered'} topic {name}")
         _tell(planned)
 
@@ -178,19 +218,21 @@ def delete(
     """Delete topics and all that is in them.
 
     A copy on a broker that is given up with --forget-broker is dropped when that broker is back.
+
+    Example: klamm topics delete orders --wait
     """
     if dry_run:
         _plan_deletion(names, if_exists, output, bootstrap_server)
         return
-    forgotten, patience_s = forget_broker or [], timeout if wait else None
+    given_up, patience_s = forget_broker or [], timeout if wait else None
 
     ids: dict[str, uuid.UUID] = {}  # of what was archived: no other topic may go in its place
 
     async def work(admin: Admin) -> list[str]:
-        if patience_s is None and not forgotten:
+        if patience_s is None and not given_up:
             return await topic_changes.delete(admin, names, if_exists, False, ids)
         doomed = await waiting.mark(admin, names, if_exists, ids)
-        await waiting.forget(admin, doomed, forgotten)
+        await waiting.forget(admin, doomed, given_up)
         if patience_s is not None:
             await waiting.until_gone(admin, doomed, patience_s)
         return doomed
@@ -204,13 +246,31 @@ def delete(
             gone = run(bootstrap_server, work)
     else:
         kept, gone = None, run(bootstrap_server, work)
+    held_up = {} if patience_s is not None else _held_up(gone, bootstrap_server)
     if output is Output.JSON:
-        print_json(gone if kept is None else {"topics": gone, "archives": kept})
+        told: dict[str, object] = {"topics": gone, "waiting": list(held_up.values())}
+        print_json(told if kept is None else told | {"archives": kept})
         return
+    state = "deleting" if given_up and patience_s is None else "deleted"
     for name in gone:
-        for broker in forgotten:
-            say(f"broker {broker} will drop its copy of {name} when it is back")
-        say(f"{'deleting' if forgotten and patience_s is None else 'deleted'} topic {name}")
+        _tell_deletion(name, state, given_up, held_up.get(name))
+
+
+def _tell_deletion(
+    name: str, state: str, given_up: list[int], held_up: waiting.Explanation | None
+) -> None:
+    for broker in given_up:
+        say(f"broker {broker} will drop its copy of {name} when it is back")
+    if held_up is None:
+        say(f"{state} topic {name}")
+    else:
+        say(*waiting.tell_halted(held_up))
+
+
+def _held_up(names: list[str], bootstrap: Reach) -> dict[str, waiting.Explanation]:
+    """Those of these topics that are not gone, and why, by their names."""
+    found = run(bootstrap, lambda admin: waiting.halted(admin, names))
+    return {explanation["topic"]: explanation for explanation in found}
 
 
 def _plan_deletion(names: list[str], if_exists: bool, output: Output, bootstrap: Reach) -> None:
@@ -256,6 +316,8 @@ def copy(
 
     The way to fewer partitions, and to more without tearing keys apart. Committed records up to the
     moment of the start are copied; freeze the source where it is still written to.
+
+    Example: klamm topics copy orders orders-by-customer --partitions 4
     """
     from klamm.cli.topics import copying as topic_copy
 
@@ -279,25 +341,47 @@ def copy(
 @app.command("cancel-delete")
 def cancel_delete(
     name: str,
+    output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Cancel a deletion that has not removed any log (klamm.delete.topic.cancel.enable)."""
+    """Cancel a deletion that has not removed any log (klamm.delete.topic.cancel.enable).
+
+    Example: klamm topics cancel-delete orders
+    """
     run(bootstrap_server, lambda admin: waiting.cancel_deletion(admin, name))
-    say(f"deletion cancelled: topic {name} stays")
+    tell(output, {"name": name, "deleting": False}, f"deletion cancelled: topic {name} stays")
 
 
 @app.command()
 def explain(
-    name: str,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="every topic that is waiting for something")
+    ] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Explain what a topic is waiting for: why, since when, until when."""
-    found = run(bootstrap_server, lambda admin: waiting.explain(admin, name))
+    """Explain what a topic is waiting for: why, since when, until when.
+
+    Example: klamm topics explain --all
+    """
+    if everything == bool(name):
+        raise UsageError("name a topic, or use --all")
+    now_ms = time.time_ns() // 1_000_000
+    if name is None:
+        found = run(bootstrap_server, waiting.explain_all)
+        if output is Output.JSON:
+            print_json(found)
+        elif found:
+            say(*[line for explanation in found for line in waiting.tell(explanation, now_ms)])
+        else:
+            say("no topic is waiting for anything")
+        return
+    one = run(bootstrap_server, lambda admin: waiting.explain(admin, name))
     if output is Output.JSON:
-        print_json(found)
+        print_json(one)
     else:
-        say(*waiting.tell(found, time.time_ns() // 1_000_000))
+        say(*waiting.tell(one, now_ms))
 
 
 @app.command()
@@ -306,7 +390,10 @@ def freeze(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Refuse all writes to topics until they are unfrozen. Reading goes on."""
+    """Refuse all writes to topics until they are unfrozen. Reading goes on.
+
+    Example: klamm topics freeze orders
+    """
     run(bootstrap_server, lambda admin: freezing.freeze(admin, names))
     _tell_frozen(names, True, output)
 
@@ -317,7 +404,10 @@ def unfreeze(
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Let clients write to topics again."""
+    """Let clients write to topics again.
+
+    Example: klamm topics unfreeze orders
+    """
     run(bootstrap_server, lambda admin: freezing.unfreeze(admin, names))
     _tell_frozen(names, False, output)
 
@@ -358,7 +448,8 @@ def _details(topic: TopicFacts) -> dict[str, object]:
 def _picture(topic: TopicFacts) -> str:
     lines = [
         f"{printable(topic.name)}  (id {id_text(topic.id)})",
-        f"{len(topic.partitions)} partitions, replication factor {topic.replication_factor}",
+        f"{counted(len(topic.partitions), 'partition')}, "
+        f"replication factor {topic.replication_factor}",
     ]
     lines += [printable(f"{name} = {value}") for name, value in topic.overrides.items()]
     rows = [

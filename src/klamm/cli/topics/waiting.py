@@ -8,14 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final
 
-from klamm.cli.asking import refuse
 from klamm.cli.facts import list_topics
-from klamm.client.admin import Admin
+from klamm.client.aio.admin import Admin
+from klamm.client.errors import refuse
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.protocol.private import PrivateKey
 
 # One request waits for so long at most; then it is asked again, whoever is controller by then.
 _ROUND_S: Final = 5.0
+_LOOK_S: Final = 0.2
+_UNTOLD: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNSUPPORTED_VERSION})
+# The controller's words for a halted deletion, and for waits that --forget-broker ends.
+_HALTED: Final = "halted"
+_GIVE_UP: Final = frozenset({"broker is down", "broker does not take the controller's requests"})
 
 Explanation = dict[str, Any]
 
@@ -44,17 +49,17 @@ async def mark(
     known = {topic.name for topic in await list_topics(admin)}
     hidden = {name: await standing(admin, name) for name in names if name not in known}
     for name, found in hidden.items():
-        if found is Standing.ABSENT and not if_exists:
+        if found is TopicStanding.ABSENT and not if_exists:
             refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}", "it does not exist")
-    living = [n for n in names if n in known or hidden[n] is Standing.UNBORN]
+    living = [n for n in names if n in known or hidden[n] is TopicStanding.UNBORN]
     doomed = [(ids or {}).get(name, name) for name in living]
     for result in await admin.delete_topics(doomed, patience_ms=1) if doomed else ():
         if result.error_code != ErrorCode.REQUEST_TIMED_OUT:
             refuse(result.error_code, f"topic {result.name!r}", result.error_message)
-    return [n for n in names if n in known or hidden[n] is not Standing.ABSENT]
+    return [n for n in names if n in known or hidden[n] is not TopicStanding.ABSENT]
 
 
-class Standing(Enum):
+class TopicStanding(Enum):
     """The standing of a topic that no metadata shows."""
 
     ABSENT = auto()
@@ -62,16 +67,16 @@ class Standing(Enum):
     DOOMED = auto()  # it is being deleted
 
 
-async def standing(admin: Admin, topic: str) -> Standing:
+async def standing(admin: Admin, topic: str) -> TopicStanding:
     """Ask the controller about a topic that is in no metadata."""
     try:
         is_doomed = (await explain(admin, topic))["deleting_since_ms"] is not None
     except RequestRefused as refusal:
         # A cluster that is not klamm's explains nothing, and deletes nothing that it hides.
-        if refusal.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNSUPPORTED_VERSION):
-            return Standing.ABSENT
+        if refusal.code in _UNTOLD:
+            return TopicStanding.ABSENT
         raise
-    return Standing.DOOMED if is_doomed else Standing.UNBORN
+    return TopicStanding.DOOMED if is_doomed else TopicStanding.UNBORN
 
 
 async def forget(admin: Admin, names: Iterable[str], brokers: Iterable[int]) -> None:
@@ -94,6 +99,73 @@ async def until_gone(admin: Admin, names: Sequence[str], timeout_s: float) -> No
         raise KlammError(
             "\n".join([f"not deleted after {timeout_s:g} s: {', '.join(left)}", *told])
         )
+
+
+async def until_hidden(admin: Admin, names: Sequence[str]) -> None:
+    """Wait until clients no longer see topics, or their deletion is halted."""
+    deadline = admin.client.deadline(None)
+    left = set(names)
+    while left:
+        left &= {topic.name for topic in await list_topics(admin)}
+        left -= {explanation["topic"] for explanation in await halted(admin, left)}
+        if left and not await deadline.pause(_LOOK_S):
+            raise KlammError(
+                f"the deletion of {', '.join(sorted(left))} goes on, but takes longer than usual; "
+                "klamm topics explain --all says what it waits for"
+            )
+
+
+async def halted(admin: Admin, names: Iterable[str]) -> list[Explanation]:
+    """Those of these topics whose deletion cannot go on as things are."""
+    found = []
+    for name in names:
+        try:
+            explanation = await explain(admin, name)
+        except RequestRefused as refusal:
+            # Gone by now, or the cluster is not klamm's and keeps such things to itself.
+            if refusal.code not in _UNTOLD:
+                raise
+            continue
+        if explanation["state"] == _HALTED:
+            found.append(explanation)
+    return found
+
+
+def tell_halted(explanation: Explanation) -> Iterator[str]:
+    """The lines that say whom a deletion waits for, and what ends the wait."""
+    topic, reasons = explanation["topic"], explanation["waiting"]
+    yield f"topic {topic} is marked for deletion, and the deletion waits:"
+    seen = dict.fromkeys((reason["why"], reason["broker"]) for reason in reasons)
+    for why, broker in seen:
+        yield f"  {why}" if broker is None else f"  {why}: broker {broker}"
+    down = sorted({r["broker"] for r in reasons if r["why"] in _GIVE_UP})
+    if down:
+        options = " ".join(f"--forget-broker {broker}" for broker in down)
+        yield f"  to go on without: klamm topics delete {topic} {options}"
+    yield f"  to know more: klamm topics explain {topic}"
+
+
+async def explain_all(admin: Admin) -> list[Explanation]:
+    """The explanations of all topics that wait for something."""
+    now = await admin.ask_controller(PrivateKey.STATUS, {})
+    partitions = [p for ill in ("offline", "under_replicated") for p in now[ill]["items"]]
+    partitions += [item["partition"] for ill in ("moves", "refused") for item in now[ill]["items"]]
+    names = {partition.rpartition("-")[0] for partition in partitions}
+    names |= {deletion["topic"] for deletion in now["deletions"]["items"]}
+    found = []
+    for name in sorted(names):
+        try:
+            found.append(await explain(admin, name))
+        except RequestRefused as refusal:
+            if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+    return [explanation for explanation in found if explanation["waiting"]]
+
+
+async def deleting(admin: Admin) -> list[dict[str, Any]]:
+    """The topics that are on their way out."""
+    now = await admin.ask_controller(PrivateKey.STATUS, {})
+    return list(now["deletions"]["items"])
 
 
 def tell(explanation: Explanation, now_ms: int) -> Iterator[str]:

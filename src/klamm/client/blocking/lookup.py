@@ -17,13 +17,13 @@ from klamm.client.blocking.asking import TIMEOUT_MS, Asker
 from klamm.client.blocking.wire import lease
 from klamm.client.errors import Answered, Unreachable, check
 from klamm.client.metadata import Topic
-from klamm.client.requests import Committed, ConfigChange, Resource, ResourceType, per_partition
-from klamm.model.alterations import Operation
+from klamm.client.requests import Committed, ConfigChange, ConfigResource, per_partition
+from klamm.model.alterations import ConfigResourceType, SettingOperation
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST, LATEST
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.messages import create_topics, describe_groups, list_groups
+from klamm.protocol.messages import create_topics, list_groups
 
 _DYNAMIC_TOPIC_CONFIG: Final = 1
 _LOOKS: Final = 4  # before a topic is held to be gone
@@ -78,10 +78,6 @@ class Lookup(Asker):
     def groups(self) -> list[str]:
         """Every consumer group of the cluster."""
         return self._again(self._groups)
-
-    def group_members(self, group: str) -> int:
-        """The number of members a group has now."""
-        return self._again(lambda: self._group_members(group))
 
     def configs(self, topic: str) -> dict[str, str]:
         """The settings of a topic itself."""
@@ -195,12 +191,6 @@ class Lookup(Asker):
             names.update(g.group_id for g in answer.groups)
         return sorted(names)
 
-    def _group_members(self, group: str) -> int:
-        with lease(self._coordinator(group), self.options) as wire:
-            answer = wire.call(ApiKey.DESCRIBE_GROUPS, describe_groups.Request(groups=[group]))
-        check(answer.groups[0].error_code, f"group {group}")
-        return len(answer.groups[0].members)
-
     def _configs(self, topic: str) -> dict[str, str]:
         return {
             name: c.value
@@ -209,7 +199,9 @@ class Lookup(Asker):
         }
 
     def _described(self, topic: str, *, synonyms: bool = False) -> dict[str, Any]:
-        request = requests.configs([Resource(ResourceType.TOPIC, topic)], synonyms=synonyms)
+        request = requests.configs(
+            [ConfigResource(ConfigResourceType.TOPIC, topic)], synonyms=synonyms
+        )
         answer = self._any(lambda wire: wire.call(ApiKey.DESCRIBE_CONFIGS, request))
         result = answer.results[0]
         check(result.error_code, f"configs of {topic}", result.error_message)
@@ -243,10 +235,14 @@ class Lookup(Asker):
 
     def _alter(self, topic: str, configs: Mapping[str, str | None]) -> None:
         changes = [
-            ConfigChange(Operation.DELETE if value is None else Operation.SET, name, value)
+            ConfigChange(
+                SettingOperation.DELETE if value is None else SettingOperation.SET, name, value
+            )
             for name, value in configs.items()
         ]
-        request = requests.config_changes({Resource(ResourceType.TOPIC, topic): changes})
+        request = requests.config_changes(
+            {ConfigResource(ConfigResourceType.TOPIC, topic): changes}
+        )
         answer = self.ask_controller(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
         result = answer.responses[0]
         check(result.error_code, f"configs of {topic}", result.error_message)

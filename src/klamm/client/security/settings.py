@@ -91,6 +91,7 @@ class Security:
     checks_name: bool = True
     checks_certificate: bool = True
     tls_versions: tuple[str, ...] = ()
+    ciphers: str | None = None  # OpenSSL's list for TLS 1.2; None: its own
 
     @property
     def is_encrypted(self) -> bool:
@@ -196,7 +197,7 @@ def _token_properties(token: TokenSource | None) -> Mapping[str, str]:
             return {}
         case TokenFile(path):
             return {"sasl.oauthbearer.token.endpoint.url": f"file://{path}"}
-        case TokenEndpoint(url, client_id, client_secret, scope):
+        case TokenEndpoint(url, client_id, client_secret, scope, _, _):
             return {
                 "sasl.oauthbearer.token.endpoint.url": url,
                 "sasl.oauthbearer.client.id": client_id,

@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -24,9 +25,11 @@ _MISMATCHES: Final = frozenset({62, 64})
 _SHOW: Final = "set ssl.keystore.location (PEM) to a certificate and its key"
 
 
-def context_of(security: Security) -> ssl.SSLContext:
+def context_of(security: Security, *, checks_name: bool | None = None) -> ssl.SSLContext:
     """The TLS context: whom we trust, what we show. Changed files are read again."""
     named = (security.trusted, security.certificate, security.key)
+    if checks_name is not None:
+        security = replace(security, checks_name=checks_name)
     return _context(security, tuple(map(_stamp, named)))
 
 
@@ -61,6 +64,8 @@ def _context(security: Security, _stamps: tuple[tuple[int, int] | None, ...]) ->
     if security.tls_versions:
         wanted = sorted(_VERSIONS[name] for name in security.tls_versions)
         context.minimum_version, context.maximum_version = wanted[0], wanted[-1]
+    if security.ciphers is not None:
+        context.set_ciphers(security.ciphers)
     context.check_hostname = security.checks_name and security.checks_certificate
     if not security.checks_certificate:
         context.verify_mode = ssl.CERT_NONE

@@ -50,17 +50,20 @@ class TokenEndpoint:
     client_id: str
     client_secret: str = field(repr=False)
     scope: str = ""
+    timeout_s: float = _TIMEOUT_S
+    encodes: bool = True  # the credentials for a URL, as the standard has it
 
     def __call__(self) -> str:
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
-        quoted = ":".join(map(urllib.parse.quote_plus, (self.client_id, self.client_secret)))
+        encode = urllib.parse.quote_plus if self.encodes else str
+        quoted = ":".join(map(encode, (self.client_id, self.client_secret)))
         request = urllib.request.Request(
             self.url,
             data=urllib.parse.urlencode(form).encode(),
             headers={"Authorization": f"Basic {b64encode(quoted.encode()).decode()}"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+            with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
                 body = answer.read(_TOKEN_SIZE_MAX + 1)
         except urllib.error.HTTPError as fault:
             fault.close()

@@ -8,11 +8,11 @@ Left out: authorization (there is no authorizer), and the mutation quota, which 
 """
 
 from klamm.controller.admission.creation import (
-    Creation,
     CreationFacts,
     NewTopic,
     Policy,
     Proposal,
+    TopicCreation,
     admit_creation,
     duplicates,
     name_faults,
@@ -26,7 +26,6 @@ from klamm.controller.admission.deletion import (
 from klamm.controller.admission.growth import Growth, GrowthFacts, admit_growth
 
 __all__ = [
-    "Creation",
     "CreationFacts",
     "DeletionFacts",
     "Doomed",
@@ -35,6 +34,7 @@ __all__ = [
     "NewTopic",
     "Policy",
     "Proposal",
+    "TopicCreation",
     "admit_creation",
     "admit_deletion",
     "admit_growth",

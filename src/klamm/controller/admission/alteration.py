@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from klamm.model.alterations import Operation
+from klamm.model.alterations import SettingOperation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import Definition, Kind
 
@@ -21,7 +21,7 @@ class Change:
 
     name: str
     value: str | None
-    operation: int = Operation.SET
+    operation: int = SettingOperation.SET
 
 
 Texts = Mapping[str, str]
@@ -46,9 +46,9 @@ def altered(
     texts = dict(stored)
     for change in changes:
         match change.operation:
-            case Operation.SET:
+            case SettingOperation.SET:
                 texts[change.name] = change.value or ""
-            case Operation.DELETE:
+            case SettingOperation.DELETE:
                 texts.pop(change.name, None)
             case _:
                 text = _edited(change, texts, table.get(change.name), inherited)
@@ -62,10 +62,10 @@ def _malformed(changes: Sequence[Change]) -> Refused | None:
     names = Counter(change.name for change in changes)
     if twice := [name for name, count in names.items() if count > 1]:
         return Refused(f"Error due to duplicate config keys: {', '.join(twice)}")
-    operations = frozenset(Operation)
+    operations = frozenset(SettingOperation)
     if strange := [c for c in changes if c.operation not in operations]:
         return Refused(f"Unknown operations type {strange[0].operation} for {strange[0].name}")
-    null = [c.name for c in changes if c.value is None and c.operation != Operation.DELETE]
+    null = [c.name for c in changes if c.value is None and c.operation != SettingOperation.DELETE]
     return Refused(f"Null value not supported for : {', '.join(null)}") if null else None
 
 
@@ -80,7 +80,7 @@ def _edited(
         # Kafka fails over this one inside, and clients know it as an unknown error.
         return Refused(f"Unknown config name: {change.name}", ErrorCode.UNKNOWN_SERVER_ERROR)
     if definition.kind is not Kind.LIST:
-        verb = "append" if change.operation == Operation.APPEND else "subtract"
+        verb = "append" if change.operation == SettingOperation.APPEND else "subtract"
         return Refused(
             f"Config value {verb} is not allowed for config key: {change.name}. It is no list.",
             ErrorCode.INVALID_CONFIG,
@@ -88,9 +88,9 @@ def _edited(
     old = texts[change.name] if change.name in texts else inherited(change.name)
     items = _items(old)
     for item in _items(change.value):
-        if change.operation == Operation.APPEND and item not in items:
+        if change.operation == SettingOperation.APPEND and item not in items:
             items.append(item)
-        elif change.operation == Operation.SUBTRACT and item in items:
+        elif change.operation == SettingOperation.SUBTRACT and item in items:
             items.remove(item)
     return ",".join(items)
 

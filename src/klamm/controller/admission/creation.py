@@ -12,7 +12,7 @@ from klamm.controller.admission.placement import MixedRacks, Placement, Racks, S
 from klamm.controller.admission.refusals import (
     bad_assignment,
     exists,
-    unknown_brokers,
+    listed,
     with_duplicates,
 )
 from klamm.model.errors import ErrorCode, Refused
@@ -57,11 +57,12 @@ class CreationFacts:
     marked: Collection[str]  # waiting to be deleted
     brokers: Racks  # alive
     start: Start
+    absent: Collection[BrokerId] = ()  # not alive, but some topic has a replica there
     policy: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Creation:
+class TopicCreation:
     """A topic as it will be written."""
 
     topic: str
@@ -96,7 +97,7 @@ def name_faults(names: Sequence[str]) -> dict[str, Refused]:
     return faults
 
 
-def admit_creation(ask: NewTopic, facts: CreationFacts) -> Creation | Refused:
+def admit_creation(ask: NewTopic, facts: CreationFacts) -> TopicCreation | Refused:
     """The writes that create the topic, or the first reason not to."""
     refused = _first_refusal(_BEFORE_PLACEMENT, ask, facts)
     if refused is not None:
@@ -105,7 +106,7 @@ def admit_creation(ask: NewTopic, facts: CreationFacts) -> Creation | Refused:
     if isinstance(placement, Refused):
         return placement
     configs = {name: value or "" for name, value in ask.configs}
-    creation = Creation(topic=ask.name, placement=placement, configs=configs)
+    creation = TopicCreation(topic=ask.name, placement=placement, configs=configs)
     return _first_creation_refusal(ask, creation, facts) or creation
 
 
@@ -157,12 +158,12 @@ def _placement(ask: NewTopic, facts: CreationFacts) -> Placement | Refused:
     )
 
 
-def _legal_name(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _legal_name(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     fault = name_fault(creation.topic)
     return None if fault is None else Refused(fault, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-def _not_marked(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _not_marked(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     if creation.topic not in facts.marked:
         return None
     return Refused(
@@ -172,11 +173,11 @@ def _not_marked(creation: Creation, facts: CreationFacts) -> Refused | None:
     )
 
 
-def _not_stored(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _not_stored(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     return exists(creation.topic) if creation.topic in facts.stored else None
 
 
-def _not_colliding(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _not_colliding(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     others = colliding(creation.topic, facts.stored)
     if not others:
         return None
@@ -187,19 +188,19 @@ def _not_colliding(creation: Creation, facts: CreationFacts) -> Refused | None:
     )
 
 
-def _equal_factors(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _equal_factors(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     sizes = {len(replicas) for replicas in creation.placement.values()}
     if len(sizes) == 1 and 0 not in sizes:
         return None
     return bad_assignment("All partitions should have the same number of replicas, at least one.")
 
 
-def _no_replica_twice(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _no_replica_twice(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     twice = with_duplicates(creation.placement)
     return bad_assignment(f"Duplicate replica assignment found: {twice}.") if twice else None
 
 
-def _numbered_from_zero(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _numbered_from_zero(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     numbers = sorted(creation.placement)
     if facts.settings.bool("klamm.placement.strict.assignment"):
         good = numbers == list(range(len(numbers)))
@@ -211,13 +212,20 @@ def _numbered_from_zero(creation: Creation, facts: CreationFacts) -> Refused | N
     return bad_assignment("partitions should be a consecutive 0-based integer sequence")
 
 
-def _known_brokers(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _known_brokers(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     if not facts.settings.bool("klamm.placement.strict.assignment"):
         return None
-    return unknown_brokers(creation.placement.values(), facts.brokers)
+    named = {broker for replicas in creation.placement.values() for broker in replicas}
+    strange = named.difference(facts.brokers, facts.absent)
+    if not strange:
+        return None
+    return bad_assignment(
+        f"Unknown broker(s) in replica assignment: {listed(sorted(strange))}. Name brokers that "
+        "the cluster has, or set klamm.placement.strict.assignment=false to name any."
+    )
 
 
-def _good_configs(creation: Creation, facts: CreationFacts) -> Refused | None:
+def _good_configs(creation: TopicCreation, facts: CreationFacts) -> Refused | None:
     fault = topic_faults(creation.configs, facts.settings)
     return None if fault is None else Refused(fault, ErrorCode.INVALID_CONFIG)
 
@@ -236,7 +244,7 @@ _AFTER_PLACEMENT: Final = (
 
 
 def _first_creation_refusal(
-    ask: NewTopic, creation: Creation, facts: CreationFacts
+    ask: NewTopic, creation: TopicCreation, facts: CreationFacts
 ) -> Refused | None:
     for rule in _AFTER_PLACEMENT:
         refused = rule(creation, facts)
@@ -245,7 +253,9 @@ def _first_creation_refusal(
     return _policy_refusal(ask, creation, facts.policy)
 
 
-def _policy_refusal(ask: NewTopic, creation: Creation, policy: Policy | None) -> Refused | None:
+def _policy_refusal(
+    ask: NewTopic, creation: TopicCreation, policy: Policy | None
+) -> Refused | None:
     if policy is None:
         return None
     manual = bool(ask.assignment)

@@ -67,7 +67,7 @@ def _growth_refusal(ask: Growth, facts: GrowthFacts) -> Refused | None:
             f"The topic is queued for deletion. It is {ask.topic}.",
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         )
-    moving = sorted(n for n, assignment in facts.partitions.items() if assignment.is_moving)
+    moving = sorted(n for n, assignment in facts.partitions.items() if assignment.is_reassigning)
     if moving:
         return Refused(
             f"A partition reassignment is in progress for the topic '{ask.topic}'. "

@@ -68,7 +68,7 @@ def node_bytes(partitions: Mapping[int, Assignment]) -> int:
 
 def _entry_bytes(number: int, assignment: Assignment) -> int:
     lists = [assignment.replicas]
-    if assignment.is_moving:
+    if assignment.is_reassigning:
         # While it moves, a partition is in the node up to four times: its replicas, those that are
         # added, those that are removed, and the order they had.
         lists += [assignment.adding, assignment.removing, assignment.origin]

@@ -11,24 +11,25 @@ from klamm.controller.context import Topic
 from klamm.controller.effects import RewriteTopic, Stale, Stored
 from klamm.controller.turn import ATTEMPTS_MAX, Flow, Turn, commit
 from klamm.model.assignment import Assignment
-from klamm.model.topics import TopicNode
+from klamm.model.topics import StoredTopic
 
 _NOTHING: Final[Mapping[int, Assignment]] = MappingProxyType({})
 
 
-def node_of(topic: Topic, changed: Mapping[int, Assignment] = _NOTHING) -> TopicNode:
+def node_of(topic: Topic, changed: Mapping[int, Assignment] = _NOTHING) -> StoredTopic:
     """The node of a topic, with some partitions assigned anew."""
     partitions = {
         index: changed.get(index, p.assignment) for index, p in sorted(topic.partitions.items())
     }
-    return TopicNode(
+    return StoredTopic(
         topic_id=topic.id,
         partitions=partitions,
         version=topic.version,
         original={
             index: original
             for index, assignment in partitions.items()
-            if assignment.is_moving and (original := topic.partitions[index].original) is not None
+            if assignment.is_reassigning
+            and (original := topic.partitions[index].original) is not None
         },
         unclean=topic.unclean,
         frozen=topic.frozen,
@@ -49,7 +50,7 @@ def rewrite_topic(
             if node.partitions.keys() == known.keys():
                 topic.version = outcome.version
             return True
-        if not isinstance(outcome, Stale) or not isinstance(outcome.found, TopicNode):
+        if not isinstance(outcome, Stale) or not isinstance(outcome.found, StoredTopic):
             return False  # the node is gone, and a hint is on its way
         found = outcome.found
         unseen = {} if turn.context.is_queued(topic.name) else dict(found.partitions)

@@ -26,7 +26,7 @@ from klamm.controller.reassignments import reassignment
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.states.machines import in_steps, move_partitions, move_replicas
 from klamm.controller.turn import Flow, Turn, commit
-from klamm.model.brokers import Broker
+from klamm.model.brokers import Registration
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica, TopicPartition
 
@@ -61,7 +61,7 @@ def broker_reached(turn: Turn, event: BrokerReached) -> Flow[None]:
         yield from _compare(turn, {**context.brokers, event.broker: known})
 
 
-def _compare(turn: Turn, present: Mapping[BrokerId, Broker], why: str = "") -> Flow[None]:
+def _compare(turn: Turn, present: Mapping[BrokerId, Registration], why: str = "") -> Flow[None]:
     context = turn.context
     new = sorted(present.keys() - context.brokers.keys())
     dead = sorted(context.brokers.keys() - present.keys())

@@ -17,7 +17,7 @@ from klamm.controller.effects import (
     Copy,
     LeaderAndIsr,
     Outcome,
-    Plan,
+    PlannedEffects,
     Request,
     RewriteTopic,
     StopReplica,
@@ -25,7 +25,7 @@ from klamm.controller.effects import (
     Transition,
     Write,
 )
-from klamm.controller.turn import Flow, Settings, Turn
+from klamm.controller.turn import ControllerSettings, Flow, Turn
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica, TopicPartition
 
@@ -35,7 +35,9 @@ Work = Callable[[Turn, on.Event], Flow[object]]
 _ROUNDS_MAX: Final = 8
 
 
-def plan(context: Context, settings: Settings, about: on.Plannable, work: Work) -> Plan:
+def plan(
+    context: Context, settings: ControllerSettings, about: on.Plannable, work: Work
+) -> PlannedEffects:
     """Run an event on a copy of the topics it is about, then what follows from it."""
     copy = _copy(context, _topics(context, about))
     first = _Run(copy, settings, work)
@@ -50,7 +52,7 @@ def plan(context: Context, settings: Settings, about: on.Plannable, work: Work) 
         if not requests:
             break
     told = {request.to for request in (*first.requests, *later.requests)}
-    return Plan(
+    return PlannedEffects(
         transitions=tuple(first.transitions),
         later=tuple(later.transitions),
         brokers=tuple(sorted(told)),
@@ -65,7 +67,7 @@ def plan(context: Context, settings: Settings, about: on.Plannable, work: Work) 
 class _Run:
     """Takes events on a copied context, with a store that says yes."""
 
-    def __init__(self, context: Context, settings: Settings, work: Work) -> None:
+    def __init__(self, context: Context, settings: ControllerSettings, work: Work) -> None:
         self.context = context
         self.settings = settings
         self.work = work

@@ -214,7 +214,7 @@ def _go_on(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:
 def _is_complete(context: Context, partition: Partition) -> bool:
     """Whether the target is in sync, and somebody of it can lead."""
     assignment = partition.assignment
-    if not assignment.is_moving or partition.leadership is None:
+    if not assignment.is_reassigning or partition.leadership is None:
         return True
     return set(assignment.target) <= set(partition.leadership.isr) and any(
         context.is_online(broker, partition.id) for broker in assignment.target
@@ -330,7 +330,7 @@ def _known(context: Context, replicas: Iterable[Replica]) -> list[Replica]:
 
 
 def _remember_order(partition: Partition) -> None:
-    if not partition.assignment.is_moving:
+    if not partition.assignment.is_reassigning:
         partition.original = partition.assignment.replicas
 
 

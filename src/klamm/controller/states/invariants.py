@@ -128,7 +128,7 @@ def _index_faults(context: Context, seen: set[TopicPartition]) -> Iterator[str]:
     }
     if displaced != context.displaced.keys():
         yield f"the index of leaders out of place is off: {displaced ^ context.displaced.keys()}"
-    begun = {p.id for p in context.partitions() if p.assignment.is_moving}
+    begun = {p.id for p in context.partitions() if p.assignment.is_reassigning}
     if begun != context.reassigning.keys():
         yield f"the index of reassignments is off: {begun ^ context.reassigning.keys()}"
     if context.fenced.keys() & context.brokers.keys():

@@ -67,7 +67,7 @@ def _move_partitions(
     batch = turn.batch()
     pending = partitions
     for _ in range(ATTEMPTS_MAX):
-        planned: list[tuple[Partition, partition_states.Step]] = []
+        planned: list[tuple[Partition, partition_states.PartitionStep]] = []
         for partition in pending:
             view = _partition_view(context, partition, strategy, unclean_allowed)
             step = partition_states.plan(view, target)
@@ -111,7 +111,7 @@ def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: 
     pending = groups
     for _ in range(ATTEMPTS_MAX):
         again: list[_Group] = []
-        planned: list[tuple[_Group, list[tuple[Replica, replica_states.Step]]]] = []
+        planned: list[tuple[_Group, list[tuple[Replica, replica_states.ReplicaStep]]]] = []
         writes: list[UpdateState] = []
         for group in pending:
             partition, replicas = group
@@ -257,7 +257,7 @@ def _by_partition(context: Context, replicas: Iterable[Replica]) -> Iterator[_Gr
 
 def _plan_replicas(
     turn: Turn, partition: Partition, replicas: Sequence[Replica], target: ReplicaState
-) -> tuple[list[tuple[Replica, replica_states.Step]], Leadership | None]:
+) -> tuple[list[tuple[Replica, replica_states.ReplicaStep]], Leadership | None]:
     """The steps of one partition's replicas, each from the leadership the one before leaves."""
     staged = partition.leadership
     doomed = turn.context.deletions.get(partition.id.topic)
@@ -289,7 +289,7 @@ def _enter_replicas(
     turn: Turn,
     batch: Batch,
     partition: Partition,
-    steps: Iterable[tuple[Replica, replica_states.Step]],
+    steps: Iterable[tuple[Replica, replica_states.ReplicaStep]],
     target: ReplicaState,
     why: str,
 ) -> None:

@@ -1,7 +1,7 @@
 """The partition state machine: a table of the legal transitions and the rule of each.
 
-A rule takes one frozen view of a partition and returns one `Step`; it changes nothing. The step
-says what to store and whom to tell once it is stored.
+A rule takes one frozen view of a partition and returns one `PartitionStep`; it changes nothing. The
+step says what to store and whom to tell once it is stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PartitionStep:
     """The effects of one legal transition. A step without a write is done at once."""
 
     write: CreateState | UpdateState | None = None
@@ -41,15 +41,15 @@ class Step:
     is_clean: bool = True  # no acknowledged record is lost by it
 
 
-Rule = Callable[[PartitionView], Step | Refused]
+Rule = Callable[[PartitionView], PartitionStep | Refused]
 
 
-def mark_only(_: PartitionView) -> Step:
+def mark_only(_: PartitionView) -> PartitionStep:
     """Nothing but the state changes."""
-    return Step()
+    return PartitionStep()
 
 
-def elect_first(p: PartitionView) -> Step | Refused:
+def elect_first(p: PartitionView) -> PartitionStep | Refused:
     """A new partition trusts every live replica, for none holds a record yet."""
     online = tuple(b for b in p.candidates.replicas if p.candidates.is_online(b))
     if not online:
@@ -57,10 +57,10 @@ def elect_first(p: PartitionView) -> Step | Refused:
     first = Leadership(
         leader=online[0], leader_epoch=0, isr=online, controller_epoch=p.controller_epoch
     )
-    return Step(CreateState(p.id, first), online, True, f"first leader {online[0]}")
+    return PartitionStep(CreateState(p.id, first), online, True, f"first leader {online[0]}")
 
 
-def elect_again(p: PartitionView) -> Step | Refused:
+def elect_again(p: PartitionView) -> PartitionStep | Refused:
     """Elect by the strategy asked for, from the last leadership stored."""
     before = p.leadership
     if before is None:
@@ -74,7 +74,7 @@ def elect_again(p: PartitionView) -> Step | Refused:
     after = before.succeeded_by(winner.leader, winner.isr, p.controller_epoch, recovery)
     how = "" if winner.clean else ", uncleanly"
     why = f"{p.strategy} election: {winner.leader}{how}"
-    return Step(UpdateState(p.id, after), winner.tell, why=why, is_clean=winner.clean)
+    return PartitionStep(UpdateState(p.id, after), winner.tell, why=why, is_clean=winner.clean)
 
 
 # Every legal transition, and nothing else: a pair that is not here is refused.
@@ -90,7 +90,7 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
 }
 
 
-def plan(p: PartitionView, target: S) -> Step | Refused:
+def plan(p: PartitionView, target: S) -> PartitionStep | Refused:
     """The step that moves this partition to this state, or the reason why not."""
     rule = TRANSITIONS.get((p.state, target))
     return rule(p) if rule else Refused(f"{p.state} -> {target} is not a legal transition")

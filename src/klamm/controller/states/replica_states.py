@@ -1,7 +1,7 @@
 """The replica state machine: a table of the legal transitions and the rule of each.
 
 A rule sees one replica and the leadership of its partition as it would be if the transitions
-planned before it in the same event were stored. It returns one `Step` and changes nothing.
+planned before it in the same event were stored. It returns one `ReplicaStep` and changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ReplicaView:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplicaStep:
     """The effects of one legal transition."""
 
     leadership: Leadership | None = None  # to be stored first, where it is not None
@@ -41,56 +41,56 @@ class Step:
     delete: bool = False  # and to remove its log
 
 
-Rule = Callable[[ReplicaView], Step | Refused]
+Rule = Callable[[ReplicaView], ReplicaStep | Refused]
 
-_MARK: Final = Step()
-_ORDER: Final = Step(order=True)
+_MARK: Final = ReplicaStep()
+_ORDER: Final = ReplicaStep(order=True)
 
 
-def mark_only(_: ReplicaView) -> Step:
+def mark_only(_: ReplicaView) -> ReplicaStep:
     """Nothing but the state changes."""
     return _MARK
 
 
-def join(r: ReplicaView) -> Step | Refused:
+def join(r: ReplicaView) -> ReplicaStep | Refused:
     """A replica added to a partition that has a leader starts to follow it."""
     if r.leadership is None:
         return _MARK
     if r.leadership.leader == r.id.broker:
         return Refused("it leads the partition and cannot be new")
-    return Step(order=True, is_new=True)
+    return ReplicaStep(order=True, is_new=True)
 
 
-def resume(r: ReplicaView) -> Step:
+def resume(r: ReplicaView) -> ReplicaStep:
     """A replica whose broker is back is told what it is now."""
     return _MARK if r.leadership is None else _ORDER
 
 
-def retire(r: ReplicaView) -> Step | Refused:
+def retire(r: ReplicaView) -> ReplicaStep | Refused:
     """Stop the replica and take it out of the ISR, unless it is the last one there.
 
     The last one stays, for only that broker has every acknowledged record.
     """
     now = r.leadership
     if now is None:
-        return Step(stop=True)
+        return ReplicaStep(stop=True)
     if now.controller_epoch > r.controller_epoch:
         return Refused(f"its leadership was written by controller epoch {now.controller_epoch}")
     is_last = now.isr == (r.id.broker,)
     if r.id.broker not in now.isr or (is_last and now.leader == NO_LEADER):
-        return Step(stop=True, tell_others=not r.is_queued)
+        return ReplicaStep(stop=True, tell_others=not r.is_queued)
     leader = NO_LEADER if now.leader == r.id.broker else now.leader
     isr = now.isr if is_last else tuple(b for b in now.isr if b != r.id.broker)
     after = now.succeeded_by(leader, isr, r.controller_epoch)
-    return Step(after, stop=True, tell_others=not r.is_queued)
+    return ReplicaStep(after, stop=True, tell_others=not r.is_queued)
 
 
-def delete(_: ReplicaView) -> Step:
+def delete(_: ReplicaView) -> ReplicaStep:
     """Have the log removed; the broker's answer decides what comes next."""
-    return Step(stop=True, delete=True)
+    return ReplicaStep(stop=True, delete=True)
 
 
-def give_up(r: ReplicaView) -> Step | Refused:
+def give_up(r: ReplicaView) -> ReplicaStep | Refused:
     """Nobody waits any longer for the end of a copy of a topic on its way out, as nobody can
     confirm it. It is written down and removed when its broker is back."""
     if not r.is_queued:
@@ -122,7 +122,7 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
 }
 
 
-def plan(r: ReplicaView, target: S) -> Step | Refused:
+def plan(r: ReplicaView, target: S) -> ReplicaStep | Refused:
     """The step that moves this replica to this state, or the reason why not."""
     rule = TRANSITIONS.get((r.state, target))
     return rule(r) if rule else Refused(f"{r.state} -> {target} is not a legal transition")

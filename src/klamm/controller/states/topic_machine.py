@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.controller.context import Context, Deletion, Topic
+from klamm.controller.context import Context, QueuedDeletion, Topic
 from klamm.controller.states import FOUND, ReplicaState, TopicState, topic_states
 from klamm.controller.states.topic_states import TopicView
 from klamm.controller.turn import Turn
@@ -28,7 +28,7 @@ def move_topic(turn: Turn, topic: Topic, target: TopicState, why: str = "") -> R
     turn.note(f"topic {name}", name, topic.state, target, step.why)
     topic.state = target
     if target is TopicState.QUEUED:
-        context.deletions[name] = Deletion(context.now_ms)
+        context.deletions[name] = QueuedDeletion(context.now_ms)
     elif target in _ALIVE:
         context.deletions.pop(name, None)
     elif target is TopicState.ABSENT:
@@ -46,7 +46,7 @@ def find_topic(turn: Turn, topic: Topic, *, is_marked: bool) -> None:
     """
     topic.state = TopicState.QUEUED if is_marked else alive_state(topic)
     if is_marked:
-        turn.context.deletions[topic.name] = Deletion(turn.context.now_ms, inherited=True)
+        turn.context.deletions[topic.name] = QueuedDeletion(turn.context.now_ms, inherited=True)
     if topic.state is not TopicState.CREATED:
         turn.note(f"topic {topic.name}", topic.name, FOUND, topic.state)
 

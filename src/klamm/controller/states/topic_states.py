@@ -34,67 +34,67 @@ class TopicView:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TopicStep:
     """The effects of one legal transition: only its entry in the ledger."""
 
     why: str = ""
 
 
-Rule = Callable[[TopicView], Step | Refused]
+Rule = Callable[[TopicView], TopicStep | Refused]
 
 
-def admit(t: TopicView) -> Step:
+def admit(t: TopicView) -> TopicStep:
     """A topic appeared in the store and is taken up."""
-    return Step(t.reason)
+    return TopicStep(t.reason)
 
 
-def grow(t: TopicView) -> Step:
+def grow(t: TopicView) -> TopicStep:
     """Partitions were added, and are brought to life."""
-    return Step(t.reason)
+    return TopicStep(t.reason)
 
 
-def serve(t: TopicView) -> Step:
+def serve(t: TopicView) -> TopicStep:
     """Clients read and write."""
-    return Step(t.reason)
+    return TopicStep(t.reason)
 
 
-def freeze(t: TopicView) -> Step:
+def freeze(t: TopicView) -> TopicStep:
     """Clients read; what they write is refused."""
-    return Step(t.reason)
+    return TopicStep(t.reason)
 
 
-def queue(t: TopicView) -> Step:
+def queue(t: TopicView) -> TopicStep:
     """Somebody asked to delete the topic, or removed its node by hand."""
-    return Step(t.reason)
+    return TopicStep(t.reason)
 
 
-def wait(t: TopicView) -> Step | Refused:
+def wait(t: TopicView) -> TopicStep | Refused:
     """A deletion that cannot go on waits, and says what for."""
-    return Step(t.reason) if t.reason else Refused("a deletion waits for a reason")
+    return TopicStep(t.reason) if t.reason else Refused("a deletion waits for a reason")
 
 
-def begin(t: TopicView) -> Step | Refused:
+def begin(t: TopicView) -> TopicStep | Refused:
     """Logs are removed from here on, unless something has to end before."""
     if t.obstacle is not None and not t.is_vanished:
         return Refused(t.obstacle)
-    return Step(t.reason)
+    return TopicStep(t.reason)
 
 
-def call_off(t: TopicView) -> Step | Refused:
+def call_off(t: TopicView) -> TopicStep | Refused:
     """A deletion is taken back, as long as it has cost no log."""
-    return Step(t.reason) if t.loss is None else Refused(t.loss)
+    return TopicStep(t.reason) if t.loss is None else Refused(t.loss)
 
 
-def finish(t: TopicView) -> Step | Refused:
+def finish(t: TopicView) -> TopicStep | Refused:
     """A topic is gone when the store has nothing of it. Its nodes are removed when each copy is
     confirmed to be gone, or was given up."""
     if t.is_vanished:
-        return Step("its node is gone")
+        return TopicStep("its node is gone")
     if not t.is_removed:
         return Refused("its nodes are in the store")
     if t.given_up:
-        return Step(f"every replica has confirmed, but for {_copies(t.given_up)}: given up")
-    return Step("every replica has confirmed")
+        return TopicStep(f"every replica has confirmed, but for {_copies(t.given_up)}: given up")
+    return TopicStep("every replica has confirmed")
 
 
 # Every legal transition, and nothing else: a pair that is not here is refused.
@@ -119,7 +119,7 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
 }
 
 
-def plan(t: TopicView, target: S) -> Step | Refused:
+def plan(t: TopicView, target: S) -> TopicStep | Refused:
     """The step that moves this topic to this state, or the reason why not."""
     rule = TRANSITIONS.get((t.state, target))
     return rule(t) if rule else Refused(f"{t.state} -> {target} is not a legal transition")

@@ -8,7 +8,7 @@ from klamm.groups.classic import joining
 from klamm.groups.classic.members import Decision, Member, Notes, Persist, SyncAnswer
 from klamm.groups.classic.rebalance import Rebalance
 from klamm.groups.classic.records import GroupRecord
-from klamm.groups.classic.requests import GroupState, Join, Limits, Sync
+from klamm.groups.classic.requests import GroupLimits, GroupState, Join, Sync
 from klamm.model.errors import ErrorCode
 
 
@@ -77,8 +77,7 @@ class Group(Rebalance):
         if error is not ErrorCode.NONE:
             for member in self.members:
                 member.assignment = b""
-                notes.reply(member.awaits_sync, SyncAnswer(error=error))
-                member.awaits_sync = None
+            self.let_syncs_go(error, now_ms, notes)
             self.prepare(now_ms, notes)
             return notes.decision()
         self.enter(GroupState.STABLE, now_ms)
@@ -158,7 +157,7 @@ class Group(Rebalance):
         return ErrorCode.ILLEGAL_GENERATION if generation != self.generation else None
 
     @classmethod
-    def restored(cls, record: GroupRecord, limits: Limits, now_ms: int) -> Self:
+    def restored(cls, record: GroupRecord, limits: GroupLimits, now_ms: int) -> Self:
         """A group as a new coordinator finds it: its members are given one session to be heard."""
         group = cls(record.group, limits, now_ms)
         group.generation = record.generation

@@ -91,7 +91,7 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class MemberReply:
     """Let go a request that waits."""
 
     token: Token
@@ -109,7 +109,7 @@ class Persist:
 class Decision:
     """The actions the shell has to take now."""
 
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[MemberReply, ...] = ()
     persist: Persist | None = None
 
 
@@ -117,12 +117,12 @@ class Decision:
 class Notes:
     """Collects the effects of one event while it is worked on."""
 
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[MemberReply] = field(default_factory=list)
     persist: Persist | None = None
 
     def reply(self, token: Token | None, answer: JoinAnswer | SyncAnswer) -> None:
         if token is not None:
-            self.replies.append(Reply(token, answer))
+            self.replies.append(MemberReply(token, answer))
 
     def decision(self) -> Decision:
         return Decision(tuple(self.replies), self.persist)

@@ -20,7 +20,7 @@ from klamm.groups.classic.members import (
     SyncAnswer,
 )
 from klamm.groups.classic.records import GroupRecord, MemberRecord
-from klamm.groups.classic.requests import GroupState, Limits
+from klamm.groups.classic.requests import GroupLimits, GroupState
 from klamm.groups.classic.roster import Roster
 from klamm.model.errors import ErrorCode
 
@@ -44,7 +44,7 @@ class Rebalance:
         "unsynced",
     )
 
-    def __init__(self, group_id: str, limits: Limits, now_ms: int) -> None:
+    def __init__(self, group_id: str, limits: GroupLimits, now_ms: int) -> None:
         self.id = group_id
         self.limits = limits
         self.state = GroupState.EMPTY
@@ -65,10 +65,7 @@ class Rebalance:
             if self._initial_until_ms is None:
                 self._join_deadline_ms = self._latest_join(now_ms)
             return
-        again = SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
-        for member in self.members:
-            notes.reply(member.awaits_sync, again)
-            member.awaits_sync = None
+        self.let_syncs_go(ErrorCode.REBALANCE_IN_PROGRESS, now_ms, notes)
         self.unsynced.clear()
         self._sync_deadline_ms = None
         was_empty = self.state is GroupState.EMPTY
@@ -82,6 +79,18 @@ class Rebalance:
         else:
             self._initial_until_ms = None
             self._join_deadline_ms = now_ms + timeout_ms
+
+    def let_syncs_go(self, error: ErrorCode, now_ms: int, notes: Notes) -> None:
+        """Tell those who wait for their share that there is none.
+
+        Their sessions begin anew. While they waited they could not be heard, and what was left of
+        the old ones would have them removed together with the member that they waited for.
+        """
+        for member in self.members:
+            if member.awaits_sync is not None:
+                member.heard(now_ms)
+                notes.reply(member.awaits_sync, SyncAnswer(error=error))
+                member.awaits_sync = None
 
     def _latest_join(self, now_ms: int) -> int:
         # The clock of a running rebalance is not set back by those who join; it only grows longer

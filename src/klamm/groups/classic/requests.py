@@ -20,7 +20,7 @@ class GroupState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class GroupLimits:
     """The broker's settings for groups."""
 
     session_timeout_ms_min: int = 6_000

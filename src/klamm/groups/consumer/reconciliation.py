@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from klamm.groups.consumer.state import NOTHING, ConsumerGroup, Partitions, Progress, Standing
+from klamm.groups.consumer.state import NOTHING, ConsumerGroup, MemberProgress, Partitions, Standing
 
 
 def next_standing(
@@ -17,9 +17,9 @@ def next_standing(
 ) -> Standing:
     """The member's next step; `owned` is what it says it has, None when it does not say."""
     match standing.progress:
-        case Progress.STABLE if standing.epoch == group.assignment_epoch:
+        case MemberProgress.STABLE if standing.epoch == group.assignment_epoch:
             return standing
-        case Progress.UNREVOKED:
+        case MemberProgress.UNREVOKED:
             if _still_has(owned, standing.revoking):
                 return standing
             # What it was asked for is free. Its epoch rises even when it is asked for more at once,
@@ -41,7 +41,7 @@ def _step(
     if lost and _still_has(owned, lost):
         return replace(
             standing.at(epoch),
-            progress=Progress.UNREVOKED,
+            progress=MemberProgress.UNREVOKED,
             assigned=standing.assigned & target,
             revoking=lost,
         )
@@ -49,7 +49,7 @@ def _step(
     blocked = wanted & group.held_by_others(member_id) if wanted else NOTHING
     return replace(
         standing.at(group.assignment_epoch),
-        progress=Progress.UNRELEASED if blocked else Progress.STABLE,
+        progress=MemberProgress.UNRELEASED if blocked else MemberProgress.STABLE,
         assigned=target - blocked,
         revoking=NOTHING,
     )

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from klamm.groups.consumer.state import ConsumerGroup, Progress
+from klamm.groups.consumer.state import ConsumerGroup, MemberProgress
 
 
 @dataclass(slots=True)
-class Sessions:
+class MemberSessions:
     """The deadlines of the members of one group."""
 
     heard_until_ms: dict[str, int] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Sessions:
         for member_id, member in group.members.items():
             self.heard_until_ms.setdefault(member_id, now_ms + session_timeout_ms)
             standing = group.standing(member_id)
-            if standing.progress is not Progress.UNREVOKED:
+            if standing.progress is not MemberProgress.UNREVOKED:
                 self.revoking_until_ms.pop(member_id, None)
             elif self.revoking_until_ms.get(member_id, (-1, 0))[0] != standing.epoch:
                 until = now_ms + max(member.rebalance_timeout_ms, 0)

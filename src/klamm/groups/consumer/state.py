@@ -51,7 +51,7 @@ class ConsumerGroupState(StrEnum):
     STABLE = "Stable"
 
 
-class Progress(IntEnum):
+class MemberProgress(IntEnum):
     """The progress of a member towards its target; the numbers are those of the records."""
 
     STABLE = 0
@@ -80,7 +80,7 @@ class Standing:
 
     epoch: int = 0
     previous_epoch: int = 0  # still accepted: the answer with the newer one may have been lost
-    progress: Progress = Progress.STABLE
+    progress: MemberProgress = MemberProgress.STABLE
     assigned: Partitions = NOTHING
     revoking: Partitions = NOTHING  # held until the member says that it has let go
 
@@ -202,7 +202,9 @@ class ConsumerGroup:
     def is_reconciled(self, member_id: str) -> bool:
         """Whether a member has arrived at the target."""
         standing = self.standing(member_id)
-        return standing.progress is Progress.STABLE and standing.epoch == self.assignment_epoch
+        return (
+            standing.progress is MemberProgress.STABLE and standing.epoch == self.assignment_epoch
+        )
 
     def holder_of_instance(self, instance_id: str) -> ConsumerMember | None:
         """The static member that has this instance id."""

@@ -8,10 +8,10 @@ from klamm.model.settings.layers import (
     TopicSettings,
     broker_fault,
     described,
-    foreign,
-    foreign_warning,
     relation_fault,
     topic_faults,
+    unknown_settings,
+    unknown_warning,
 )
 from klamm.model.settings.topic import TOPIC_SETTINGS
 
@@ -28,9 +28,9 @@ __all__ = [
     "TopicSettings",
     "broker_fault",
     "described",
-    "foreign",
-    "foreign_warning",
     "relation_fault",
     "topic_faults",
+    "unknown_settings",
+    "unknown_warning",
     "value_text",
 ]

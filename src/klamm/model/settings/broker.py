@@ -7,9 +7,12 @@ from typing import Final
 
 from klamm.model.settings import broker_clients as clients
 from klamm.model.settings import broker_cluster as cluster
+from klamm.model.settings.broker_access import ACCESS
 from klamm.model.settings.broker_idle import IDLE
 from klamm.model.settings.broker_klamm import KLAMM
+from klamm.model.settings.broker_listeners import LISTENERS
 from klamm.model.settings.broker_log import LOG_SETTINGS, TOPIC_DEFAULTS
+from klamm.model.settings.broker_security import SASL, TLS
 from klamm.model.settings.definition import Definition, by_name
 
 # In the order of the documentation.
@@ -17,12 +20,17 @@ GROUPS: Final[Mapping[str, tuple[Definition, ...]]] = {
     "Topics and their administration": cluster.TOPIC_ADMIN,
     "Defaults of topic settings": TOPIC_DEFAULTS,
     "Brokers and the controller": cluster.CONTROLLER,
+    "ZooKeeper's door": cluster.ZOOKEEPER,
     "Replication": cluster.REPLICATION,
     "Logs": LOG_SETTINGS,
     "Consumer groups": clients.GROUPS,
     "Transactions": clients.TRANSACTIONS,
     "Quotas": clients.QUOTAS,
     "Network": clients.NETWORK,
+    "Listeners": LISTENERS,
+    "TLS": TLS,
+    "SASL": SASL,
+    "Access": ACCESS,
     "klamm's own": KLAMM,
     "Without effect": IDLE,
 }

@@ -57,7 +57,27 @@ CONTROLLER: Final[tuple[Definition, ...]] = (
         "broker.id",
         Kind.INT,
         "-1",
-        "The number of this broker; -1 lets klamm number its brokers from 0.",
+        "The number of a broker (`klamm broker`); -1: the one its logs are of, or a drawn one. A "
+        "whole cluster (`klamm up`) numbers its brokers from 0.",
+    ),
+    setting(
+        "node.id",
+        Kind.INT,
+        "-1",
+        "Another name of broker.id.",
+    ),
+    setting(
+        "broker.id.generation.enable",
+        Kind.BOOLEAN,
+        "true",
+        "Whether a broker without a number gets one from the store (`klamm broker`).",
+    ),
+    setting(
+        "reserved.broker.max.id",
+        Kind.INT,
+        "1000",
+        "The highest number that may be given by hand while numbers are also drawn.",
+        _FROM_0,
     ),
     setting(
         "broker.rack",
@@ -122,6 +142,92 @@ CONTROLLER: Final[tuple[Definition, ...]] = (
         Kind.STRING,
         None,
         "The ZooKeeper to use instead of the embedded store.",
+    ),
+)
+
+ZOOKEEPER: Final[tuple[Definition, ...]] = (
+    setting(
+        "zookeeper.set.acl",
+        Kind.BOOLEAN,
+        "false",
+        "Whether new nodes are protected: all may read, only brokers may write, and credentials "
+        "are for brokers alone. Needs a login, by digest, SASL or certificate; an embedded store "
+        "has its own.",
+    ),
+    setting(
+        "zookeeper.ssl.client.enable",
+        Kind.BOOLEAN,
+        "false",
+        "Whether ZooKeeper is reached by TLS.",
+    ),
+    setting(
+        "zookeeper.clientCnxnSocket",
+        Kind.STRING,
+        None,
+        "A class of Java's that Kafka needs for TLS to ZooKeeper; taken as it is there, and not "
+        "needed here.",
+    ),
+    setting(
+        "zookeeper.ssl.keystore.location",
+        Kind.STRING,
+        None,
+        "The certificate and key that are shown to ZooKeeper.",
+    ),
+    setting(
+        "zookeeper.ssl.keystore.password",
+        Kind.PASSWORD,
+        None,
+        "The password of that store, and of the key in it.",
+    ),
+    setting(
+        "zookeeper.ssl.keystore.type",
+        Kind.STRING,
+        None,
+        "PEM, PKCS12 or JKS; by the end of the file's name where it is not set.",
+    ),
+    setting(
+        "zookeeper.ssl.truststore.location",
+        Kind.STRING,
+        None,
+        "The certificates that ZooKeeper's has to be signed by; those of the machine where it is "
+        "not set.",
+    ),
+    setting(
+        "zookeeper.ssl.truststore.password",
+        Kind.PASSWORD,
+        None,
+        "The password of that store.",
+    ),
+    setting(
+        "zookeeper.ssl.truststore.type",
+        Kind.STRING,
+        None,
+        "As with the other store.",
+    ),
+    setting(
+        "zookeeper.ssl.protocol",
+        Kind.STRING,
+        None,
+        "The newest version of TLS that is spoken with ZooKeeper; TLSv1.3 where it is not set.",
+    ),
+    setting(
+        "zookeeper.ssl.enabled.protocols",
+        Kind.LIST,
+        None,
+        "The versions of TLS that are spoken with ZooKeeper; TLSv1.2 and TLSv1.3 where it is not "
+        "set.",
+    ),
+    setting(
+        "zookeeper.ssl.cipher.suites",
+        Kind.LIST,
+        None,
+        "The cipher suites for ZooKeeper, by their IANA names.",
+    ),
+    setting(
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        Kind.STRING,
+        "HTTPS",
+        "HTTPS: the name of the server has to be in its certificate; empty: it need not.",
     ),
 )
 

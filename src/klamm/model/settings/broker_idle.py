@@ -53,30 +53,17 @@ _IDLE: Final[Mapping[str, str]] = {
         socket.connection.setup.timeout.max.ms long 30000
         unclean.leader.election.interval.ms long 300000
     """,
-    "klamm gives its brokers their numbers and addresses": """
-        listeners str PLAINTEXT://:9092
-        advertised.listeners str -
-        broker.id.generation.enable bool true
-        reserved.broker.max.id int 1000
+    "klamm gives its brokers their numbers": """
     """,
-    "klamm uses one protocol version and one listener between its brokers": """
+    "klamm uses one protocol version between its brokers": """
         inter.broker.protocol.version str 3.9-IV0
-        inter.broker.listener.name str -
-        control.plane.listener.name str -
-        listener.security.protocol.map str SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
-        early.start.listeners str -
-        security.inter.broker.protocol str PLAINTEXT
         offsets.commit.required.acks short -1
         offsets.topic.compression.codec int 0
         unstable.api.versions.enable bool false
         unstable.feature.versions.enable bool false
-    """,  # noqa: E501
+    """,
     "klamm stops a broker at once that is left without a log directory": """
         log.dir.failure.timeout.ms long 30000
-    """,
-    "klamm has no limits of this kind on connections": """
-        connection.failed.authentication.delay.ms int 100
-        connections.max.reauth.ms long 0
     """,
     "klamm keeps fetch sessions of followers only, and has no DescribeTopicPartitions": """
         max.incremental.fetch.session.cache.slots int 1000
@@ -95,27 +82,13 @@ _IDLE: Final[Mapping[str, str]] = {
     """,
     "klamm reaches ZooKeeper with its own client": """
         zookeeper.max.in.flight.requests int 10
-        zookeeper.set.acl bool false
-        zookeeper.clientCnxnSocket str -
-        zookeeper.ssl.client.enable bool false
-        zookeeper.ssl.cipher.suites list -
         zookeeper.ssl.crl.enable bool false
-        zookeeper.ssl.enabled.protocols list -
-        zookeeper.ssl.endpoint.identification.algorithm str HTTPS
-        zookeeper.ssl.keystore.location str -
-        zookeeper.ssl.keystore.password password -
-        zookeeper.ssl.keystore.type str -
         zookeeper.ssl.ocsp.enable bool false
-        zookeeper.ssl.protocol str TLSv1.2
-        zookeeper.ssl.truststore.location str -
-        zookeeper.ssl.truststore.password password -
-        zookeeper.ssl.truststore.type str -
     """,
     "klamm's controller is the one of ZooKeeper mode": """
         zookeeper.metadata.migration.enable bool false
         zookeeper.metadata.migration.min.batch.size int 200
         process.roles list
-        node.id int -1
         initial.broker.registration.timeout.ms int 60000
         broker.heartbeat.interval.ms int 2000
         broker.session.timeout.ms int 9000
@@ -193,35 +166,12 @@ _IDLE: Final[Mapping[str, str]] = {
         remote.log.reader.max.pending.tasks int 100
         remote.fetch.max.wait.ms int 500
     """,  # noqa: E501
-    "klamm's listeners are PLAINTEXT, and everybody may do everything": """
-        authorizer.class.name str
-        super.users str
-        allow.everyone.if.no.acl.found bool false
-        principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
-        security.providers str -
-        delegation.token.master.key password -
-        delegation.token.secret.key password -
-        delegation.token.max.lifetime.ms long 604800000
-        delegation.token.expiry.time.ms long 86400000
-        delegation.token.expiry.check.interval.ms long 3600000
-        password.encoder.secret password -
-        password.encoder.old.secret password -
-        password.encoder.cipher.algorithm str AES/CBC/PKCS5Padding
-        password.encoder.keyfactory.algorithm str -
-        password.encoder.key.length int 128
-        password.encoder.iterations int 4096
-        sasl.mechanism.inter.broker.protocol str GSSAPI
-        sasl.enabled.mechanisms list GSSAPI
-        sasl.jaas.config password -
-        sasl.server.callback.handler.class class -
-        sasl.server.max.receive.size int 524288
+    "klamm's sasl.login.read.timeout.ms holds for connecting, too": """
+        sasl.login.connect.timeout.ms int -
+    """,
+    "klamm has no Kerberos, and fetches a token whenever a broker logs in": """
         sasl.client.callback.handler.class class -
         sasl.login.class class -
-        sasl.login.callback.handler.class class -
-        sasl.login.connect.timeout.ms int -
-        sasl.login.read.timeout.ms int -
-        sasl.login.retry.backoff.ms long 100
-        sasl.login.retry.backoff.max.ms long 10000
         sasl.login.refresh.window.factor double 0.8
         sasl.login.refresh.window.jitter double 0.05
         sasl.login.refresh.min.period.seconds short 60
@@ -232,40 +182,15 @@ _IDLE: Final[Mapping[str, str]] = {
         sasl.kerberos.ticket.renew.jitter double 0.05
         sasl.kerberos.min.time.before.relogin long 60000
         sasl.kerberos.principal.to.local.rules list DEFAULT
-        sasl.oauthbearer.scope.claim.name str scope
-        sasl.oauthbearer.sub.claim.name str sub
-        sasl.oauthbearer.token.endpoint.url str -
-        sasl.oauthbearer.jwks.endpoint.url str -
-        sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
-        sasl.oauthbearer.clock.skew.seconds int 30
-        sasl.oauthbearer.expected.audience list -
-        sasl.oauthbearer.expected.issuer str -
-        sasl.oauthbearer.header.urlencode bool false
-        ssl.protocol str TLSv1.3
+    """,
+    "klamm does not run Java and has one implementation of each of these": """
         ssl.provider str -
-        ssl.enabled.protocols list TLSv1.2,TLSv1.3
-        ssl.keystore.type str JKS
-        ssl.keystore.location str -
-        ssl.keystore.password password -
-        ssl.keystore.key password -
-        ssl.keystore.certificate.chain password -
-        ssl.key.password password -
-        ssl.truststore.type str JKS
-        ssl.truststore.location str -
-        ssl.truststore.password password -
-        ssl.truststore.certificates password -
         ssl.keymanager.algorithm str SunX509
         ssl.trustmanager.algorithm str PKIX
-        ssl.endpoint.identification.algorithm str https
         ssl.secure.random.implementation str -
-        ssl.client.auth str none
-        ssl.cipher.suites list
-        ssl.principal.mapping.rules str DEFAULT
         ssl.engine.factory.class class -
-        ssl.allow.dn.changes bool false
-        ssl.allow.san.changes bool false
+        principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
+        security.providers str -
     """,  # noqa: E501
 }
 
@@ -300,6 +225,27 @@ _LIVE: Final = frozenset(
 )
 
 
+# The same for one broker only.
+_LIVE_PER_BROKER: Final = frozenset(
+    {
+        "principal.builder.class",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    }
+)
+
+
+def _dynamic(name: str) -> Dynamic:
+    if name in _LIVE_PER_BROKER:
+        return Dynamic.PER_BROKER
+    return Dynamic.CLUSTER_WIDE if name in _LIVE else Dynamic.READ_ONLY
+
+
 def _read(reason: str, lines: str) -> Iterator[Definition]:
     for line in lines.strip().splitlines():
         name, kind, *default = line.split()
@@ -309,7 +255,7 @@ def _read(reason: str, lines: str) -> Iterator[Definition]:
             kind=_KINDS[kind],
             default=None if text == "-" else text,
             doc="Accepted for Kafka's sake.",
-            dynamic=Dynamic.CLUSTER_WIDE if name in _LIVE else Dynamic.READ_ONLY,
+            dynamic=_dynamic(name),
             no_effect=reason,
         )
 

@@ -92,6 +92,14 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "store that another klamm serves asks for the `store.digest` of its data directory.",
     ),
     setting(
+        "klamm.zookeeper.sasl.jaas.config",
+        Kind.PASSWORD,
+        None,
+        "The login to ZooKeeper by SASL (DIGEST-MD5), as Kafka has it in the `Client` section of a "
+        'JAAS file: org.apache.zookeeper.server.auth.DigestLoginModule required username=".." '
+        'password="..";',
+    ),
+    setting(
         "klamm.controller.standby.enable",
         Kind.BOOLEAN,
         "true",
@@ -116,6 +124,39 @@ KLAMM: Final[tuple[Definition, ...]] = (
         InternalPeers(),
     ),
     setting(
+        "klamm.authentication.timeout.ms",
+        Kind.INT,
+        "30000",
+        "How long a connection may take to say who it is: for the handshake of TLS, and then for "
+        "its login.",
+        AtLeast(100),
+        _WIDE,
+    ),
+    setting(
+        "klamm.authentication.pending.max",
+        Kind.INT,
+        "1000",
+        "How many connections of a broker may be in their handshake or login at a time. When there "
+        "are more, the oldest of the address with the most is closed.",
+        AtLeast(1),
+        _WIDE,
+    ),
+    setting(
+        "klamm.authentication.pending.max.per.ip",
+        Kind.INT,
+        "200",
+        "How many of them one address may have.",
+        AtLeast(1),
+        _WIDE,
+    ),
+    setting(
+        "klamm.allow.unsecured.oauth",
+        Kind.BOOLEAN,
+        "false",
+        "Whether a listener with OAUTHBEARER may take tokens that nobody signed, as Kafka's does "
+        "where no validator is named. For tests only: everybody is whoever they say.",
+    ),
+    setting(
         "klamm.placement.seed",
         Kind.LONG,
         "-1",
@@ -135,9 +176,10 @@ KLAMM: Final[tuple[Definition, ...]] = (
     setting(
         "klamm.placement.strict.assignment",
         Kind.BOOLEAN,
-        "false",
-        "Whether a new topic with its own assignment may name only registered brokers and must "
-        "number its partitions from 0 without a gap. Kafka looks only at the sum of the numbers.",
+        "true",
+        "Whether a new topic with its own assignment may name only brokers that are registered or "
+        "have replicas already, and must number its partitions from 0 without a gap. Kafka takes "
+        "any broker, and looks only at the sum of the numbers.",
         None,
         _WIDE,
     ),

@@ -54,6 +54,7 @@ class Dynamic(StrEnum):
     """Whether a broker setting can be changed while the broker runs."""
 
     READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"  # for one broker only
     CLUSTER_WIDE = "cluster-wide"  # for one broker or for all
 
 
@@ -111,17 +112,6 @@ class OneOf:
 
     def __str__(self) -> str:
         return ", ".join(self.words)
-
-
-@dataclass(frozen=True, slots=True)
-class Nonempty:
-    """Some text."""
-
-    def fault(self, value: Value) -> str | None:
-        return None if value else "String must be non-empty"
-
-    def __str__(self) -> str:
-        return "not empty"
 
 
 _PARTITION_ON_BROKER: Final = re.compile(r"\d+:\d+\Z")

@@ -191,10 +191,6 @@ class BrokerSettings(_Values):
         """The settings of a topic with these overrides. Unknown or broken ones are left out."""
         return TopicSettings(self, overrides)
 
-    def without_effect(self) -> list[str]:
-        """The start-up settings that klamm does not act on."""
-        return [name for name in self.static if (d := _find(name)) is not None and d.no_effect]
-
     def origins(self, *names: str) -> list[Origin]:
         """All that gives one of these names a value, the one in force first."""
         found = [
@@ -276,17 +272,26 @@ def broker_fault(texts: Mapping[str, str]) -> str | None:
     return None
 
 
-def foreign(texts: Mapping[str, str]) -> dict[str, str]:
+def unknown_settings(texts: Mapping[str, str]) -> dict[str, str]:
     """Those of a broker's settings that are none of klamm's: a plug-in's, or misspelt."""
     return {name: text for name, text in texts.items() if _find(name) is None}
 
 
-def foreign_warning(name: str) -> str:
-    """What to tell the operator of a setting that is stored and that nobody acts on."""
+def is_protecting(name: str) -> bool:
+    """Whether a name that is no setting looks like one of security."""
+    return name.startswith(_PROTECTING) or _guess(name).startswith(_PROTECTING)
+
+
+def _guess(name: str) -> str:
     close = difflib.get_close_matches(name, list(BROKER_SETTINGS), n=1, cutoff=0.8)
-    guess = _broker_name(name) if name in TOPIC_SETTINGS else close[0] if close else ""
+    return _broker_name(name) if name in TOPIC_SETTINGS else close[0] if close else ""
+
+
+def unknown_warning(name: str) -> str:
+    """The warning about a setting that is stored and that nobody acts on."""
+    guess = _guess(name)
     hint = f" Did you mean {guess}?" if guess else ""
-    if name.startswith(_PROTECTING) or guess.startswith(_PROTECTING):
+    if is_protecting(name):
         return f"{name} looks like a setting of security and PROTECTS NOTHING.{hint}"
     return f"{name} is no setting of klamm and has no effect.{hint}"
 

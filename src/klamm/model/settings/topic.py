@@ -188,9 +188,8 @@ TOPIC_SETTINGS: Final[Mapping[str, Definition]] = by_name(
             "message.downconversion.enable",
             Kind.BOOLEAN,
             "true",
-            "Whether old consumers get records in an old format.",
+            "Whether consumers from before 0.11 get records in their format; else refused.",
             "log.message.downconversion.enable",
-            no_effect=_OLD_FORMATS,
         ),
         _topic(
             "message.format.version",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,13 @@ from klamm.client.metadata import Topic, View
 from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive.files import GROUP_BYTES_MAX, SCHEMA, Job, archive_window, file_faults
+from klamm.pipelines.archive.files import (
+    GROUP_BYTES_MAX,
+    SCHEMA,
+    ArchiveJob,
+    archive_window,
+    file_faults,
+)
 from klamm.pipelines.archive.layout import (
     File,
     Manifest,
@@ -45,10 +51,10 @@ from klamm.pipelines.archive.layout import (
 )
 from klamm.pipelines.archive.reuse import kept
 from klamm.pipelines.archive.shelf import being_written, publish
-from klamm.pipelines.archive.writing import drafted, write_whole
-from klamm.pipelines.session.progress import Progress, Silent, watched
+from klamm.pipelines.jobs.progress import Progress, Silent, watched
+from klamm.pipelines.jobs.tasks import run_tasks
+from klamm.pipelines.jobs.writing import drafted, write_whole
 from klamm.pipelines.session.session import refuse_speculation
-from klamm.pipelines.session.workers import begin_task
 from klamm.pipelines.source.ranges import Range
 from klamm.pipelines.source.selection import bytes_per_offset, ids_of, no_topic, while_there
 from klamm.version import __version__
@@ -95,7 +101,7 @@ def archive(
         for tp in sorted(ends)
         for w in plan_windows(tp.partition, starts[tp], ends[tp], sizes[tp])
     ]
-    job = Job(
+    job = ArchiveJob(
         connection=connection,
         directory=str(directory),
         topic=topic,
@@ -167,24 +173,7 @@ def _make_directory(directory: Path) -> None:
         raise UsageError(f"cannot write to {directory}: {fault.strerror}") from None
 
 
-def run_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterable[Any]]) -> list[Any]:
-    """Runs `work` for each number in a task of its own; each answer travels as a line of JSON."""
-    if count == 0:
-        return []
-
-    def tasks(frames: Iterator[Any]) -> Iterator[Any]:
-        begin_task()
-        for frame in frames:
-            for number in frame.column("id").to_pylist():
-                answers = [json.dumps(answer) for answer in work(number)]
-                yield pa.RecordBatch.from_arrays([pa.array(answers, pa.string())], ["answer"])
-
-    numbers = spark.range(0, count, 1, count)
-    rows = numbers.mapInArrow(tasks, "answer string").collect()
-    return [json.loads(row.answer) for row in rows]
-
-
-def _run(spark: SparkSession, job: Job, progress: Progress) -> tuple[list[File], int]:
+def _run(spark: SparkSession, job: ArchiveJob, progress: Progress) -> tuple[list[File], int]:
     total = sum(r.size for r in job.ranges)
     with watched(spark, progress, f"archiving {job.topic}", total) as report:
 
@@ -237,7 +226,7 @@ def _write_groups(directory: Path, lookup: Lookup, topic: Topic) -> Part:
 
 
 def _manifest(
-    job: Job,
+    job: ArchiveJob,
     cluster: str,
     files: Sequence[File],
     beside: tuple[Part, Part],
@@ -286,3 +275,10 @@ def verify(
             return faults
 
         return [fault for fault in beside if fault] + run_tasks(spark, len(files), work)
+
+
+def refuse_damage(faults: Sequence[str]) -> None:
+    """Raises when `verify` found faults, and names the first of them."""
+    if faults:
+        more = f", and {len(faults) - 5} more" if len(faults) > 5 else ""
+        raise KlammError(f"the archive is damaged: {'; '.join(faults[:5])}{more}")

@@ -30,11 +30,11 @@ from klamm.pipelines.archive.layout import (
     sha256,
 )
 from klamm.pipelines.archive.parquet_pages import PageFault, group_costs
-from klamm.pipelines.archive.writing import disk_fault
-from klamm.pipelines.records.columns import COLUMNS, Source
+from klamm.pipelines.jobs.writing import disk_fault
+from klamm.pipelines.records.columns import COLUMNS, RowSource
 from klamm.pipelines.records.digests import Digests, window_offsets
 from klamm.pipelines.records.frames import Decoder
-from klamm.pipelines.session.prefetch import ahead
+from klamm.pipelines.session.prefetch import prefetched
 from klamm.pipelines.source.fetcher import RangeReader
 from klamm.pipelines.source.options import Position, ReadOptions
 from klamm.pipelines.source.ranges import Range
@@ -84,7 +84,7 @@ _FIRST_SHARE: Final = 1 / 8  # how much of a full group the first one holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ArchiveJob:
     """All that a task must know."""
 
     connection: ConnectionOptions
@@ -97,7 +97,7 @@ class Job:
     checked: Mapping[str, File] = field(default_factory=dict)  # files that are known to be right
 
 
-def archive_window(job: Job, wanted: Range) -> File:
+def archive_window(job: ArchiveJob, wanted: Range) -> File:
     """One window of one partition into one file."""
     directory = Path(job.directory)
     window = Window(wanted.partition, wanted.start, wanted.stop)
@@ -135,7 +135,7 @@ def write_file(frames: Iterable[Any], wanted: Range, topic_id: str, draft: Path)
     # needs as well.
     with pa.OSFile(str(draft), "wb") as out, Follower(draft) as follower:
         with pq.ParquetWriter(out, SCHEMA, **options) as writer:
-            for group in ahead(_grouped(_noted(frames, digests, story))):
+            for group in prefetched(_grouped(_noted(frames, digests, story))):
                 columns = pa.Table.from_batches(group, FRAME).columns
                 table = pa.Table.from_arrays(columns, schema=SCHEMA)
                 writer.write_table(table, row_group_size=_GROUP_ROWS)
@@ -182,7 +182,7 @@ def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]
 def decoder_of(wanted: Range) -> Decoder:
     """The decoder that makes an archive's rows of a range."""
     return Decoder(
-        source=Source(wanted.topic, wanted.partition),
+        source=RowSource(wanted.topic, wanted.partition),
         position=wanted.start,
         stop=wanted.stop,
         columns=tuple(_COLUMNS.values()),
@@ -306,7 +306,7 @@ def read_file(
     One with other than so many rows, or with a row group that could take more memory than that, is
     refused before any of it is opened.
     """
-    return ahead(_read_file(path, columns, rows, group_bytes))
+    return prefetched(_read_file(path, columns, rows, group_bytes))
 
 
 def _read_file(

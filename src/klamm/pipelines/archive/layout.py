@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.archive.writing import write_whole
+from klamm.pipelines.jobs.writing import write_whole
 from klamm.pipelines.records.digests import combined
 
 T = TypeVar("T")

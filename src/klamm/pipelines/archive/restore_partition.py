@@ -24,10 +24,10 @@ from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive.files import GROUP_BYTES_MAX, Unreadable, read_file
 from klamm.pipelines.archive.layout import File, below
-from klamm.pipelines.archive.writing import drafted
+from klamm.pipelines.jobs.writing import drafted
 from klamm.pipelines.records.batches import OpenBatch, Records, headers_of, pieces_of
 from klamm.pipelines.records.digests import WINDOW, Digests, content_sum
-from klamm.pipelines.source.producer import Producer
+from klamm.pipelines.source.producer import BatchProducer
 from klamm.protocol.batch import HEADER
 
 _BATCH_BYTES: Final = 900_000
@@ -48,7 +48,7 @@ _MAP: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RestoreJob:
     """All that a task must know."""
 
     connection: ConnectionOptions
@@ -64,13 +64,13 @@ class Job:
     is_checked: bool = True  # somebody has compared the files with the manifest before
 
 
-def restore_partition(job: Job, partition: int) -> dict[str, Any]:
+def restore_partition(job: RestoreJob, partition: int) -> dict[str, Any]:
     """Writes what is still missing of one partition."""
     tp = TopicPartition(job.topic, partition)
     there = _end_at_rest(Lookup(job.connection), tp)
     walk = Walk(job, partition)
     patience_ms = job.connection.patience_ms
-    producer = Producer(connection=job.connection, delivery_timeout_ms=patience_ms)
+    producer = BatchProducer(connection=job.connection, delivery_timeout_ms=patience_ms)
     try:
         send(walk, tp, producer, first=there)
         producer.flush()
@@ -130,7 +130,7 @@ def _end_at_rest(lookup: Lookup, tp: TopicPartition) -> int:
 class Walk:
     """The records of an archived partition in order, with all that follows from their number."""
 
-    def __init__(self, job: Job, partition: int) -> None:
+    def __init__(self, job: RestoreJob, partition: int) -> None:
         self.job = job
         self._partition = partition
         self._sums = ContentSums()

@@ -23,7 +23,7 @@ from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import name_fault
 from klamm.model.settings.topic import FROZEN
 from klamm.pipelines.archive.layout import Manifest, path_name, read_part
-from klamm.pipelines.archive.writing import disk_fault, write_whole
+from klamm.pipelines.jobs.writing import disk_fault, write_whole
 
 _FOREVER: Final = str((1 << 63) - 1)
 _WEEK_MS: Final = 7 * 24 * 3_600_000  # Kafka's default
@@ -61,7 +61,7 @@ class Limit:
         }
 
 
-def check_target(lookup: Lookup, manifest: Manifest, name: str, limit: Limit) -> Journal:
+def check_target(lookup: Lookup, manifest: Manifest, name: str, limit: Limit) -> RestoreJournal:
     """Checks a restore before anything is done; returns where it will keep its journal.
 
     Costs nothing, so that who mistyped a name need not wait for Spark.
@@ -71,7 +71,7 @@ def check_target(lookup: Lookup, manifest: Manifest, name: str, limit: Limit) ->
     _check_limit(manifest, limit)
     cluster = path_name("cluster id", lookup.view([]).cluster_id)
     place = manifest.path / "restores" / cluster / name
-    journal = Journal(place / "journal.json", limit)
+    journal = RestoreJournal(place / "journal.json", limit)
     _own_topic(lookup, name, journal)
     return journal
 
@@ -98,7 +98,7 @@ def _when(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-class Journal:
+class RestoreJournal:
     """The state that a restore needs to be resumed: the topic that is its own."""
 
     def __init__(self, path: Path, limit: Limit) -> None:
@@ -147,7 +147,7 @@ class Journal:
         self.write("complete", self.read()["topic_id"])
 
 
-def _own_topic(lookup: Lookup, name: str, journal: Journal) -> str | None:
+def _own_topic(lookup: Lookup, name: str, journal: RestoreJournal) -> str | None:
     """The topic that an unfinished restore has begun; that of somebody else is refused."""
     found, state = lookup.view([name]).topics.get(name), journal.read()
     if found is None:
@@ -187,7 +187,7 @@ def settings_of(manifest: Manifest) -> Settings:
 
 
 def open_topic(
-    lookup: Lookup, name: str, kept: Settings, journal: Journal
+    lookup: Lookup, name: str, kept: Settings, journal: RestoreJournal
 ) -> tuple[str, list[str]]:
     """The topic to fill: a new one, or the one that an unfinished restore has begun; and notes."""
     topic_id = _own_topic(lookup, name, journal)

@@ -24,10 +24,10 @@ from klamm.client.requests import Committed
 from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.archive.archiving import range_of, run_tasks, verify
+from klamm.pipelines.archive.archiving import range_of, verify
 from klamm.pipelines.archive.files import GROUP_BYTES_MAX, read_groups, window_frames
 from klamm.pipelines.archive.layout import Manifest, below, plan_windows, read_part
-from klamm.pipelines.archive.restore_partition import ContentSums, Job, restore_partition
+from klamm.pipelines.archive.restore_partition import ContentSums, RestoreJob, restore_partition
 from klamm.pipelines.archive.restore_topic import (
     Limit,
     check_target,
@@ -36,8 +36,9 @@ from klamm.pipelines.archive.restore_topic import (
     settings_of,
 )
 from klamm.pipelines.archive.shelf import being_written
+from klamm.pipelines.jobs.progress import Progress, Silent, watched
+from klamm.pipelines.jobs.tasks import run_tasks
 from klamm.pipelines.records.digests import window_offsets
-from klamm.pipelines.session.progress import Progress, Silent, watched
 from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.source.selection import while_there
 
@@ -87,7 +88,7 @@ def restore(
         kept = settings_of(manifest)
         topic_id, notes = open_topic(lookup, name, kept, journal)
         commits = _commits(manifest)
-        job = Job(
+        job = RestoreJob(
             connection=connection,
             directory=str(manifest.path),
             topic=name,
@@ -129,7 +130,7 @@ def _commits(manifest: Manifest) -> list[tuple[str, int, Committed]]:
 
 
 def _fill(
-    spark: SparkSession, job: Job, manifest: Manifest, progress: Progress
+    spark: SparkSession, job: RestoreJob, manifest: Manifest, progress: Progress
 ) -> dict[int, dict[str, Any]]:
     order = sorted(job.partitions)
     with watched(spark, progress, f"restoring {job.topic}", manifest.records) as report:
@@ -145,7 +146,7 @@ def _fill(
 
 def _prove(
     spark: SparkSession,
-    job: Job,
+    job: RestoreJob,
     lookup: Lookup,
     done: Mapping[int, Mapping[str, Any]],
     progress: Progress,

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from klamm.pipelines.archive.files import (
     GROUP_BYTES_MAX,
-    Job,
+    ArchiveJob,
     Unreadable,
     refuse_bomb,
     window_frames,
@@ -33,7 +33,7 @@ from klamm.pipelines.records.digests import Digests
 from klamm.pipelines.source.ranges import Range
 
 
-def kept(job: Job, wanted: Range) -> File | None:
+def kept(job: ArchiveJob, wanted: Range) -> File | None:
     """A file of this window that need not be written again."""
     directory = Path(job.directory)
     for path in _candidates(directory, wanted):
@@ -51,7 +51,7 @@ def _candidates(directory: Path, wanted: Range) -> Iterator[Path]:
     yield from sorted((directory / window.directory).glob(f"{window.stem}.*.parquet"))
 
 
-def _described(path: Path, name: str, job: Job) -> File | None:
+def _described(path: Path, name: str, job: ArchiveJob) -> File | None:
     """The description that a file gives of itself, if it is complete."""
     try:
         metadata = pq.read_metadata(path)
@@ -68,7 +68,7 @@ def _described(path: Path, name: str, job: Job) -> File | None:
         return None  # whatever it is, it is none of ours
 
 
-def _is_current(job: Job, wanted: Range, file: File) -> bool:
+def _is_current(job: ArchiveJob, wanted: Range, file: File) -> bool:
     if job.compacted or not file.rows:
         return _digests(job, wanted) == file.digests
     offset, epoch = _last_row(Path(job.directory) / file.path)
@@ -77,7 +77,7 @@ def _is_current(job: Job, wanted: Range, file: File) -> bool:
     return epochs == [epoch]
 
 
-def _digests(job: Job, wanted: Range) -> dict[str, str]:
+def _digests(job: ArchiveJob, wanted: Range) -> dict[str, str]:
     digests = Digests()
     for frame in window_frames(job.connection, wanted):
         digests.add(frame)

@@ -24,7 +24,7 @@ from klamm.client.security.settings import properties_of
 from klamm.client.settings import ConnectionOptions
 from klamm.model.names import KLAMM_LEDGER
 from klamm.pipelines.audit import tables
-from klamm.pipelines.session.progress import Progress, Silent
+from klamm.pipelines.jobs.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class LedgerEvidence:
     """The events to judge, and since when they are complete."""
 
     ledger: DataFrame
@@ -71,16 +71,16 @@ class Evidence:
     horizon_ms: int = 0
 
 
-def of_files(spark: SparkSession, path: str) -> Evidence:
+def of_files(spark: SparkSession, path: str) -> LedgerEvidence:
     """A broker's own files; lines that a crash cut short are left out."""
-    return Evidence(spark.read.schema(tables.LEDGER).json(path), f"files in {path}")
+    return LedgerEvidence(spark.read.schema(tables.LEDGER).json(path), f"files in {path}")
 
 
-def of_entries(spark: SparkSession, entries: Sequence[Mapping[str, Any]]) -> Evidence:
+def of_entries(spark: SparkSession, entries: Sequence[Mapping[str, Any]]) -> LedgerEvidence:
     """The evidence in the brokers' answers."""
     names = [column.split()[0] for column in tables.LEDGER.split(", ")]
     rows = [tuple(entry.get(name) for name in names) for entry in entries]
-    return Evidence(spark.createDataFrame(rows, tables.LEDGER), "the brokers' files")
+    return LedgerEvidence(spark.createDataFrame(rows, tables.LEDGER), "the brokers' files")
 
 
 def of_topic(
@@ -90,7 +90,7 @@ def of_topic(
     *,
     now_ms: int,
     since_ms: int = 0,
-) -> Evidence | None:
+) -> LedgerEvidence | None:
     """The topic, and what brokers have not brought there yet; None where it cannot be read."""
     lookup = Lookup(reach)
     found = lookup.view([KLAMM_LEDGER]).topics.get(KLAMM_LEDGER)
@@ -108,12 +108,12 @@ def of_topic(
     brought = reader.load().filter("value IS NOT NULL").select(line.alias("line")).select("line.*")
     lag_ms = int(lookup.configs(KLAMM_LEDGER).get("min.compaction.lag.ms", 0))
     both = brought.unionByName(of_entries(spark, waiting).ledger)
-    return Evidence(both, f"the topic {KLAMM_LEDGER}", max(now_ms - lag_ms, 0))
+    return LedgerEvidence(both, f"the topic {KLAMM_LEDGER}", max(now_ms - lag_ms, 0))
 
 
 def run(
     spark: SparkSession,
-    evidence: Evidence,
+    evidence: LedgerEvidence,
     to: Path,
     *,
     now_ms: int,

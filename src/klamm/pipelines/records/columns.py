@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from klamm.pipelines.records.kernels import kernels
-from klamm.pipelines.records.scanning import Batches, DamagedRecords, Rows
+from klamm.pipelines.records.scanning import Batches, DamagedRecords, RecordRows
 from klamm.protocol.batch import CONTROL, TRANSACTIONAL
 
 
@@ -41,7 +41,7 @@ def _key_column(buffer: Any, at: Any, size: Any, kind: Any) -> Any:
     return keys
 
 
-def _headers(rows: Rows, part: slice, key_kind: Any, *, empty_is_null: bool) -> Any:
+def _headers(rows: RecordRows, part: slice, key_kind: Any, *, empty_is_null: bool) -> Any:
     at, count = rows.header_at[part], rows.header_count[part]
     total = int(count.sum())
     places = [np.empty(total, np.int64) for _ in range(4)]
@@ -71,18 +71,18 @@ def _headers(rows: Rows, part: slice, key_kind: Any, *, empty_is_null: bool) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """The values that all rows of a partition share, and what columns may ask about it."""
 
     topic: str
     partition: int
 
 
-Column = Callable[[Rows, slice, Source], Any]
+Column = Callable[[RecordRows, slice, RowSource], Any]
 
 
 def _fixed(kind: Any, pick: Callable[[Batches], Any]) -> Column:
-    def column(rows: Rows, part: slice, _source: Source) -> Any:
+    def column(rows: RecordRows, part: slice, _source: RowSource) -> Any:
         values = pick(rows.batches).astype(kind.to_pandas_dtype())
         return pa.array(rows.per_batch(values, part), kind)
 
@@ -90,13 +90,13 @@ def _fixed(kind: Any, pick: Callable[[Batches], Any]) -> Column:
 
 
 def _flag(bit: int) -> Column:
-    def column(rows: Rows, part: slice, _source: Source) -> Any:
+    def column(rows: RecordRows, part: slice, _source: RowSource) -> Any:
         return pa.array(rows.per_batch(rows.batches.has(bit), part))
 
     return column
 
 
-def _sequence(rows: Rows, part: slice, _source: Source) -> Any:
+def _sequence(rows: RecordRows, part: slice, _source: RowSource) -> Any:
     base = rows.per_batch(rows.batches.base_sequence, part)
     first = rows.per_batch(rows.batches.base_offset, part)
     sequence = np.where(base < 0, -1, (base + rows.offset[part] - first) & 0x7FFFFFFF)
@@ -106,15 +106,15 @@ def _sequence(rows: Rows, part: slice, _source: Source) -> Any:
 _MS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
-def _micros(rows: Rows, part: slice, _source: Source) -> Any:
+def _micros(rows: RecordRows, part: slice, _source: RowSource) -> Any:
     ms = rows.time[part]
     if len(ms) and not -_MS_MAX <= int(ms.min()) <= int(ms.max()) <= _MS_MAX:
         raise DamagedRecords("a timestamp does not fit Spark's: read it with records=batches")
     return pa.array(ms * 1000, pa.timestamp("us", tz="UTC"))
 
 
-def _repeated(kind: Any, pick: Callable[[Source], Any]) -> Column:
-    def column(_rows: Rows, part: slice, source: Source) -> Any:
+def _repeated(kind: Any, pick: Callable[[RowSource], Any]) -> Column:
+    def column(_rows: RecordRows, part: slice, source: RowSource) -> Any:
         return pa.repeat(pa.scalar(pick(source), kind), part.stop - part.start)
 
     return column

@@ -18,8 +18,8 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from klamm.model.errors import ProtocolError
-from klamm.pipelines.records.columns import COLUMNS, RAW_SCHEMA, Source
-from klamm.pipelines.records.scanning import Batches, Box, DamagedRecords, Rows
+from klamm.pipelines.records.columns import COLUMNS, RAW_SCHEMA, RowSource
+from klamm.pipelines.records.scanning import Batches, Box, DamagedRecords, RecordRows
 from klamm.protocol.batch import CRC_FROM, HEADER, decompress
 
 _RECORD_BYTES_MIN: Final = 7
@@ -31,7 +31,7 @@ _OPEN_BYTES: Final = 64 << 20
 class Decoder:
     """Turns the answers for one range of one partition into frames, and knows what to ask next."""
 
-    source: Source
+    source: RowSource
     position: int
     stop: int
     columns: tuple[str, ...]
@@ -102,20 +102,20 @@ class Decoder:
                 arrays.append(pa.array(rows.per_batch(marks, part)))
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _rows(self, data: Any, batches: Batches) -> Rows | None:
+    def _rows(self, data: Any, batches: Batches) -> RecordRows | None:
         """The rows of the sound batches; a damaged one is left out, or an error."""
         view = memoryview(data)
         spans = zip((batches.at + CRC_FROM).tolist(), batches.end.tolist(), strict=True)
         sums = [crc32c(view[at:end]) for at, end in spans]
         if _all_lie_open(batches, sums):
-            rows = Rows(data, batches.at + HEADER.size, batches.end, batches)
+            rows = RecordRows(data, batches.at + HEADER.size, batches.end, batches)
             if rows.damaged < 0:
                 return rows
         boxes = list(batches.boxes())
         areas = [self._area(view, box, found) for box, found in zip(boxes, sums, strict=True)]
         sound = [n for n, area in enumerate(areas) if area is not None]
         while sound:
-            rows = Rows(*_joined(data, [areas[n] for n in sound]), batches[sound])
+            rows = RecordRows(*_joined(data, [areas[n] for n in sound]), batches[sound])
             if rows.damaged < 0:
                 return rows
             self._damaged(boxes[sound.pop(rows.damaged)], "its records cannot be decoded")
@@ -196,7 +196,7 @@ def _joined(data: Any, areas: Sequence[Any]) -> tuple[Any, Any, Any]:
     return np.concatenate(chunks), np.concatenate(([0], end[:-1])), end
 
 
-def raw_frame(data: Any, batches: Batches, source: Source, first: int, stop: int) -> Any:
+def raw_frame(data: Any, batches: Batches, source: RowSource, first: int, stop: int) -> Any:
     """One row a record batch, undecoded: for `records=batches`."""
     view = memoryview(data)
     found = batches[(batches.last_offset >= first) & (batches.base_offset < stop)]

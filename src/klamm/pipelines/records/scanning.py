@@ -1,9 +1,9 @@
 """Record batches as they lie in a Fetch answer: their headers, and where every record's parts are.
 
 Nothing is copied here but headers. `walk` hops from batch to batch and takes all their headers at
-once, a column a field, for an answer may hold thousands of small batches; `Rows` holds, for all
-records of some batches, the places of their keys, values and headers in one buffer, found by one
-kernel call.
+once, a column a field, for an answer may hold thousands of small batches; `RecordRows` holds, for
+all records of some batches, the places of their keys, values and headers in one buffer, found by
+one kernel call.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _check_magic(magic: int, offset: int, where: str) -> None:
         )
 
 
-class Rows:
+class RecordRows:
     """Decoded places of records of one partition: arrays over one buffer, one entry a record."""
 
     def __init__(self, buffer: Any, area_at: Any, area_end: Any, batches: Batches) -> None:

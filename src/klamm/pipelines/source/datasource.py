@@ -62,7 +62,7 @@ from klamm.pipelines.source.selection import (
 from klamm.pipelines.source.stream import Stream
 
 if TYPE_CHECKING:
-    from klamm.pipelines.source.sink import Written
+    from klamm.pipelines.source.sink import TaskReport
 
 log = logging.getLogger(__name__)
 
@@ -324,7 +324,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class Message(WriterCommitMessage):
     """The report of one task of a sink."""
 
-    written: Written
+    written: TaskReport
 
 
 def _write(options: WriteOptions, frames: Iterator[Any]) -> Message:

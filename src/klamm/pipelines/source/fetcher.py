@@ -27,7 +27,7 @@ from klamm.client.requests import FETCH_BY_NAME
 from klamm.client.retries import LEADER_MOVED
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, TopicPartition, id_from_text, id_text
-from klamm.pipelines.records.columns import Source
+from klamm.pipelines.records.columns import RowSource
 from klamm.pipelines.records.frames import Decoder, raw_frame
 from klamm.pipelines.records.scanning import Batches, walk
 from klamm.pipelines.source.options import ReadOptions
@@ -214,7 +214,7 @@ class RawReader(RangeReader):
 def decoder_of(options: ReadOptions, r: Range, columns: tuple[str, ...]) -> Decoder:
     """The decoder of one range under these options."""
     return Decoder(
-        source=Source(r.topic, r.partition),
+        source=RowSource(r.topic, r.partition),
         position=r.start,
         stop=r.stop,
         columns=columns,

@@ -62,7 +62,7 @@ class Undelivered(KlammError):
 
 
 @dataclass(kw_only=True)
-class Producer:
+class BatchProducer:
     """Sends sealed batches and remembers what became of them."""
 
     connection: ConnectionOptions

@@ -29,11 +29,11 @@ from klamm.pipelines.records.batches import (
     pieces_of,
 )
 from klamm.pipelines.source.options import WriteOptions
-from klamm.pipelines.source.producer import Producer, Sent
+from klamm.pipelines.source.producer import BatchProducer, Sent
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TaskReport:
     """The report of a task: counts and offsets by partition."""
 
     partitions: Mapping[TopicPartition, Sent]
@@ -44,9 +44,9 @@ class Written:
         return sum(s.records for s in self.partitions.values())
 
 
-def write_frames(options: WriteOptions, frames: Iterable[Any], *, task: int) -> Written:
+def write_frames(options: WriteOptions, frames: Iterable[Any], *, task: int) -> TaskReport:
     """Writes every frame and waits until all of it is acknowledged."""
-    producer: Producer | None = None
+    producer: BatchProducer | None = None
     boxes: dict[TopicPartition, OpenBatch] = {}
     row = 0
     try:
@@ -62,19 +62,19 @@ def write_frames(options: WriteOptions, frames: Iterable[Any], *, task: int) -> 
                     producer.send(tp, full)
             row += frame.num_rows
         if producer is None:
-            return Written({})
+            return TaskReport({})
         for tp, box in boxes.items():
             if box.count:
                 producer.send(tp, box)
         producer.flush()
-        return Written(producer.sent)
+        return TaskReport(producer.sent)
     finally:
         if producer is not None:
             producer.close()
 
 
-def _producer(options: WriteOptions) -> Producer:
-    return Producer(
+def _producer(options: WriteOptions) -> BatchProducer:
+    return BatchProducer(
         connection=options.connection,
         codec=options.codec,
         acks=options.acks,
@@ -83,7 +83,7 @@ def _producer(options: WriteOptions) -> Producer:
 
 
 def _sorted_out(
-    options: WriteOptions, producer: Producer, frame: Any, task: int, row: int
+    options: WriteOptions, producer: BatchProducer, frame: Any, task: int, row: int
 ) -> Iterable[tuple[TopicPartition, Records, Any]]:
     """The rows of a frame by partition."""
     names = frame.schema.names

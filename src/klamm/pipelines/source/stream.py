@@ -21,7 +21,7 @@ from klamm.client.requests import Committed
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import LATEST
-from klamm.pipelines.archive.writing import write_whole
+from klamm.pipelines.jobs.writing import write_whole
 from klamm.pipelines.source.options import ReadOptions, partition_numbers
 from klamm.pipelines.source.ranges import (
     DataLost,
@@ -79,7 +79,7 @@ class Stream:
         ids = ids_of(view)
         there = self._ends(view)
         begin = self._begin(start, ids, there)
-        there = self._settled(view, begin, there)
+        there = self._asked_again(view, begin, there)
         self._seen = StreamOffsets(there, ids)
         lost = self._judge(begin, there, gone=set(begin) - set(there))
         ends = self._within_target(begin, there)
@@ -143,7 +143,7 @@ class Stream:
         tps = partitions_of(self.options, view)
         return self._lookup.latest(tps, committed=self.options.read_committed)
 
-    def _settled(
+    def _asked_again(
         self, view: View, begin: Offsets, ends: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Ends that lie before the begin are asked for again: a new leader may know more soon."""

@@ -1,11 +1,11 @@
-"""AlterPartition (key 56), versions 2-3. Generated."""
+"""AlterPartition (key 56), versions 0-3. Before version 2 topics go by their names."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
 
-from klamm.protocol.schema import array, int8, int16, int32, int64, uuid_
+from klamm.protocol.schema import array, int8, int16, int32, int64, string, uuid_
 
 
 @dataclass(slots=True)
@@ -19,14 +19,15 @@ class PartitionData:
     partition_index: int = int32()
     leader_epoch: int = int32()
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, versions="3+")
-    new_isr: list[int] = array("int32", versions="2")
-    leader_recovery_state: int = int8()
+    new_isr: list[int] = array("int32", versions="0-2")
+    leader_recovery_state: int = int8(versions="1+")
     partition_epoch: int = int32()
 
 
 @dataclass(slots=True)
 class TopicData:
-    topic_id: uuid.UUID = uuid_()
+    topic_name: str = string(versions="0-1")
+    topic_id: uuid.UUID = uuid_(versions="2+")
     partitions: list[PartitionData] = array(PartitionData)
 
 
@@ -44,13 +45,14 @@ class PartitionDataResponse:
     leader_id: int = int32()
     leader_epoch: int = int32()
     isr: list[int] = array("int32")
-    leader_recovery_state: int = int8()
+    leader_recovery_state: int = int8(versions="1+")
     partition_epoch: int = int32()
 
 
 @dataclass(slots=True)
 class TopicDataResponse:
-    topic_id: uuid.UUID = uuid_()
+    topic_name: str = string(versions="0-1")
+    topic_id: uuid.UUID = uuid_(versions="2+")
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 
 

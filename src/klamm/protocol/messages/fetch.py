@@ -1,4 +1,4 @@
-"""Fetch (key 1), versions 4-17. Generated."""
+"""Fetch (key 1), versions 0-17. By hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FetchPartition:
 @dataclass(slots=True)
 class FetchTopic:
     topic_id: uuid.UUID = uuid_(versions="13+")
-    topic: str = string(versions="4-12")
+    topic: str = string(versions="0-12")
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
@@ -43,11 +43,11 @@ class ForgottenTopic:
 class Request:
     cluster_id: str | None = string(default=None, nullable="12+", versions="12+", tag=0)
     replica_state: ReplicaState = struct(ReplicaState, versions="15+", tag=1)
-    replica_id: int = int32(default=-1, versions="4-14")
+    replica_id: int = int32(default=-1, versions="0-14")
     max_wait_ms: int = int32()
     min_bytes: int = int32()
-    max_bytes: int = int32(default=2147483647)
-    isolation_level: int = int8()
+    max_bytes: int = int32(default=2147483647, versions="3+")
+    isolation_level: int = int8(versions="4+")
     session_id: int = int32(versions="7+")
     session_epoch: int = int32(default=-1, versions="7+")
     topics: list[FetchTopic] = array(FetchTopic)
@@ -84,20 +84,22 @@ class PartitionData:
     partition_index: int = int32()
     error_code: int = int16()
     high_watermark: int = int64()
-    last_stable_offset: int = int64(default=-1)
+    last_stable_offset: int = int64(default=-1, versions="4+")
     log_start_offset: int = int64(default=-1, versions="5+")
     diverging_epoch: EpochEndOffset = struct(EpochEndOffset, versions="12+", tag=0)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, versions="12+", tag=1)
     snapshot_id: SnapshotId = struct(SnapshotId, versions="12+", tag=2)
-    aborted_transactions: list[AbortedTransaction] | None = array(AbortedTransaction, nullable="4+")
+    aborted_transactions: list[AbortedTransaction] | None = array(
+        AbortedTransaction, nullable="4+", versions="4+"
+    )
     preferred_read_replica: int = int32(default=-1, versions="11+")
-    records: bytes | None = octets(nullable="4+")
+    records: bytes | None = octets(nullable="0+")
 
 
 @dataclass(slots=True)
 class FetchableTopicResponse:
     topic_id: uuid.UUID = uuid_(versions="13+")
-    topic: str = string(versions="4-12")
+    topic: str = string(versions="0-12")
     partitions: list[PartitionData] = array(PartitionData)
 
 
@@ -111,7 +113,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True)
 class Response:
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(versions="1+")
     error_code: int = int16(versions="7+")
     session_id: int = int32(versions="7+")
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)

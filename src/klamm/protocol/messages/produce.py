@@ -1,4 +1,4 @@
-"""Produce (key 0), versions 3-11. Generated."""
+"""Produce (key 0), versions 0-11. By hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.protocol.schema import array, int16, int32, int64, octets, string, st
 @dataclass(slots=True)
 class PartitionProduceData:
     index: int = int32()
-    records: bytes | None = octets(nullable="3+")
+    records: bytes | None = octets(nullable="0+")
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class TopicProduceData:
 
 @dataclass(slots=True)
 class Request:
-    transactional_id: str | None = string(default=None, nullable="3+")
+    transactional_id: str | None = string(default=None, nullable="3+", versions="3+")
     acks: int = int16()
     timeout_ms: int = int32()
     topic_data: list[TopicProduceData] = array(TopicProduceData)
@@ -44,7 +44,7 @@ class PartitionProduceResponse:
     index: int = int32()
     error_code: int = int16()
     base_offset: int = int64()
-    log_append_time_ms: int = int64(default=-1)
+    log_append_time_ms: int = int64(default=-1, versions="2+")
     log_start_offset: int = int64(default=-1, versions="5+")
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, versions="8+")
     error_message: str | None = string(default=None, nullable="8+", versions="8+")
@@ -68,5 +68,5 @@ class NodeEndpoint:
 @dataclass(slots=True)
 class Response:
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(versions="1+")
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, versions="10+", tag=0)

@@ -2,7 +2,7 @@
 
 A library is used only when it was built from the `records.c` beside it: in a working copy the one
 changes without the other. Whoever has none, or sets `KLAMM_NO_NATIVE`, checks records by hand, and
-less of them (`klamm.log.records`). `klamm doctor` and `klamm version` say which it is.
+less of them (`klamm.log.writing.records`). `klamm doctor` and `klamm version` say which it is.
 """
 
 from __future__ import annotations

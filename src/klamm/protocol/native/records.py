@@ -13,7 +13,7 @@ from typing import Any, Final
 from klamm.model.errors import ProtocolError
 from klamm.protocol.compression import Buffer
 from klamm.protocol.native.library import Unavailable, load
-from klamm.protocol.record_scan import FAULTS_MAX, LONG_MAX, Bounds, Fault, Place, Rules
+from klamm.protocol.record_scan import FAULTS_MAX, LONG_MAX, Fault, RecordBounds, RecordPlace, Rules
 
 _WORDS: Final = (
     "ends behind the end of its batch",
@@ -75,20 +75,22 @@ class Kernel:
             faults.append(Fault(record, None if time == LONG_MAX else time))
         return answer.end, answer.latest
 
-    def find_first(self, area: Buffer, count: int, bounds: Bounds) -> Place | None:
+    def find_first(self, area: Buffer, count: int, bounds: RecordBounds) -> RecordPlace | None:
         """The first record within the bounds that is not older."""
         return self._found(area, count, bounds, newest=False)
 
-    def find_newest(self, area: Buffer, count: int, bounds: Bounds) -> Place | None:
+    def find_newest(self, area: Buffer, count: int, bounds: RecordBounds) -> RecordPlace | None:
         """The first of the records within the bounds that have the largest time."""
         return self._found(area, count, bounds, newest=True)
 
-    def _found(self, area: Buffer, count: int, bounds: Bounds, *, newest: bool) -> Place | None:
+    def _found(
+        self, area: Buffer, count: int, bounds: RecordBounds, *, newest: bool
+    ) -> RecordPlace | None:
         place = _Place()
         limits = _Bounds(*map(_bounded, bounds))
         if not self._find(area, count, limits, newest, byref(place)):
             raise ProtocolError("a record has another length than it says")
-        return Place(place.offset, place.time) if place.is_found else None
+        return RecordPlace(place.offset, place.time) if place.is_found else None
 
 
 def _typed(function: Any, *arguments: Any) -> Any:

@@ -65,6 +65,7 @@ class Creations:
 
     outcomes: tuple[Refused | None, ...]
     change: Change
+    bindings: tuple[Binding | None, ...] = ()  # those that are wanted, in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,15 @@ def plan_creations(snapshot: Snapshot, creations: Sequence[Creation]) -> Creatio
     checked = [_check(creation) for creation in creations]
     fatal = next((c for c in checked if isinstance(c, Refused) and c.code is _UNKNOWN), None)
     if fatal is not None:
-        return Creations((fatal,) * len(checked), Change({}))
+        return Creations((fatal,) * len(checked), Change({}), (None,) * len(checked))
     outcomes = tuple(c if isinstance(c, Refused) else None for c in checked)
     wanted = [c for c in checked if isinstance(c, Binding)]
     contents: dict[Pattern, frozenset[Acl]] = {}
     for binding in wanted:
         held = contents.get(binding.pattern, snapshot.acls(binding.pattern))
         contents[binding.pattern] = held | {binding.acl}
-    return Creations(outcomes, Change(contents))
+    bindings = tuple(c if isinstance(c, Binding) else None for c in checked)
+    return Creations(outcomes, Change(contents), bindings)
 
 
 def plan_deletions(snapshot: Snapshot, filters: Iterable[Filter]) -> Deletions:

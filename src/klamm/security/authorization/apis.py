@@ -21,6 +21,10 @@ from klamm.security.authorization.needs import Api, Need, Told, need
 _NOT_CONTROLLER: Final = (ErrorCode.NOT_CONTROLLER,)
 _CLUSTER_ACTION: Final = need("cluster", "CLUSTER_ACTION CLUSTER", Told.REQUEST)
 _ORDER: Final = need("cluster", "CLUSTER_ACTION CLUSTER", Told.REQUEST_AND_ITEMS)
+_NO_TOPIC: Final = "Topic authorization failed."
+_NO_GROUP: Final = "Group authorization failed."
+_NO_TRANSACTION: Final = "Transactional Id authorization failed."
+_NO_CLUSTER: Final = "Cluster authorization failed."
 _READ_GROUP: Final = need("group", "READ GROUP", Told.REQUEST)
 _WRITE_TRANSACTION: Final = need("transaction", "WRITE TRANSACTIONAL_ID", Told.REQUEST)
 
@@ -76,19 +80,19 @@ _TABLE: Final = (
         need("group", "DESCRIBE GROUP", Told.REQUEST, versions=(2, 7)),
         need("group", "DESCRIBE GROUP", Told.GROUP, versions=(8, 99)),
         need("topic", "DESCRIBE TOPIC", Told.PARTITION),
-        need("all topics", "DESCRIBE TOPIC quiet", Told.OMITTED),
+        need("all topics", "DESCRIBE TOPIC quiet", Told.OMITTED, versions=(2, 99)),
     ),
     _api(
         10,
         "FindCoordinator",
         *(
-            need(case, right, told, versions=versions)
-            for case, right in (
-                ("group", "DESCRIBE GROUP"),
-                ("transaction", "DESCRIBE TRANSACTIONAL_ID"),
-                ("share", "CLUSTER_ACTION CLUSTER"),
+            need(case, right, told, versions=versions, message=message)
+            for case, right, since, message in (
+                ("group", "DESCRIBE GROUP", 0, _NO_GROUP),
+                ("transaction", "DESCRIBE TRANSACTIONAL_ID", 1, _NO_TRANSACTION),
+                ("share", "CLUSTER_ACTION CLUSTER", 1, _NO_CLUSTER),
             )
-            for told, versions in ((Told.REQUEST, (0, 3)), (Told.KEY, (4, 99)))
+            for told, versions in ((Told.REQUEST, (since, 3)), (Told.KEY, (4, 99)))
         ),
     ),
     _api(11, "JoinGroup", _READ_GROUP),
@@ -171,14 +175,16 @@ _TABLE: Final = (
         need("group", "READ GROUP", Told.ALL_PARTITIONS),
         need("topic", "READ TOPIC", Told.PARTITION),
     ),
-    _api(29, "DescribeAcls", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
-    _api(30, "CreateAcls", need("cluster", "ALTER CLUSTER", Told.ITEM)),
-    _api(31, "DeleteAcls", need("cluster", "ALTER CLUSTER", Told.ITEM)),
+    _api(
+        29, "DescribeAcls", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST, message=_NO_CLUSTER)
+    ),
+    _api(30, "CreateAcls", need("cluster", "ALTER CLUSTER", Told.ITEM, message=_NO_CLUSTER)),
+    _api(31, "DeleteAcls", need("cluster", "ALTER CLUSTER", Told.ITEM, message=_NO_CLUSTER)),
     _api(
         32,
         "DescribeConfigs",
-        need("broker", "DESCRIBE_CONFIGS CLUSTER", Told.ITEM),
-        need("topic", "DESCRIBE_CONFIGS TOPIC", Told.ITEM),
+        need("broker", "DESCRIBE_CONFIGS CLUSTER", Told.ITEM, message=_NO_CLUSTER),
+        need("topic", "DESCRIBE_CONFIGS TOPIC", Told.ITEM, message=_NO_TOPIC),
     ),
     _api(
         33,
@@ -232,9 +238,13 @@ _TABLE: Final = (
     _api(
         45,
         "AlterPartitionReassignments",
-        need("cluster", "ALTER CLUSTER", Told.REQUEST_AND_ITEMS),
+        need("cluster", "ALTER CLUSTER", Told.REQUEST_AND_ITEMS, message=_NO_CLUSTER),
     ),
-    _api(46, "ListPartitionReassignments", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
+    _api(
+        46,
+        "ListPartitionReassignments",
+        need("cluster", "DESCRIBE CLUSTER", Told.REQUEST, message=_NO_CLUSTER),
+    ),
     _api(
         47,
         "OffsetDelete",
@@ -242,7 +252,11 @@ _TABLE: Final = (
         need("topic", "READ TOPIC", Told.PARTITION),
     ),
     _api(48, "DescribeClientQuotas", need("cluster", "DESCRIBE_CONFIGS CLUSTER", Told.REQUEST)),
-    _api(49, "AlterClientQuotas", need("cluster", "ALTER_CONFIGS CLUSTER", Told.ITEM)),
+    _api(
+        49,
+        "AlterClientQuotas",
+        need("cluster", "ALTER_CONFIGS CLUSTER", Told.ITEM, message=_NO_CLUSTER),
+    ),
     _api(50, "DescribeUserScramCredentials", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
     _api(
         51,
@@ -257,7 +271,7 @@ _TABLE: Final = (
     _api(
         61,
         "DescribeProducers",
-        need("topic", "READ TOPIC", Told.PARTITION),
+        need("topic", "READ TOPIC", Told.PARTITION, message=_NO_TOPIC),
         first=(ErrorCode.INVALID_TOPIC_EXCEPTION,),
     ),
     _api(
@@ -272,11 +286,20 @@ _TABLE: Final = (
         need("transaction", "DESCRIBE TRANSACTIONAL_ID quiet", Told.OMITTED),
     ),
     _api(67, "AllocateProducerIds", _CLUSTER_ACTION),
-    _api(68, "ConsumerGroupHeartbeat", _READ_GROUP, first=(ErrorCode.UNSUPPORTED_VERSION,)),
+    _api(
+        68,
+        "ConsumerGroupHeartbeat",
+        _READ_GROUP,
+        # As in Kafka 4: before, a member could subscribe to what it may not describe.
+        need("topic", "DESCRIBE TOPIC", Told.REQUEST),
+        first=(ErrorCode.UNSUPPORTED_VERSION,),
+    ),
     _api(
         69,
         "ConsumerGroupDescribe",
         need("group", "DESCRIBE GROUP", Told.GROUP),
+        # As in Kafka 4: before, the members told the names of topics.
+        need("topic", "DESCRIBE TOPIC", Told.GROUP),
         first=(ErrorCode.UNSUPPORTED_VERSION,),
     ),
     # klamm's own.
@@ -295,6 +318,7 @@ _TABLE: Final = (
     _api(1008, "Archived", need("topic", "ALTER TOPIC", Told.REQUEST)),
     # Two ends show each other that they know the cluster's secret: it is itself a check.
     _api(1009, "Prove"),
+    _api(1010, "Status", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
 )
 
 APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}

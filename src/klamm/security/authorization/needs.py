@@ -46,8 +46,11 @@ class Option:
         """Whether the caller has it on the resource of this name; there is only one cluster."""
         if self.some:
             return caller.allows_some(self.right)
-        is_cluster = self.right.type is ResourceType.CLUSTER
-        return caller.allows(self.right, CLUSTER_NAME if is_cluster else name)
+        return caller.allows(self.right, self.name_of(name))
+
+    def name_of(self, name: str) -> str:
+        """The name of the resource that is asked about."""
+        return CLUSTER_NAME if self.right.type is ResourceType.CLUSTER else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.model import scram
 from klamm.model.errors import ErrorCode, Refused
@@ -25,6 +26,9 @@ MECHANISM_CODES: Final[Mapping[int, ScramMechanism]] = {
 _CODES: Final = {mechanism: code for code, mechanism in MECHANISM_CODES.items()}
 _FIELDS: Final = frozenset({"salt", "stored_key", "server_key", "iterations"})
 _TEXT_SIZE_MAX: Final = 8192
+# Longer ones could be stored, but not be read again, or not be logged in with.
+USER_SIZE_MAX: Final = 512
+SALT_SIZE_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,24 @@ class ScramCredential:
     rounds: int
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
+
+
+class Look(NamedTuple):
+    """All that a stranger sees of a credential, but for the salt itself."""
+
+    rounds: int
+    salt_size: int
+    is_text: bool  # Kafka's tools draw letters and digits
+
+
+# The look of nobody where nobody else has one.
+PLAIN_LOOK: Final = Look(ROUNDS_MIN, 20, is_text=False)
+
+
+def look_of(credential: ScramCredential) -> Look:
+    """The look of a credential to whoever asks for it."""
+    salt = credential.salt
+    return Look(credential.rounds, len(salt), salt.isalnum() and salt == salt.lower())
 
 
 def from_salted(
@@ -110,7 +132,7 @@ def describe(known: Known, users: Sequence[str] | None) -> list[Described]:
     """All users with credentials by name, or those that were named."""
     if not users:
         return [_described(user, known[user]) for user in sorted(known) if known[user]]
-    return [_describe_one(known, user, users.count(user)) for user in dict.fromkeys(users)]
+    return [_describe_one(known, user, count) for user, count in Counter(users).items()]
 
 
 def _describe_one(known: Known, user: str, count: int) -> Described:
@@ -206,6 +228,15 @@ def _alteration_fault(
         return Refused("Too few iterations", ErrorCode.UNACCEPTABLE_CREDENTIAL)
     if any(one.rounds > ROUNDS_MAX for one in upsertions):
         return Refused("Too many iterations", ErrorCode.UNACCEPTABLE_CREDENTIAL)
+    if not all(one.salted for one in upsertions):
+        # Anybody knows what comes of a password that is none.
+        why = "A salted password must not be empty"
+        return Refused(why, ErrorCode.UNACCEPTABLE_CREDENTIAL)
+    if len(user) > USER_SIZE_MAX or any(len(one.salt) > SALT_SIZE_MAX for one in upsertions):
+        return Refused(
+            f"A user name has up to {USER_SIZE_MAX} characters, and a salt {SALT_SIZE_MAX} bytes",
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        )
     if len(set(codes)) != len(codes):
         return Refused(
             "A user credential cannot be altered twice in the same request",

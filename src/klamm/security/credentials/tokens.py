@@ -17,10 +17,13 @@ from typing import Final
 
 from klamm.model.errors import ErrorCode, Refused
 from klamm.security.listeners.endpoints import SecurityProtocol
-from klamm.security.principals import ANONYMOUS, USER, Principal
+from klamm.security.principals import ANONYMOUS, USER, Principal, parse_principal
 from klamm.security.secret import Secret
 
-_ID_SIZE: Final = 16
+ID_SIZE: Final = 16
+# A token has to fit into one node of the store.
+RENEWERS_MAX: Final = 100
+PRINCIPAL_SIZE_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,7 @@ class Requester:
 
 def token_id(entropy: bytes) -> str:
     """The id of a new token, of 16 random bytes."""
-    assert len(entropy) == _ID_SIZE, "a token's id has 16 random bytes"
+    assert len(entropy) == ID_SIZE, "a token's id has 16 random bytes"
     return base64.urlsafe_b64encode(entropy).decode().rstrip("=")
 
 
@@ -117,6 +120,10 @@ def create(
             f"{requester.principal} may not create tokens for {owner}",
             ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
         )
+    if len(request.renewers) > RENEWERS_MAX:
+        return Refused(f"a token has up to {RENEWERS_MAX} renewers", ErrorCode.INVALID_REQUEST)
+    if not all(_is_named(one) for one in (owner, *request.renewers)):
+        return Refused("a principal has a type and a name", ErrorCode.INVALID_PRINCIPAL_TYPE)
     if any(renewer.type != USER for renewer in request.renewers):
         return Refused("a renewer is of type User", ErrorCode.INVALID_PRINCIPAL_TYPE)
     if settings.secret is None:
@@ -135,6 +142,12 @@ def create(
         max_ms=max_ms,
         expires_ms=min(max_ms, now_ms + settings.expiry_ms),
     )
+
+
+def _is_named(principal: Principal) -> bool:
+    """Whether a principal can be written down and read again."""
+    is_short = len(principal.text) <= PRINCIPAL_SIZE_MAX
+    return is_short and parse_principal(principal.text) == principal
 
 
 _DISABLED: Final = Refused(

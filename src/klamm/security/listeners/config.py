@@ -73,9 +73,19 @@ class ListenerConfig:
     def advertised_at(self, ports: Mapping[str, int], host: str) -> tuple[Listener, ...]:
         """The addresses to register: real ports in place of 0, `host` where none was named."""
         return tuple(
-            Listener(one.name, one.host or host, one.port or ports.get(one.name, 0), one.protocol)
+            Listener(
+                one.name,
+                host if one.host in ("", "::") else one.host,
+                one.port or ports.get(one.name, 0),
+                one.protocol,
+            )
             for one in self.advertised
         )
+
+    @property
+    def names_every_host(self) -> bool:
+        """Whether everybody is sent to a place that was named, and not to wherever this runs."""
+        return all(one.host not in ("", "::") for one in self.advertised)
 
 
 def listener_config(texts: Mapping[str, str]) -> ListenerConfig | Refused:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 
 _LISTENER_NOT_FOUND_FROM = 6  # the version of Metadata that knows the code
 
 
-def endpoints(brokers: Iterable[Broker], listener: str) -> dict[BrokerId, Endpoint]:
+def endpoints(brokers: Iterable[Registration], listener: str) -> dict[BrokerId, Endpoint]:
     """The brokers that a caller on this listener is told of."""
     found = ((broker.id, broker.endpoint(listener)) for broker in brokers)
     return {id: endpoint for id, endpoint in found if endpoint is not None}
 
 
-def leader_code(leader: Broker | None, listener: str, metadata_version: int) -> ErrorCode:
+def leader_code(leader: Registration | None, listener: str, metadata_version: int) -> ErrorCode:
     """The code in Metadata for a partition with this leader; None is one that is not alive."""
     if leader is None:
         return ErrorCode.LEADER_NOT_AVAILABLE
@@ -32,13 +32,13 @@ def leader_code(leader: Broker | None, listener: str, metadata_version: int) -> 
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def coordinator(broker: Broker | None, listener: str) -> Endpoint | ErrorCode:
+def coordinator(broker: Registration | None, listener: str) -> Endpoint | ErrorCode:
     """The answer of FindCoordinator about the broker that coordinates."""
     endpoint = None if broker is None else broker.endpoint(listener)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else endpoint
 
 
-def clashing(ours: Iterable[Endpoint], others: Iterable[Broker]) -> str | None:
+def clashing(ours: Iterable[Endpoint], others: Iterable[Registration]) -> str | None:
     """The reason why a broker cannot register: another one has one of its addresses already."""
     mine = [(endpoint.host, endpoint.port) for endpoint in ours]
     for other in others:

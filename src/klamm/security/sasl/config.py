@@ -39,6 +39,7 @@ class SaslSources:
     scram: ScramSource
     decoy_key: bytes = field(repr=False)  # of the cluster, so that all brokers know nobody alike
     keys: Callable[[], KeySet | None]  # the public keys of the token service; None: not fetched yet
+    missed: Callable[[str], None] = lambda token: None  # a token that was refused, for its key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,10 @@ def _validator(jaas: Jaas, settings: ListenerSettings, sources: SaslSources) -> 
         keys = sources.keys()
         if keys is None:
             return TokenRefused("the keys of the token service are not there yet")
-        return SignedTokens(keys, rules)(token, now_ms)
+        told = SignedTokens(keys, rules)(token, now_ms)
+        if isinstance(told, TokenRefused):
+            sources.missed(token)
+        return told
 
     return validate
 

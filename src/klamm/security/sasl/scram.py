@@ -1,7 +1,8 @@
 """SCRAM on the side of a broker: two messages, and nobody learns whether a user exists.
 
 Somebody without a credential is given one that is made of the name and a secret of the cluster: the
-same salt each time, and a proof that never fits. So the exchange takes the same steps and the same
+same salt each time, with as many rounds and of the kind that users have, and a proof that never
+fits. So the exchange takes the same steps and the same
 time for every name. A client that says `tokenauth=true` logs in with a delegation token: its name
 is the token's id, and the principal is the token's owner.
 
@@ -13,14 +14,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from klamm.model import scram
 from klamm.model.scram import ROUNDS_MIN, ScramMechanism
-from klamm.security.credentials.scram import ScramCredential
+from klamm.security.credentials.scram import PLAIN_LOOK, Look, ScramCredential
 from klamm.security.principals import USER, Principal
 from klamm.security.sasl.exchange import OTHER_AUTHORIZATION_ID, Accepted, Challenge, Denied
 
@@ -61,6 +64,10 @@ class ScramSource(Protocol):
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
         """The credential of a delegation token, and whose it is."""
+        ...
+
+    def looks(self, mechanism: ScramMechanism) -> Collection[Look]:
+        """The looks that users' credentials have."""
         ...
 
 
@@ -118,7 +125,8 @@ class ScramExchange:
     def _look_up(
         self, name: str, extensions: str, now_ms: int
     ) -> tuple[ScramCredential, Principal | None, int | None]:
-        if "tokenauth=true" in extensions.lower().split(","):
+        is_token = "tokenauth=true" in extensions.lower().split(",")
+        if is_token:
             token = self.source.token(self.mechanism, name)
             if token is not None and token.expires_ms > now_ms:
                 owner = Principal(token.owner.type, token.owner.name, by_token=True)
@@ -127,14 +135,22 @@ class ScramExchange:
             found = self.source.user(self.mechanism, name)
             if found is not None and found.rounds >= ROUNDS_MIN:
                 return found, Principal(USER, name), None
-        return self._decoy(name), None, None
+        looks = () if is_token else self.source.looks(self.mechanism)
+        return self._decoy(name, looks), None, None
 
-    def _decoy(self, name: str) -> ScramCredential:
+    def _decoy(self, name: str, looks: Collection[Look]) -> ScramCredential:
+        """The credential of nobody, which looks like one of somebody."""
+
         def made(what: str) -> bytes:
             text = f"{self.mechanism}\0{what}\0{name}".encode()
             return hmac.digest(self.decoy_key, text, self.mechanism.digest)
 
-        return ScramCredential(made("salt")[:20], ROUNDS_MIN, made("stored"), made("server"))
+        # Each name has its favourite of them, which others that come and go do not change.
+        look = max(looks, key=lambda one: made(f"look {tuple(one)}"), default=PLAIN_LOOK)
+        salt = hashlib.shake_256(made("salt")).digest(look.salt_size)
+        if look.is_text:
+            salt = bytes(ord(_ALPHABET[byte % len(_ALPHABET)]) for byte in salt)
+        return ScramCredential(salt, look.rounds, made("stored"), made("server"))
 
     def _end(self, first: _First, text: str) -> Accepted | Denied:
         match = _FINAL.fullmatch(text)

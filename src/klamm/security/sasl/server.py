@@ -165,6 +165,11 @@ class SaslServer:
         """Whether frames belong to an authentication, the first or a later one."""
         return self._state is not State.COMPLETE
 
+    @property
+    def has_login(self) -> bool:
+        """Whether somebody has logged in, once at least."""
+        return self._principal is not None
+
     def is_expired(self, now_ms: int) -> bool:
         """Whether a request comes after the end of the session: it is cut without an answer."""
         return self._session.ends_ms is not None and now_ms > self._session.ends_ms

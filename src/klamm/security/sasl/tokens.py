@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from klamm.installing import install_command
 from klamm.model.errors import Refused
 from klamm.security.sasl.oauthbearer import TokenAccepted, TokenRefused
 
@@ -81,7 +82,7 @@ def key_set(text: str) -> KeySet | Refused:
     try:
         import jwt
     except ImportError:
-        return Refused("signed tokens need a library: pip install 'klamm[secure]'")
+        return Refused(f"signed tokens need a library: {install_command('secure')}")
     try:
         listed = json.loads(text)["keys"]
         if not isinstance(listed, list) or len(listed) > _KEYS_MAX:

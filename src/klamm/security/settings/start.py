@@ -34,6 +34,7 @@ from klamm.security.settings.table import (
     Feature,
 )
 from klamm.security.tls.config import tls_config
+from klamm.security.zookeeper import zookeeper_access
 
 ALL_FEATURES: Final = frozenset(Feature)
 ALLOW_UNSECURED_OAUTH: Final = "klamm.allow.unsecured.oauth"
@@ -246,6 +247,8 @@ def _zookeeper_faults(texts: Mapping[str, str]) -> Iterator[str]:
     ]
     if named and texts.get("zookeeper.ssl.client.enable", "").lower() != "true":
         yield f"{named[0]} has no effect without zookeeper.ssl.client.enable=true. Set it as well"
+    if isinstance(access := zookeeper_access(texts), Refused):
+        yield access.why
 
 
 _ZOO_STORES: Final = frozenset(

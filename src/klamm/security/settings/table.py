@@ -216,12 +216,14 @@ SECURITY_SETTINGS: Final[Mapping[str, SecuritySetting]] = {
         sasl_oauthbearer_expected_audience=None,
         sasl_oauthbearer_expected_issuer=None,
         sasl_oauthbearer_header_urlencode=_flag,
-        sasl_login_connect_timeout_ms=None,
-        sasl_login_read_timeout_ms=None,
+        sasl_login_read_timeout_ms=_number(1),
         sasl_login_retry_backoff_ms=_number(0),
         sasl_login_retry_backoff_max_ms=_number(0),
     ),
     **_refused(_JAVA_CLASS, "sasl.client.callback.handler.class", "sasl.login.class"),
+    **_harmless(
+        "sasl.login.read.timeout.ms holds for connecting, too", "sasl.login.connect.timeout.ms"
+    ),
     **_harmless(
         "klamm fetches a token whenever a broker logs in",
         "sasl.login.refresh.window.factor",

@@ -73,6 +73,40 @@ class TlsConfig:
     checks_host: bool  # of the other side, when this broker is the client
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTls:
+    """All that a handshake depends on where the broker is a client of something else."""
+
+    key: StoreFile | None  # None: nothing is shown
+    trust: StoreFile | None  # None: what the machine trusts
+    versions: tuple[str, ...]
+    ciphers: str | None
+    checks_host: bool
+
+
+def client_tls(settings: ListenerSettings) -> ClientTls | Refused:
+    """Reads and checks the TLS settings of a client, whose stores are files."""
+    has_key = settings.get("ssl.keystore.location") or settings.get("ssl.keystore.password")
+    key = _key(settings) if has_key else None
+    if isinstance(key, Refused):
+        return key
+    trust = _trust(settings)
+    if isinstance(trust, Refused):
+        return trust
+    spoken = _spoken(settings)
+    if isinstance(spoken, Refused):
+        return spoken
+    assert not isinstance(key, InlineKey), "a client of something else has its key in a file"
+    assert not isinstance(trust, InlineTrust), "and what it trusts, too"
+    return ClientTls(
+        key=key,
+        trust=trust,
+        versions=spoken.versions,
+        ciphers=spoken.text,
+        checks_host=settings.get("ssl.endpoint.identification.algorithm") != "",
+    )
+
+
 def tls_config(settings: ListenerSettings) -> TlsConfig | Refused:
     """Reads and checks the TLS settings of a listener."""
     key = _key(settings)
@@ -87,23 +121,27 @@ def tls_config(settings: ListenerSettings) -> TlsConfig | Refused:
             f"Invalid value {auth} for configuration ssl.client.auth: it is required, requested or "
             "none, in lower case"
         )
-    versions = _versions(settings)
-    if isinstance(versions, Refused):
-        return versions
-    ciphers = _ciphers(split_list(settings.get("ssl.cipher.suites") or ""), versions)
-    if isinstance(ciphers, Refused):
-        return ciphers
-    algorithm = settings.get("ssl.endpoint.identification.algorithm")
-    if algorithm is not None and algorithm.lower() not in ("https", ""):
-        return Refused(f"ssl.endpoint.identification.algorithm is https or empty, not {algorithm}")
+    spoken = _spoken(settings)
+    if isinstance(spoken, Refused):
+        return spoken
     return TlsConfig(
         key=key,
         trust=trust,
         client_auth=ClientAuth(auth),
-        versions=ciphers.versions,
-        ciphers=ciphers.text,
-        checks_host=algorithm != "",
+        versions=spoken.versions,
+        ciphers=spoken.text,
+        checks_host=settings.get("ssl.endpoint.identification.algorithm") != "",
     )
+
+
+def _spoken(settings: ListenerSettings) -> _Ciphers | Refused:
+    versions = _versions(settings)
+    if isinstance(versions, Refused):
+        return versions
+    algorithm = settings.get("ssl.endpoint.identification.algorithm")
+    if algorithm is not None and algorithm.lower() not in ("https", ""):
+        return Refused(f"ssl.endpoint.identification.algorithm is https or empty, not {algorithm}")
+    return _ciphers(split_list(settings.get("ssl.cipher.suites") or ""), versions)
 
 
 def _secret(settings: ListenerSettings, name: str) -> Secret | None:

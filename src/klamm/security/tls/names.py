@@ -40,21 +40,21 @@ _SEQUENCE, _SET, _OID = 0x30, 0x31, 0x06
 def name_text(der: bytes) -> str | Refused:
     """The text of a name in DER (`subject.public_bytes()` of the cryptography package)."""
     try:
-        ((tag, body, _),) = _elements(der)
+        ((tag, body, _),) = elements(der)
         if tag != _SEQUENCE:
             raise ValueError("not a name")
-        parts = ["+".join(_attributes(content)) for tag, content, _ in _elements(body)]
+        parts = ["+".join(_attributes(content)) for tag, content, _ in elements(body)]
     except (ValueError, IndexError):
         return Refused("the subject of the certificate is no name in DER")
     return ",".join(reversed(parts))
 
 
 def _attributes(content: bytes) -> Iterator[str]:
-    for _, attribute, _ in _elements(content):
-        (tag, oid, _), (kind, value, whole) = _elements(attribute)
+    for _, attribute, _ in elements(content):
+        (tag, oid, _), (kind, value, whole) = elements(attribute)
         if tag != _OID:
             raise ValueError("not an attribute")
-        number = _number(oid)
+        number = oid_number(oid)
         keyword = _KEYWORDS.get(number)
         if keyword is None or kind not in _TEXTS:
             yield f"{keyword or number}=#{whole.hex()}"
@@ -72,7 +72,7 @@ def _escaped(text: str) -> str:
     return "\\ " * leading + core + "\\ " * trailing
 
 
-def _elements(data: bytes) -> list[tuple[int, bytes, bytes]]:
+def elements(data: bytes) -> list[tuple[int, bytes, bytes]]:
     """The elements that follow each other: tag, content, and the whole of it."""
     found = []
     at = 0
@@ -92,7 +92,8 @@ def _elements(data: bytes) -> list[tuple[int, bytes, bytes]]:
     return found
 
 
-def _number(oid: bytes) -> str:
+def oid_number(oid: bytes) -> str:
+    """An object identifier in its dotted form."""
     numbers: list[int] = []
     value = 0
     for byte in oid:

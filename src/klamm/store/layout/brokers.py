@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from klamm.model.brokers import PLAINTEXT, Broker, Endpoint
+from klamm.model.brokers import PLAINTEXT, Endpoint, Registration
 from klamm.model.names import BrokerId
 from klamm.store.layout.jsontext import dump, load, or_none
 
@@ -15,7 +15,7 @@ _PROOF: Final = 1  # the way in which brokers prove what they are
 _ENDPOINT: Final = re.compile(r"(?P<listener>.*)://\[?(?P<host>[^\]]*)\]?:(?P<port>-?[0-9]+)\Z")
 
 
-def encode_broker(broker: Broker, *, timestamp_ms: int, jmx_port: int = -1) -> bytes:
+def encode_broker(broker: Registration, *, timestamp_ms: int, jmx_port: int = -1) -> bytes:
     """Version 5. The epoch is the node's creation transaction, not part of the data."""
     plain = next((e for e in broker.endpoints if e.security_protocol == PLAINTEXT), None)
     fields: dict[str, object] = {
@@ -23,7 +23,7 @@ def encode_broker(broker: Broker, *, timestamp_ms: int, jmx_port: int = -1) -> b
         # For clients from before there were listeners: they know host and port only.
         "host": plain.host if plain else None,
         "port": plain.port if plain else -1,
-        "endpoints": [_endpoint_text(endpoint) for endpoint in broker.endpoints],
+        "endpoints": [str(endpoint) for endpoint in broker.endpoints],
         "jmx_port": jmx_port,
         "timestamp": str(timestamp_ms),
     }
@@ -43,7 +43,7 @@ def encode_broker(broker: Broker, *, timestamp_ms: int, jmx_port: int = -1) -> b
 
 
 @or_none
-def decode_broker(broker: BrokerId, data: bytes | None, epoch: int) -> Broker:
+def decode_broker(broker: BrokerId, data: bytes | None, epoch: int) -> Registration:
     """Versions 1 to 5; `epoch` is the node's czxid."""
     fields = load(data)
     if "endpoints" in fields:
@@ -53,7 +53,7 @@ def decode_broker(broker: BrokerId, data: bytes | None, epoch: int) -> Broker:
         endpoints = (Endpoint(str(fields["host"]), int(fields["port"])),)
     features = fields.get("features") or {}
     own = fields.get("klamm") or {}
-    return Broker(
+    return Registration(
         id=broker,
         epoch=epoch,
         endpoints=endpoints,
@@ -64,11 +64,6 @@ def decode_broker(broker: BrokerId, data: bytes | None, epoch: int) -> Broker:
         },
         can_prove=own.get("proof") == _PROOF,
     )
-
-
-def _endpoint_text(endpoint: Endpoint) -> str:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{endpoint.listener}://{host}:{endpoint.port}"
 
 
 def _endpoint(text: str, protocols: Mapping[str, Any]) -> Endpoint:

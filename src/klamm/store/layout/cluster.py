@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from klamm.model.names import BrokerId
+from klamm.model.topics import ProducerIdBlock
 from klamm.store.layout.jsontext import dump, load, or_none
 
 
@@ -17,14 +18,6 @@ class ControllerNode(NamedTuple):
     broker: BrokerId
     timestamp_ms: int
     kraft_epoch: int = -1  # of a migration to KRaft, which klamm does not do
-
-
-class ProducerIdBlock(NamedTuple):
-    """Producer ids that one broker may hand out, both ends included."""
-
-    broker: BrokerId
-    first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,17 @@ topics, broker ids and addresses stand there as they are. The default of a kind,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from urllib.parse import quote, unquote
 
 from klamm.store.layout.jsontext import dump, load, or_none
-from klamm.store.layout.paths import CONFIG
+from klamm.store.layout.paths import CONFIG, OWN_BROKER_CONFIG
 
 _DEFAULT: Final = "<default>"
+_OWN: Final = "klamm."  # how the names of klamm's own settings begin
 
 
 class ConfigKind(StrEnum):
@@ -52,6 +53,16 @@ class ConfigEntity:
         return f"{CONFIG}/{self.entity_path}"
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The nodes that have the settings.
+
+        klamm's own settings of all brokers are kept apart: brokers and tools of Kafka read the
+        node with the others, and fail on names they do not know.
+        """
+        is_of_all_brokers = self.kind is ConfigKind.BROKER and self.name is None
+        return (self.path, OWN_BROKER_CONFIG) if is_of_all_brokers else (self.path,)
+
+    @property
     def _name_in_path(self) -> str:
         if self.name is None:
             return _DEFAULT
@@ -74,6 +85,23 @@ def encode_config(settings: Mapping[str, str]) -> bytes:
 def decode_config(data: bytes | None) -> dict[str, str]:
     """The overrides of one entity, every value as text."""
     return {name: _text(value) for name, value in load(data)["config"].items()}
+
+
+def decode_configs(datas: Iterable[bytes | None]) -> dict[str, str]:
+    """The overrides in the nodes of one entity together; a later node counts more."""
+    texts: dict[str, str] = {}
+    for data in datas:
+        texts |= decode_config(data) or {}
+    return texts
+
+
+def encode_configs(entity: ConfigEntity, settings: Mapping[str, str]) -> dict[str, bytes]:
+    """The overrides of one entity by node, klamm's own apart where it has one for them."""
+    if len(entity.paths) == 1:
+        return {entity.path: encode_config(settings)}
+    own = {name: text for name, text in settings.items() if name.startswith(_OWN)}
+    others = {name: text for name, text in settings.items() if name not in own}
+    return dict(zip(entity.paths, map(encode_config, (others, own)), strict=True))
 
 
 def _text(value: object) -> str:

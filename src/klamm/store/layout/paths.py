@@ -39,8 +39,12 @@ FEATURE: Final = "/feature"
 
 # klamm's own: copies that an operator gave up while their broker was away. Kafka ignores it.
 FORGOTTEN: Final = "/klamm/forgotten"
+# Also ours: klamm's settings of all brokers. Tools of Kafka fail on names they do not know.
+OWN_BROKER_CONFIG: Final = "/klamm/config/brokers"
 # Also ours: what brokers show each other that they know.
 CLUSTER_SECRET: Final = "/klamm/secret"
+# And this one is there while a ZooKeeper is being filled from an export: no broker starts on it.
+IMPORT_MARK: Final = "/klamm.import"
 
 # What every broker makes sure of when it starts; their parents come with them.
 ROOTS: Final = (

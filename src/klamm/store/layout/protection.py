@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from klamm.store.access import ALL, OPEN, READ, Acl, Grant
 from klamm.store.layout.paths import CLUSTER_SECRET
 
 
@@ -37,3 +38,15 @@ def protection(path: str, *, set_acl: bool) -> Protection:
     if path.startswith(SECRETS):
         return Protection.SECRET
     return Protection.READABLE
+
+
+def grants(path: str, digest_id: str) -> Acl:
+    """The list of a new node that belongs to whoever shows this digest."""
+    creator = Grant(ALL, "digest", digest_id)
+    match protection(path, set_acl=True):
+        case Protection.OPEN:
+            return OPEN
+        case Protection.READABLE:
+            return (creator, Grant(READ, "world", "anyone"))
+        case Protection.SECRET:
+            return (creator,)

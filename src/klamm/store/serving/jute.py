@@ -40,7 +40,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes have not been read."""
+        """The number of bytes that have not been read."""
         return self._end - self._at
 
     def int32(self) -> int:

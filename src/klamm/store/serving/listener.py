@@ -25,7 +25,7 @@ log = limited(logging.getLogger(__name__), first=1)
 
 
 class Reception(Host, Protocol):
-    """What sockets need of the server."""
+    """The services that sockets need of the server."""
 
     def arrived(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""
@@ -34,7 +34,7 @@ class Reception(Host, Protocol):
     def left(self, connection: Connection) -> None: ...
 
     def newcomer(self, address: str) -> Caller:
-        """Who somebody is before having said anything."""
+        """The caller behind an address that has said nothing yet."""
         ...
 
     def facts(self, word: bytes) -> words.Facts: ...

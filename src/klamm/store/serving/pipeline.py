@@ -20,7 +20,6 @@ from typing import Final, Protocol
 
 from klamm.model.errors import ProtocolError
 from klamm.store.access import Caller
-from klamm.store.embedded import Write
 from klamm.store.port import Result
 from klamm.store.serving import codes, reads, replies, requests
 from klamm.store.serving.jute import Malformed
@@ -49,6 +48,7 @@ from klamm.store.serving.requests import (
 from klamm.store.serving.sessions import ServedSession
 from klamm.store.serving.watchtable import WatchTable
 from klamm.store.tree import Draft, Entry, Tree
+from klamm.store.writes import Write
 
 FRAME_BYTES_MAX: Final = 0xFFFFF
 CONNECT_BYTES_MAX: Final = 1024
@@ -61,7 +61,7 @@ _HEADER: Final = struct.Struct(">ii")
 
 
 class State(Enum):
-    """How far a connection has come."""
+    """The progress of a connection."""
 
     NEW = "new"
     CONNECTING = "connecting"
@@ -70,7 +70,7 @@ class State(Enum):
 
 
 class Host(Protocol):
-    """What a connection needs of its server."""
+    """The services that a connection needs of its server."""
 
     @property
     def tree(self) -> Tree: ...
@@ -185,7 +185,7 @@ class Pipeline:
             self.sent_count += 1
 
     def taken(self) -> bytes:
-        """What is to be sent now."""
+        """The bytes that are to be sent now."""
         data = b"".join(self.out)
         self.out.clear()
         self.out_bytes = 0
@@ -203,7 +203,7 @@ class Pipeline:
             self.break_off(str(fault))
         return bool(self._queue)
 
-    def settled(self, write: ServedWrite, zxid: int) -> None:
+    def concluded(self, write: ServedWrite, zxid: int) -> None:
         """A write of this connection is done or refused; `zxid` is where the tree is by now."""
         self._writes -= 1
         if self.state is not State.OPEN:
@@ -393,7 +393,7 @@ class ServedWrite(Write):
         self.pipeline = pipeline
         self.xid = xid
 
-    def settle(self, failure: BaseException | None) -> None:
+    def conclude(self, failure: BaseException | None) -> None:
         """The server tells the connection, for events and replies have one order."""
 
 

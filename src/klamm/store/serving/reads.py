@@ -1,4 +1,4 @@
-"""What a tree tells those who read it over the wire.
+"""Answers those who read a tree over the wire.
 
 Each answer is the body of a reply, or the code of an error. A path that cannot be one is a node
 that is not there; the empty path is the root.
@@ -146,7 +146,7 @@ def watch_again(
     """Set the watches of the connection before; the events of those that would have fired."""
     events: list[bytes] = []
 
-    def settle(register: Register, path: str, missed: int) -> None:
+    def watch(register: Register, path: str, missed: int) -> None:
         entry = tree.entries.get(path)
         if not missed:
             if len(path) <= LENGTH_MAX:
@@ -155,15 +155,15 @@ def watch_again(
             events.append(replies.event(missed, path))
 
     for path in request.data:
-        settle(Register.DATA, path, _missed_data(tree.entries.get(path), request.seen_zxid))
+        watch(Register.DATA, path, _missed_data(tree.entries.get(path), request.seen_zxid))
     for path in request.exist:
-        settle(Register.DATA, path, CREATED if path in tree.entries else 0)
+        watch(Register.DATA, path, CREATED if path in tree.entries else 0)
     for path in request.child:
-        settle(Register.CHILD, path, _missed_child(tree.entries.get(path), request.seen_zxid))
+        watch(Register.CHILD, path, _missed_child(tree.entries.get(path), request.seen_zxid))
     for path in request.persistent:
-        settle(Register.PERSISTENT, path, 0)
+        watch(Register.PERSISTENT, path, 0)
     for path in request.recursive:
-        settle(Register.RECURSIVE, path, 0)
+        watch(Register.RECURSIVE, path, 0)
     return events
 
 

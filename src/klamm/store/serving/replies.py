@@ -64,7 +64,7 @@ def of_change(
 
 
 def _multi(change: Change, results: Sequence[Result], shown: Sequence[Entry | None]) -> bytes:
-    """What became of each operation; of a failed multi too, whose own code is no error."""
+    """The outcome of each operation; also of a failed multi, whose own code is no error."""
     if all(result.ok for result in results):
         parts = [
             _OF_MULTI.pack(kind, False, codes.OK) + _done(kind, result, entry)

@@ -80,7 +80,7 @@ class CheckWatches(NamedTuple):
 
 
 class SetWatches(NamedTuple):
-    """What a client watched on the connection it had before."""
+    """The watches that a client had on its connection before."""
 
     seen_zxid: int
     data: list[str]
@@ -143,7 +143,7 @@ Request = Read | Change | CloseSession
 
 
 class Connect(NamedTuple):
-    """What a client says first."""
+    """The first message of a client."""
 
     seen_zxid: int
     timeout_ms: int

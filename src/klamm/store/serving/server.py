@@ -24,7 +24,7 @@ from typing import Final
 from klamm.model.errors import UsageError
 from klamm.store import layout
 from klamm.store.access import READ, Caller
-from klamm.store.embedded import EmbeddedSession, EmbeddedStore, Write
+from klamm.store.embedded import EmbeddedSession, EmbeddedStore
 from klamm.store.node_paths import SERVER_NODES
 from klamm.store.port import Create, Delete
 from klamm.store.serving import codes, digest, replies, words
@@ -40,6 +40,7 @@ from klamm.store.serving.requests import Auth, Connect
 from klamm.store.serving.sessions import TIMEOUT_TICKS_MAX, TIMEOUT_TICKS_MIN, Sessions
 from klamm.store.serving.watchtable import WatchTable
 from klamm.store.tree import Tree
+from klamm.store.writes import Write
 
 TICK_MS: Final = 2000
 CONNECTIONS_MAX: Final = 1000
@@ -54,7 +55,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """Where a store is served, and to whom."""
+    """The address at which a store is served, and who may connect."""
 
     host: str = "127.0.0.1"
     port: int = 0  # 0 lets the system choose
@@ -111,7 +112,7 @@ class StoreServer:
 
     @property
     def address(self) -> str:
-        """What a client is given to connect to."""
+        """The address that clients are given."""
         host = f"[{self._door.host}]" if ":" in self._door.host else self._door.host
         return f"{host}:{self.port}"
 
@@ -172,7 +173,7 @@ class StoreServer:
                         waiting[told.connection] = None
             self.zxid = write.zxid or self.zxid
             if isinstance(write, ServedWrite):
-                self._settle(write, failure, waiting)
+                self._conclude(write, failure, waiting)
         # Only now may anybody read: all of it is in the tree already.
         for pipeline in waiting:
             connection = self._connections.get(pipeline)
@@ -186,7 +187,7 @@ class StoreServer:
             connection.pipeline.break_off("the store is lost")
             connection.flush()
 
-    def _settle(
+    def _conclude(
         self, write: ServedWrite, failure: BaseException | None, waiting: dict[Pipeline, None]
     ) -> None:
         pipeline = write.pipeline
@@ -199,7 +200,7 @@ class StoreServer:
             if pipeline is not None:
                 self._begin(pipeline, write.session, write.xid == 1)
         elif pipeline is not None:
-            pipeline.settled(write, self.zxid)
+            pipeline.concluded(write, self.zxid)
         if isinstance(write, EndOfSession):
             self._end(write.session, waiting)
         elif failure is not None and isinstance(write, StartOfSession) and pipeline is not None:
@@ -264,6 +265,12 @@ class StoreServer:
         """Something came from a session."""
         self._sessions.touch(session, self._now_ms)
 
+    def end_session(self, session_id: int) -> None:
+        """End a session of which somebody knows that its owner has died."""
+        session = self._sessions.by_id.get(session_id)
+        if session is not None and not session.is_closing:
+            self._expire(session)
+
     def submit(self, write: Write) -> None:
         self._store.enqueue(write)
 
@@ -309,7 +316,7 @@ class StoreServer:
         return is_over
 
     def facts(self, word: bytes) -> words.Facts:
-        """What a word may tell of."""
+        """The facts that a four-letter word may tell of."""
         tree, now_ms = self.tree, self._now_ms
         due: dict[int, list[int]] = {}
         for session in self._sessions.all:
@@ -354,7 +361,7 @@ class StoreServer:
         }
 
     def _data_bytes(self) -> int:
-        """How much all nodes hold; looked up now and then, for it takes a walk."""
+        """The size of all nodes; looked up now and then, for it takes a walk."""
         at_s, size = self._sized
         now_s = self._loop.time()
         if not at_s or now_s - at_s > _SIZE_EVERY_S:

@@ -50,7 +50,7 @@ class Sessions(Generic[C]):
         return min(max(wanted_ms, least), most)
 
     def password(self, session_id: int) -> bytes:
-        """What the owner of a session knows."""
+        """The secret that the owner of a session knows."""
         text = session_id.to_bytes(8, "big", signed=True)
         return hmac.digest(self.secret, text, hashlib.sha256)[:_PASSWORD_SIZE]
 

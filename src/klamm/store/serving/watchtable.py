@@ -1,4 +1,4 @@
-"""Who is to hear of what: the watches of all connections.
+"""The watches of all connections: who is to hear of what.
 
 A watch belongs to a connection and ends with it. One-shots have two registers, data and children;
 the lasting ones (persistent, and recursive for whole trees) are kept apart from them, so that a
@@ -25,7 +25,7 @@ C = TypeVar("C", bound=Hashable)
 
 
 class Register(IntEnum):
-    """Where a watch is kept."""
+    """The kind of list that a watch is kept in."""
 
     DATA = 0
     CHILD = 1
@@ -99,7 +99,7 @@ class WatchTable(Generic[C]):
 
     @property
     def count(self) -> int:
-        """How many watches there are."""
+        """The number of watches."""
         return sum(map(len, self._of.values()))
 
     @property
@@ -111,7 +111,7 @@ class WatchTable(Generic[C]):
         return len(set().union(*(register.keys() for register in self._at)))
 
     def trigger(self, event: Event) -> Iterator[Told[C]]:
-        """Who hears of one event; one-shots are used up."""
+        """The connections that hear of one event; one-shots are used up."""
         kind, path, acl, above_acl = event
         told = self._take(Register.DATA, path)
         self._lasting(path, told)

@@ -8,15 +8,15 @@ import pytest
 
 from klamm.broker.admin.auto_creation import AutoCreation
 from klamm.broker.net.peers import Peers
-from klamm.broker.quotas.quotas import Client
-from klamm.model.brokers import Broker, Endpoint
+from klamm.broker.quotas.quotas import QuotaClient
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klamm.protocol.messages import create_topics
 from klamm.store import layout
 from unit.broker.admin_host import TestHost, on_a_host
 
-ASKER = Client("ANONYMOUS", "asker")
+ASKER = QuotaClient("ANONYMOUS", "asker")
 
 
 class Controller:
@@ -29,7 +29,7 @@ class Controller:
         self.may_answer.set()
 
     async def __call__(
-        self, peers: Peers, controller: Broker, client_id: str, request: create_topics.Request
+        self, peers: Peers, controller: Registration, client_id: str, request: create_topics.Request
     ) -> create_topics.Response:
         (topic,) = request.topics
         self.asked.append((controller.endpoints[0], client_id, topic.name))

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from klamm.broker.admin import configs
-from klamm.broker.admin.configs import ResourceType
-from klamm.broker.admin.entries import Entry
+from klamm.broker.admin.entries import SettingEntry
 from klamm.broker.admin.policies import Alteration
 from klamm.controller.admission import NewTopic
 from klamm.controller.admission.alteration import Change
-from klamm.model.alterations import Operation
+from klamm.model.alterations import ConfigResourceType, SettingOperation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, UNTOLD, Origin, Source
 from klamm.protocol.messages.alter_configs import (
@@ -24,7 +23,7 @@ from klamm.store import layout
 from unit.broker.admin.test_topic_admin import create
 from unit.broker.admin_host import TestHost, on_a_host
 
-TOPIC, BROKER, LOGGER = ResourceType
+TOPIC, BROKER, LOGGER = ConfigResourceType
 
 
 def cautious(alteration: Alteration) -> str | None:
@@ -36,7 +35,7 @@ async def with_topic(host: TestHost) -> None:
     await host.announce()
 
 
-async def entries(host: TestHost, kind: int, name: str, *keys: str) -> dict[str, Entry]:
+async def entries(host: TestHost, kind: int, name: str, *keys: str) -> dict[str, SettingEntry]:
     found = await configs.describe(host, kind, name, keys)
     assert not isinstance(found, Refused), found
     return {entry.definition.name: entry for entry in found}
@@ -123,8 +122,8 @@ def test_what_has_no_settings_here_is_refused(kind: int, name: str, code: int) -
         (TOPIC, "t", [Change("flush.ms", "x")], 40),
         (TOPIC, "t", [Change("flush.ms", None)], 42),
         (TOPIC, "t", [Change("flush.ms", "1"), Change("flush.ms", "1")], 42),
-        (TOPIC, "t", [Change("flush.ms", "1", Operation.APPEND)], 40),
-        (TOPIC, "t", [Change("cleanup.policy", "shred", Operation.APPEND)], 40),
+        (TOPIC, "t", [Change("flush.ms", "1", SettingOperation.APPEND)], 40),
+        (TOPIC, "t", [Change("cleanup.policy", "shred", SettingOperation.APPEND)], 40),
         (BROKER, "", [Change("num.partitions", "2")], 42),
         (BROKER, "0", [Change("plug.in", "x" * 70_000)], 40),
         (BROKER, "0", [Change("log.retention.ms", "0")], 40),
@@ -145,7 +144,7 @@ def test_changes_that_cannot_be_are_refused(
 def test_all_throttles_that_a_reassignment_tool_clears_can_be_cleared() -> None:
     async def test(host: TestHost) -> None:
         gone = [
-            Change(name, None, Operation.DELETE)
+            Change(name, None, SettingOperation.DELETE)
             for name in (
                 "leader.replication.throttled.rate",
                 "follower.replication.throttled.rate",
@@ -201,7 +200,7 @@ def test_the_levels_of_loggers_are_settings_too() -> None:
         assert logger.level == logging.DEBUG
         shown = (await entries(host, LOGGER, "0", name))[name]
         assert (shown.value, shown.source) == ("DEBUG", Source.DYNAMIC_BROKER_LOGGER)
-        assert await alter(host, LOGGER, "0", Change(name, None, Operation.DELETE)) == 0
+        assert await alter(host, LOGGER, "0", Change(name, None, SettingOperation.DELETE)) == 0
         assert logger.level == logging.NOTSET
 
     on_a_host(test)
@@ -212,8 +211,8 @@ def test_the_levels_of_loggers_are_settings_too() -> None:
     [
         (Change("klamm.nobody", "INFO"), 40),
         (Change("klamm", "LOUD"), 40),
-        (Change("klamm", None, Operation.DELETE), 42),
-        (Change("klamm", "INFO", Operation.APPEND), 42),
+        (Change("klamm", None, SettingOperation.DELETE), 42),
+        (Change("klamm", "INFO", SettingOperation.APPEND), 42),
     ],
 )
 def test_levels_that_cannot_be_are_refused(change: Change, code: int) -> None:

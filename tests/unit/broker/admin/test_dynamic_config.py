@@ -9,7 +9,7 @@ import pytest
 
 from klamm.broker.admin.dynamic_config import DynamicConfig
 from klamm.broker.admin.topic_writes import alter_config
-from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE, Client
+from klamm.broker.quotas.quotas import PRODUCER_BYTE_RATE, QuotaClient
 from klamm.store import layout
 from klamm.store.layout import ConfigEntity, ConfigKind
 from klamm.store.port import Create
@@ -62,7 +62,9 @@ def test_everything_stored_is_there_after_loading() -> None:
         assert config.topic("u").int("retention.ms") == 2
         assert config.settings.int("message.max.bytes") == 4
         assert host.settings is config.settings
-        limits = [host.quotas.limit(PRODUCER_BYTE_RATE, Client("a b", id)) for id in ("c", "d")]
+        limits = [
+            host.quotas.limit(PRODUCER_BYTE_RATE, QuotaClient("a b", id)) for id in ("c", "d")
+        ]
         assert [limit and limit.rate for limit in limits] == [7.0, 6.0]
         assert set(await config.stored_quotas()) == {user, both}
 

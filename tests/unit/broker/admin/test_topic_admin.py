@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from klamm.broker.admin.topic_admin import Created, Deleted
-from klamm.broker.quotas.quotas import CONTROLLER_MUTATION_RATE, Client, Mutations
+from klamm.broker.quotas.quotas import CONTROLLER_MUTATION_RATE, Mutations, QuotaClient
 from klamm.controller.admission import Doomed, Growth, NewTopic
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import ZERO_ID, BrokerId
@@ -21,7 +21,7 @@ LONG_MS = 60_000
 
 
 def unlimited(host: TestHost) -> Mutations:
-    return host.quotas.mutations(Client("u", "c"), host.settings, strict=True)
+    return host.quotas.mutations(QuotaClient("u", "c"), host.settings, strict=True)
 
 
 async def create(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import pytest
 
@@ -15,7 +15,7 @@ from klamm.broker.admin.topic_writes import (
     grow_topic,
     mark_for_deletion,
 )
-from klamm.controller.admission import Creation
+from klamm.controller.admission import TopicCreation
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode, Refused, StoreUnavailable
 from klamm.model.names import BrokerId
@@ -93,7 +93,7 @@ def on_a_store(test: Callable[[LossyLine], Awaitable[None]]) -> None:
 
 def new(topic: str = "t", topic_id: uuid.UUID = ID, **configs: str) -> NewNode:
     replicas = (BrokerId(0), BrokerId(1))
-    creation = Creation(topic=topic, placement={0: replicas}, configs=configs)
+    creation = TopicCreation(topic=topic, placement={0: replicas}, configs=configs)
     return NewNode(creation, layout.TopicNode(topic_id, {0: Assignment(replicas)}))
 
 
@@ -243,6 +243,31 @@ def test_changed_settings_are_announced_with_them(entity: layout.ConfigEntity) -
         nodes = await session.get_many([f"{layout.CONFIG_CHANGES}/{name}" for name in markers])
         told = [layout.decode_config_change(node.data) for node in nodes if node]
         assert told == [entity, entity]
+
+    on_a_store(test)
+
+
+def test_settings_of_klamm_for_all_brokers_are_kept_apart_from_those_that_kafka_reads() -> None:
+    every = layout.ConfigEntity(layout.ConfigKind.BROKER, None)
+
+    async def test(session: LossyLine) -> None:
+        # An older klamm kept them in one node.
+        before = {"klamm.reassignment.strict": "true", "log.cleaner.threads": "1"}
+        await session.multi([Create(layout.parent(every.path))])
+        await session.multi([Create(every.path, layout.encode_config(before))])
+        seen: list[dict[str, str]] = []
+
+        def change(stored: Mapping[str, str]) -> dict[str, str]:
+            seen.append(dict(stored))
+            return {**stored, "log.cleaner.threads": "2"}
+
+        assert await alter_config(session, every, change) is None
+        assert await stored_config(session, every.path) == {"log.cleaner.threads": "2"}
+        own = await stored_config(session, layout.OWN_BROKER_CONFIG)
+        assert own == {"klamm.reassignment.strict": "true"}
+        assert await alter_config(session, every, lambda old: {}) is None
+        assert await stored_config(session, layout.OWN_BROKER_CONFIG) == {}
+        assert seen == [before]
 
     on_a_store(test)
 

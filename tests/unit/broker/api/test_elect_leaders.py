@@ -7,6 +7,8 @@ import uuid
 from types import SimpleNamespace
 from typing import Any
 
+from klamm.broker.access.access import Access
+from klamm.broker.access.audit import Audit
 from klamm.broker.api import elect_leaders
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.controller.events import ElectionsAnswer, ElectionsAsked, PartitionFault
@@ -20,6 +22,7 @@ from klamm.protocol.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataTopicState,
 )
+from unit.broker.access.peers import context
 
 ID = uuid.UUID(int=7)
 ELECTED = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}
@@ -28,7 +31,8 @@ ELECTED = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}
 class _Controller:
     """Holds the elections at once; brokers hear of them from the test."""
 
-    async def submit(self, event: ElectionsAsked) -> ElectionsAnswer:
+    async def submit(self, event: ElectionsAsked, by: str) -> ElectionsAnswer:
+        assert by == "User:alice (client app at 10.0.0.1)"
         return ElectionsAnswer(dict.fromkeys(ELECTED, PartitionFault()), ELECTED)
 
 
@@ -44,10 +48,10 @@ def tell(metadata: MetadataCache, *leaders: tuple[int, int]) -> None:
 
 
 async def elect(metadata: MetadataCache, timeout_ms: int) -> list[int]:
-    broker: Any = SimpleNamespace(controller=_Controller(), metadata=metadata)
+    access = Access(Audit(lambda: 0))
+    broker: Any = SimpleNamespace(controller=_Controller(), metadata=metadata, access=access)
     request = Request(0, [TopicPartitions("t", [0, 1])], timeout_ms)
-    context: Any = None
-    response = await elect_leaders.handle(broker, context, request)
+    response = await elect_leaders.handle(broker, context(), request)
     return [p.error_code for t in response.replica_election_results for p in t.partition_result]
 
 

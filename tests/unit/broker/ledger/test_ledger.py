@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.ledger.ledger import FILES_MAX, Ledger, Line, Place, is_entry
+from klamm.broker.ledger.ledger import FILES_MAX, Ledger, LedgerLine, LinePlace, is_entry
 from klamm.controller.effects import Transition
 from klamm.controller.states import EDITION
 from klamm.model.names import KLAMM_LEDGER, BrokerId
@@ -89,7 +89,7 @@ def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
     assert all(path.stat().st_size <= 450 for path in tmp_path.iterdir())
 
 
-def _subjects(lines: list[Line]) -> list[str]:
+def _subjects(lines: list[LedgerLine]) -> list[str]:
     return [line.subject for line in lines]
 
 
@@ -102,7 +102,7 @@ def test_a_line_is_known_by_what_its_entry_says(tmp_path: Path, words: str) -> N
     )
     ledger.append(3, words, [written, move("T", 1)], time_ms=5)
     ledger.close()
-    lines, _ = ledger.read_from(Place(), 10_000)
+    lines, _ = ledger.read_from(LinePlace(), 10_000)
     assert [line.entry for line in lines] == list(ledger.read())
     assert [line[:6] for line in lines] == [
         (5, 3, 1, written.topic, written.subject, written.after),
@@ -116,7 +116,7 @@ def test_lines_are_read_on_from_any_place(tmp_path: Path) -> None:
         ledger.append(1, "RetryDue", [move("T", number)], time_ms=number)
     assert len(list(tmp_path.iterdir())) > 1
     found: list[str] = []
-    lines, place = ledger.read_from(Place(), 250)
+    lines, place = ledger.read_from(LinePlace(), 250)
     while lines:
         assert all(line.text.endswith(b"}") for line in lines)
         found += _subjects(lines)
@@ -135,7 +135,7 @@ def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
-    lines, place = ledger.read_from(Place(), 10_000)
+    lines, place = ledger.read_from(LinePlace(), 10_000)
     assert _subjects(lines) == ["T-0"]
     assert ledger.read_from(place, 10_000) == ([], place)
     path.write_bytes(whole)
@@ -162,7 +162,7 @@ def test_the_first_line_of_a_term_names_the_edition(tmp_path: Path) -> None:
     ledger.close()
     entries = list(ledger.read())
     assert [e["sequence"] for e in entries if e.get("edition") == EDITION] == [1, 1]
-    lines, _ = ledger.read_from(Place(), 1 << 20)
+    lines, _ = ledger.read_from(LinePlace(), 1 << 20)
     assert [line.entry for line in lines] == entries
     assert [line.subject for line in lines[:2]] == ["controller 7", "T-0"]
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.ledger.ledger import Line, Place
+from klamm.broker.ledger.ledger import LedgerLine, LinePlace
 from klamm.broker.ledger.ledger_topic import Cursor, _load, _records, _save
 
 
-def line(subject: str, after: str, epoch: int = 4, sequence: int = 1) -> Line:
-    return Line(77, epoch, sequence, "T", subject, after, b'{"subject":"..."}')
+def line(subject: str, after: str, epoch: int = 4, sequence: int = 1) -> LedgerLine:
+    return LedgerLine(77, epoch, sequence, "T", subject, after, b'{"subject":"..."}')
 
 
-def keys(*lines: Line, newest: int = 4) -> list[tuple[str, bool]]:
+def keys(*lines: LedgerLine, newest: int = 4) -> list[tuple[str, bool]]:
     """Each record's key, and whether it has a value."""
     records = list(_records(lines, newest))
     assert [record.offset for record in records] == list(range(len(records)))
@@ -55,7 +55,7 @@ def test_a_late_line_takes_nothing_newer_away() -> None:
 def test_a_cursor_is_remembered_and_nonsense_is_the_beginning(tmp_path: Path) -> None:
     path = tmp_path / "cursor"
     assert _load(path) == Cursor()
-    cursor = Cursor(Place(3, 1234), "an id", 99)
+    cursor = Cursor(LinePlace(3, 1234), "an id", 99)
     _save(path, cursor)
     assert _load(path) == cursor
     for nonsense in (b"", b"[]", b'{"file": 1}', b'{"file": null}', b"\xff"):

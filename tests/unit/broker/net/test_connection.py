@@ -14,14 +14,18 @@ from typing import IO
 
 import pytest
 
-from klamm.broker.net.connection import Answer, Connection, Peer, Route
+from klamm.broker.net.connection import Connection
 from klamm.broker.net.listener import Listener
+from klamm.broker.net.listeners import Listeners
+from klamm.broker.net.peer import Answer, Peer, Route
 from klamm.broker.net.promises import Receipt
-from klamm.broker.net.replies import Reply
+from klamm.broker.net.replies import Reply, ReplyStream
 from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.quotas.quotas import Quotas
 from klamm.model.errors import ProtocolError, UsageError
 from klamm.model.settings import BrokerSettings
+from klamm.security.listeners.endpoints import Listener as Place
+from klamm.security.listeners.endpoints import SecurityProtocol
 
 
 @dataclass
@@ -57,10 +61,10 @@ async def serving(route: Route, **options: int) -> AsyncIterator[Wire]:
         frame_size_max=options.get("frame_size_max", 100 * 1024 * 1024),
         idle_ms_max=options.get("idle_ms_max", 600_000),
     )
-    endpoint = await listener.start("127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port, limit=2**26)
+    port = await listener.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
     try:
-        yield Wire(listener, reader, writer, endpoint.port)
+        yield Wire(listener, reader, writer, port)
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -88,29 +92,23 @@ def echo(peer: Peer, frame: memoryview) -> Reply:
 @pytest.mark.parametrize(
     "size", [1, 4, 4 * 1024 - 4, 4 * 1024 - 3, 16 * 1024 - 4, 70_000, 3_000_000]
 )
-def test_frames_of_any_size_come_back(size: int) -> None:
-    async def run() -> None:
-        async with serving(echo) as wire:
-            body = os.urandom(size)
-            wire.send(body, b"tail")
+async def test_frames_of_any_size_come_back(size: int) -> None:
+    async with serving(echo) as wire:
+        body = os.urandom(size)
+        wire.send(body, b"tail")
+        assert await wire.receive() == body
+        assert await wire.receive() == b"tail"
+
+
+async def test_pipelined_frames_are_answered_in_order() -> None:
+    async with serving(echo) as wire:
+        bodies = [struct.pack(">i", n) * (n % 700 + 1) for n in range(2_000)]
+        wire.send(*bodies)
+        for body in bodies:
             assert await wire.receive() == body
-            assert await wire.receive() == b"tail"
-
-    asyncio.run(run())
 
 
-def test_pipelined_frames_are_answered_in_order() -> None:
-    async def run() -> None:
-        async with serving(echo) as wire:
-            bodies = [struct.pack(">i", n) * (n % 700 + 1) for n in range(2_000)]
-            wire.send(*bodies)
-            for body in bodies:
-                assert await wire.receive() == body
-
-    asyncio.run(run())
-
-
-def test_the_next_request_waits_for_the_answer_to_the_last() -> None:
+async def test_the_next_request_waits_for_the_answer_to_the_last() -> None:
     async def run() -> None:
         started: list[bytes] = []
         gate = asyncio.Event()
@@ -135,10 +133,10 @@ def test_the_next_request_waits_for_the_answer_to_the_last() -> None:
             for body in bodies:
                 assert await wire.receive() == body
 
-    asyncio.run(run())
+    await run()
 
 
-def test_a_size_that_cannot_be_closes_the_connection() -> None:
+async def test_a_size_that_cannot_be_closes_the_connection() -> None:
     async def run(prefix: bytes) -> None:
         async with serving(echo, frame_size_max=1_000) as wire:
             wire.writer.write(prefix)
@@ -146,19 +144,16 @@ def test_a_size_that_cannot_be_closes_the_connection() -> None:
                 await wire.receive()
 
     for size in (-1, 0, 1_001, 2**31 - 1):
-        asyncio.run(run(struct.pack(">i", size) + b"x" * 10))
+        await run(struct.pack(">i", size) + b"x" * 10)
 
 
-def test_a_claimed_size_alone_costs_no_memory() -> None:
-    async def run() -> None:
-        async with serving(echo) as wire:
-            wire.writer.write(struct.pack(">i", 90_000_000) + b"x" * 100_000)
-            await wire.writer.drain()
-            (connection,) = await connected(wire)
-            await turns_until(lambda: connection.buffered >= 100_000)
-            assert connection.capacity <= 2 * 131_072
-
-    asyncio.run(run())
+async def test_a_claimed_size_alone_costs_no_memory() -> None:
+    async with serving(echo) as wire:
+        wire.writer.write(struct.pack(">i", 90_000_000) + b"x" * 100_000)
+        await wire.writer.drain()
+        (connection,) = await connected(wire)
+        await turns_until(lambda: connection.buffered >= 100_000)
+        assert connection.capacity <= 2 * 131_072
 
 
 async def connected(wire: Wire) -> list[Connection]:
@@ -166,27 +161,24 @@ async def connected(wire: Wire) -> list[Connection]:
     return list(wire.listener.connections)
 
 
-def test_garbage_closes_that_connection_and_no_other() -> None:
+async def test_garbage_closes_that_connection_and_no_other() -> None:
     def route(peer: Peer, frame: memoryview) -> Reply:
         if bytes(frame) == b"garbage":
             raise ProtocolError("no such api")
         return echo(peer, frame)
 
-    async def run() -> None:
-        async with serving(route) as wire:
-            reader, writer = await asyncio.open_connection("127.0.0.1", wire.port)
-            writer.write(framed(b"garbage"))
-            with contextlib.suppress(ConnectionError):
-                assert await reader.read() == b""
-            writer.close()
-            wire.send(b"fine")
-            assert await wire.receive() == b"fine"
-
-    asyncio.run(run())
+    async with serving(route) as wire:
+        reader, writer = await asyncio.open_connection("127.0.0.1", wire.port)
+        writer.write(framed(b"garbage"))
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        wire.send(b"fine")
+        assert await wire.receive() == b"fine"
 
 
 @pytest.mark.parametrize("size", [10, 40_000, 30_000_000])
-def test_file_ranges_are_sent_whole(size: int) -> None:
+async def test_file_ranges_are_sent_whole(size: int) -> None:
     async def run() -> None:
         with tempfile.TemporaryFile() as file:
             content = os.urandom(size + 7)
@@ -205,10 +197,10 @@ def test_file_ranges_are_sent_whole(size: int) -> None:
                 wire.send(b"?")
                 assert len(await wire.receive()) == size + 2
 
-    asyncio.run(run())
+    await run()
 
 
-def test_a_muted_connection_is_served_later() -> None:
+async def test_a_muted_connection_is_served_later() -> None:
     async def run() -> None:
         def route(peer: Peer, frame: memoryview) -> Reply:
             return Reply((framed(bytes(frame)),), mute_ms=80 if bytes(frame) == b"a" else 0)
@@ -220,51 +212,54 @@ def test_a_muted_connection_is_served_later() -> None:
             assert await wire.receive() == b"b"
             assert asyncio.get_running_loop().time() - before > 0.05
 
-    asyncio.run(run())
+    await run()
 
 
-def test_a_connection_too_many_is_left_alone_and_closed() -> None:
-    async def run() -> None:
-        settings = BrokerSettings.parse({"max.connections.per.ip.overrides": "127.0.0.1:1"})
-        limits = ConnectionLimits(Quotas(lambda: 0), lambda: settings)
-        listener = Listener(echo, frame_size_max=99, idle_ms_max=60_000, limits=limits)
-        endpoint = await listener.start("127.0.0.1", 0)
-        first = await asyncio.open_connection("127.0.0.1", endpoint.port)
-        second = await asyncio.open_connection("127.0.0.1", endpoint.port)
-        for _, writer in (first, second):
-            writer.write(framed(b"hello?"))
-        assert await first[0].readexactly(10) == framed(b"hello?")
-        with contextlib.suppress(ConnectionResetError):  # it was closed with our question unread
-            assert await second[0].read() == b""
-        await turns_until(lambda: listener.connection_count == 1)
-        third = await asyncio.open_connection("127.0.0.1", endpoint.port)
-        with contextlib.suppress(ConnectionResetError):
-            assert await third[0].read() == b""
-        for _, writer in (first, second, third):
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
-        await turns_until(lambda: listener.connection_count == 0)
-        fourth = await asyncio.open_connection("127.0.0.1", endpoint.port)
-        fourth[1].write(framed(b"again?"))
-        assert await fourth[0].readexactly(10) == framed(b"again?")
-        fourth[1].close()
-        await fourth[1].wait_closed()
-        await listener.stop()
-
-    asyncio.run(run())
+async def test_a_connection_too_many_is_left_alone_and_closed() -> None:
+    settings = BrokerSettings.parse({"max.connections.per.ip.overrides": "127.0.0.1:1"})
+    limits = ConnectionLimits(Quotas(lambda: 0), lambda: settings)
+    listener = Listener(echo, frame_size_max=99, idle_ms_max=60_000, limits=limits)
+    port = await listener.start("127.0.0.1", 0)
+    first = await asyncio.open_connection("127.0.0.1", port)
+    second = await asyncio.open_connection("127.0.0.1", port)
+    for _, writer in (first, second):
+        writer.write(framed(b"hello?"))
+    assert await first[0].readexactly(10) == framed(b"hello?")
+    with contextlib.suppress(ConnectionResetError):  # it was closed with our question unread
+        assert await second[0].read() == b""
+    await turns_until(lambda: listener.connection_count == 1)
+    third = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.suppress(ConnectionResetError):
+        assert await third[0].read() == b""
+    for _, writer in (first, second, third):
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    await turns_until(lambda: listener.connection_count == 0)
+    fourth = await asyncio.open_connection("127.0.0.1", port)
+    fourth[1].write(framed(b"again?"))
+    assert await fourth[0].readexactly(10) == framed(b"again?")
+    fourth[1].close()
+    await fourth[1].wait_closed()
+    await listener.stop()
 
 
-def test_who_finds_the_broker_full_is_served_when_somebody_leaves() -> None:
+async def test_who_finds_the_broker_full_is_served_when_somebody_leaves() -> None:
     async def run() -> None:
         texts = {"max.connections": "1"}
         limits = ConnectionLimits(Quotas(lambda: 0), lambda: BrokerSettings.parse(texts))
-        listener = Listener(echo, frame_size_max=99, idle_ms_max=60_000, limits=limits)
-        endpoint = await listener.start("127.0.0.1", 0)
+        listener = Listeners(
+            lambda _, on_room: Listener(
+                echo, frame_size_max=99, idle_ms_max=60_000, limits=limits, on_room=on_room
+            ),
+            limits,
+        )
+        await listener.open([Place("PLAINTEXT", "127.0.0.1", 0, SecurityProtocol.PLAINTEXT)])
+        port = listener.ports["PLAINTEXT"]
         peers = []
 
         async def come() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            peers.append(await asyncio.open_connection("127.0.0.1", endpoint.port))
+            peers.append(await asyncio.open_connection("127.0.0.1", port))
             peers[-1][1].write(framed(b"hello?"))
             await turns_until(lambda: len(listener.connections) == len(peers))
             return peers[-1]
@@ -293,10 +288,10 @@ def test_who_finds_the_broker_full_is_served_when_somebody_leaves() -> None:
             await writer.wait_closed()
         await listener.stop()
 
-    asyncio.run(run())
+    await run()
 
 
-def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
+async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async def run() -> None:
         gate = asyncio.Event()
 
@@ -314,31 +309,25 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
             wire.listener.sweep()
             assert await wire.reader.read() == b""
 
-    asyncio.run(run())
+    await run()
 
 
-def test_a_client_that_leaves_cancels_what_it_asked_for() -> None:
-    async def run() -> None:
-        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        async with serving(lambda peer, frame: waiting) as wire:
-            wire.send(b"x")
-            (connection,) = await connected(wire)
-            await turns_until(lambda: not connection.is_idle)
-            wire.writer.close()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-
-    asyncio.run(run())
+async def test_a_client_that_leaves_cancels_what_it_asked_for() -> None:
+    waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    async with serving(lambda peer, frame: waiting) as wire:
+        wire.send(b"x")
+        (connection,) = await connected(wire)
+        await turns_until(lambda: not connection.is_idle)
+        wire.writer.close()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
 
-def test_a_taken_port_is_said_in_one_sentence() -> None:
-    async def run() -> None:
-        async with serving(echo) as wire:
-            other = Listener(echo, frame_size_max=10, idle_ms_max=10)
-            with pytest.raises(UsageError, match=f"port {wire.port} on 127.0.0.1 is taken"):
-                await other.start("127.0.0.1", wire.port)
-
-    asyncio.run(run())
+async def test_a_taken_port_is_said_in_one_sentence() -> None:
+    async with serving(echo) as wire:
+        other = Listener(echo, frame_size_max=10, idle_ms_max=10)
+        with pytest.raises(UsageError, match=f"port {wire.port} on 127.0.0.1 is taken"):
+            await other.start("127.0.0.1", wire.port)
 
 
 PRODUCE = b"\0\0"
@@ -373,86 +362,71 @@ class Owing:
         self.receipts[body].keep(Reply((framed(body),)))
 
 
-def test_produces_that_wait_for_confirmation_let_others_in_but_keep_the_order() -> None:
-    async def run() -> None:
-        owing = Owing()
-        async with serving(owing.route) as wire:
-            texts = (b"0 in bytes", b"one", b"two at once", b"two in bytes", b"three")
-            bodies = [PRODUCE + text for text in texts]
-            wire.send(*bodies)
-            await turns_until(lambda: len(owing.served) == len(bodies))
-            owing.keep(PRODUCE + b"three")
-            for _ in range(50):
-                await asyncio.sleep(0)
-            owing.keep(PRODUCE + b"one")
-            assert [await wire.receive() for _ in bodies] == bodies
-
-    asyncio.run(run())
+async def test_produces_that_wait_for_confirmation_let_others_in_but_keep_the_order() -> None:
+    owing = Owing()
+    async with serving(owing.route) as wire:
+        texts = (b"0 in bytes", b"one", b"two at once", b"two in bytes", b"three")
+        bodies = [PRODUCE + text for text in texts]
+        wire.send(*bodies)
+        await turns_until(lambda: len(owing.served) == len(bodies))
+        owing.keep(PRODUCE + b"three")
+        for _ in range(50):
+            await asyncio.sleep(0)
+        owing.keep(PRODUCE + b"one")
+        assert [await wire.receive() for _ in bodies] == bodies
 
 
-def test_a_task_behind_a_receipt_is_answered_after_it() -> None:
-    async def run() -> None:
-        owing = Owing()
-        async with serving(owing.route) as wire:
-            one, two, three = (PRODUCE + text for text in (b"one", b"two in a task", b"three"))
-            wire.send(one, two, three)
-            await turns_until(lambda: len(owing.served) == 3)
-            owing.keep(three)
-            owing.keep(one)
-            assert [await wire.receive() for _ in range(3)] == [one, two, three]
-
-    asyncio.run(run())
+async def test_a_task_behind_a_receipt_is_answered_after_it() -> None:
+    owing = Owing()
+    async with serving(owing.route) as wire:
+        one, two, three = (PRODUCE + text for text in (b"one", b"two in a task", b"three"))
+        wire.send(one, two, three)
+        await turns_until(lambda: len(owing.served) == 3)
+        owing.keep(three)
+        owing.keep(one)
+        assert [await wire.receive() for _ in range(3)] == [one, two, three]
 
 
-def test_what_is_no_produce_waits_until_nothing_is_owed() -> None:
-    async def run() -> None:
-        owing = Owing()
-        async with serving(owing.route) as wire:
-            wire.send(PRODUCE, OTHER, PRODUCE + b"again")
-            await turns_until(lambda: bool(owing.served))
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert owing.served == [PRODUCE]
-            owing.keep(PRODUCE)
-            assert await wire.receive() == PRODUCE
-            assert await wire.receive() == OTHER
-            await turns_until(lambda: len(owing.served) == 3)
-
-    asyncio.run(run())
+async def test_what_is_no_produce_waits_until_nothing_is_owed() -> None:
+    owing = Owing()
+    async with serving(owing.route) as wire:
+        wire.send(PRODUCE, OTHER, PRODUCE + b"again")
+        await turns_until(lambda: bool(owing.served))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert owing.served == [PRODUCE]
+        owing.keep(PRODUCE)
+        assert await wire.receive() == PRODUCE
+        assert await wire.receive() == OTHER
+        await turns_until(lambda: len(owing.served) == 3)
 
 
-def test_a_client_is_owed_so_many_replies_and_no_more() -> None:
-    async def run() -> None:
-        owing = Owing()
-        async with serving(owing.route) as wire:
-            bodies = [PRODUCE + bytes([n]) * 9_000 for n in range(130)]
-            wire.send(*bodies)
-            await turns_until(lambda: len(owing.served) == 100)
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert len(owing.served) == 100
-            (connection,) = wire.listener.connections
-            assert not connection.is_idle
-            for body in bodies:
-                await turns_until(lambda body=body: body in owing.receipts)  # type: ignore[misc]
-                owing.keep(body)
-                assert await wire.receive() == body
-            assert connection.is_idle
-
-    asyncio.run(run())
+async def test_a_client_is_owed_so_many_replies_and_no_more() -> None:
+    owing = Owing()
+    async with serving(owing.route) as wire:
+        bodies = [PRODUCE + bytes([n]) * 9_000 for n in range(130)]
+        wire.send(*bodies)
+        await turns_until(lambda: len(owing.served) == 100)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(owing.served) == 100
+        (connection,) = wire.listener.connections
+        assert not connection.is_idle
+        for body in bodies:
+            await turns_until(lambda body=body: body in owing.receipts)  # type: ignore[misc]
+            owing.keep(body)
+            assert await wire.receive() == body
+        assert connection.is_idle
 
 
-def test_a_client_that_leaves_drops_what_it_is_owed() -> None:
-    async def run() -> None:
-        owing = Owing()
-        async with serving(owing.route) as wire:
-            wire.send(PRODUCE, PRODUCE + b"two")
-            await turns_until(lambda: len(owing.served) == 2)
-            wire.writer.close()
-            await turns_until(lambda: len(owing.dropped) == 2)
-            assert owing.dropped == owing.served
-
-    asyncio.run(run())
+async def test_a_client_that_leaves_drops_what_it_is_owed() -> None:
+    owing = Owing()
+    async with serving(owing.route) as wire:
+        wire.send(PRODUCE, PRODUCE + b"two")
+        await turns_until(lambda: len(owing.served) == 2)
+        wire.writer.close()
+        await turns_until(lambda: len(owing.dropped) == 2)
+        assert owing.dropped == owing.served
 
 
 class Written(asyncio.Transport):
@@ -477,32 +451,85 @@ class Nobody:
         pass
 
 
-def test_what_one_read_brings_is_answered_in_one_write() -> None:
+async def test_what_one_read_brings_is_answered_in_one_write() -> None:
+    with socket.socket() as sock:
+        connection = Connection(echo, Nobody(), frame_size_max=1_000, listener="")
+        transport = Written(sock)
+        connection.connection_made(transport)
+        stream = framed(b"one") + framed(b"two") + framed(b"three")
+        whole = stream + framed(b"four")[:5]
+        connection.get_buffer(-1)[: len(whole)] = whole
+        connection.buffer_updated(len(whole))
+        assert transport.pieces == [stream]
+
+
+async def test_a_client_with_much_to_ask_lets_others_have_their_turns() -> None:
+    with socket.socket() as sock:
+        connection = Connection(echo, Nobody(), frame_size_max=1_000, listener="")
+        transport = Written(sock)
+        connection.connection_made(transport)
+        stream = framed(b"x") * 200
+        connection.get_buffer(-1)[: len(stream)] = stream
+        connection.buffer_updated(len(stream))
+        for served in (64, 128, 192, 200):
+            assert b"".join(transport.pieces) == framed(b"x") * served
+            await asyncio.sleep(0)
+
+
+class _Counted(ReplyStream):
+    """A stream that knows how much of it was made."""
+
+    def __init__(self, pieces: int, piece: bytes) -> None:
+        super().__init__(pieces * len(piece))
+        self._count, self._piece = pieces, piece
+        self.made = 0
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        for _ in range(self._count):
+            await asyncio.sleep(0)
+            self.made += 1
+            yield self._piece
+
+
+async def test_a_stream_is_made_as_fast_as_the_client_reads() -> None:
     async def run() -> None:
-        with socket.socket() as sock:
-            connection = Connection(echo, Nobody(), frame_size_max=1_000, listener="")
-            transport = Written(sock)
-            connection.connection_made(transport)
-            stream = framed(b"one") + framed(b"two") + framed(b"three")
-            whole = stream + framed(b"four")[:5]
-            connection.get_buffer(-1)[: len(whole)] = whole
-            connection.buffer_updated(len(whole))
-            assert transport.pieces == [stream]
+        stream = _Counted(200, bytes(100_000))
 
-    asyncio.run(run())
+        def route(peer: Peer, frame: memoryview) -> Reply:
+            if bytes(frame) != b"large":
+                return Reply((framed(bytes(frame)),))
+            head = struct.pack(">i", stream.size + 4) + b"head"
+            return Reply((head, stream, b""))
 
-
-def test_a_client_with_much_to_ask_lets_others_have_their_turns() -> None:
-    async def run() -> None:
-        with socket.socket() as sock:
-            connection = Connection(echo, Nobody(), frame_size_max=1_000, listener="")
-            transport = Written(sock)
-            connection.connection_made(transport)
-            stream = framed(b"x") * 200
-            connection.get_buffer(-1)[: len(stream)] = stream
-            connection.buffer_updated(len(stream))
-            for served in (64, 128, 192, 200):
-                assert b"".join(transport.pieces) == framed(b"x") * served
+        async with serving(route) as wire:
+            wire.reader._limit = 1000  # type: ignore[attr-defined]
+            wire.send(b"large", b"next")
+            for _ in range(20_000):
                 await asyncio.sleep(0)
+            # The sockets' buffers are full, and one piece waits: the other hundreds are not made.
+            assert 0 < stream.made < 150
+            assert await wire.receive() == b"head" + bytes(stream.size)
+            assert await wire.receive() == b"next"
+            assert stream.made == 200
 
-    asyncio.run(run())
+    await run()
+
+
+async def test_a_stream_ends_with_its_connection() -> None:
+    async def run() -> None:
+        stream = _Counted(1_000_000, bytes(100_000))
+
+        def route(peer: Peer, frame: memoryview) -> Reply:
+            return Reply((stream,))
+
+        async with serving(route) as wire:
+            wire.send(b"large")
+            await turns_until(lambda: stream.made > 10)
+            wire.writer.transport.abort()
+            await turns_until(lambda: not wire.listener.connections)
+            made = stream.made
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert stream.made <= made + 1
+
+    await run()

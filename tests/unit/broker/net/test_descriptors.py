@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.broker.net.descriptors import Descriptors
-from klamm.log.files import fair_limit
+from klamm.log.disk.files import fair_limit
 
 
 @pytest.mark.parametrize("limit", [256, 1024, 4096, 65536, 1 << 20])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 
 import pytest
@@ -119,38 +118,35 @@ def test_frames_that_are_no_requests_have_one_bound() -> None:
     assert feed(frames, framed([body]), 1 << 20) == [body]
 
 
-def test_half_received_frames_share_a_memory() -> None:
-    async def run() -> None:
-        now = 0.0
-        memory = FrameMemory(4 << 20, clock=lambda: now)
-        buffers = [FrameBuffer(Bounds(), memory) for _ in range(6)]
-        given_up: list[int] = []
-        for at, buffer in enumerate(buffers):
-            buffer.on_given_up = lambda at=at: given_up.append(at)  # type: ignore[misc]
-        frame = of_api(ApiKey.PRODUCE, 20 << 20)
-        took = [arrive(buffer, frame[: 18 << 20]) for buffer in buffers]
-        # All of it goes to the first that needs more than there is; the others wait.
-        assert max(took) == 18 << 20
-        assert sum(took) < (18 << 20) + (8 << 20)
-        assert memory.taken < (20 << 20) + (5 << 20)
-        assert memory.waiting_count >= 4
-        memory._give_up_one()
-        assert given_up == [], "nobody has been on the way for long"
-        now = 6.0
-        memory._give_up_one()
-        assert [took[at] for at in given_up] == [max(took)], "the largest is given up"
-        woken: list[int] = []
-        for at, buffer in enumerate(buffers):
-            buffer.on_memory = lambda at=at: woken.append(at)  # type: ignore[misc]
-        buffers[given_up[0]].close()
-        assert woken, "those that waited go on"
-        for buffer in buffers:
-            buffer.close()
-            assert buffer.capacity == 0
-        assert memory.taken == 0
-        assert memory.waiting_count == 0
-
-    asyncio.run(run())
+async def test_half_received_frames_share_a_memory() -> None:
+    now = 0.0
+    memory = FrameMemory(4 << 20, clock=lambda: now)
+    buffers = [FrameBuffer(Bounds(), memory) for _ in range(6)]
+    given_up: list[int] = []
+    for at, buffer in enumerate(buffers):
+        buffer.on_given_up = lambda at=at: given_up.append(at)  # type: ignore[misc]
+    frame = of_api(ApiKey.PRODUCE, 20 << 20)
+    took = [arrive(buffer, frame[: 18 << 20]) for buffer in buffers]
+    # All of it goes to the first that needs more than there is; the others wait.
+    assert max(took) == 18 << 20
+    assert sum(took) < (18 << 20) + (8 << 20)
+    assert memory.taken < (20 << 20) + (5 << 20)
+    assert memory.waiting_count >= 4
+    memory._give_up_one()
+    assert given_up == [], "nobody has been on the way for long"
+    now = 6.0
+    memory._give_up_one()
+    assert [took[at] for at in given_up] == [max(took)], "the largest is given up"
+    woken: list[int] = []
+    for at, buffer in enumerate(buffers):
+        buffer.on_memory = lambda at=at: woken.append(at)  # type: ignore[misc]
+    buffers[given_up[0]].close()
+    assert woken, "those that waited go on"
+    for buffer in buffers:
+        buffer.close()
+        assert buffer.capacity == 0
+    assert memory.taken == 0
+    assert memory.waiting_count == 0
 
 
 def test_what_others_have_for_comfort_is_taken_back_for_what_is_needed() -> None:

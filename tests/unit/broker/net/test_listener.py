@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.net.connection import Answer, Peer
 from klamm.broker.net.descriptors import Descriptors
 from klamm.broker.net.listener import Listener
+from klamm.broker.net.peer import Answer, Peer
 from klamm.broker.net.replies import Reply
 from klamm.broker.quotas.connection_limits import ConnectionLimits
 from klamm.broker.quotas.quotas import Quotas
@@ -86,8 +86,7 @@ async def house(
         limits=limits,
         descriptors=descriptors or Descriptors(),
     )
-    endpoint = await listener.start("127.0.0.1", 0)
-    made = House(listener, endpoint.port)
+    made = House(listener, await listener.start("127.0.0.1", 0))
     try:
         yield made
     finally:

@@ -63,7 +63,7 @@ async def test_a_broker_proves_itself_and_may_ask_what_brokers_may(tmp_path: Pat
         body = {"controller": 0, "controller_epoch": -1, "broker_epoch": other.parts.epoch}
         answer = await connection.ask(PrivateKey.ROLL_CALL, body)
         assert answer["error_code"] == 11, "an old controller, but one that is heard"
-        assert [c.is_broker for c in other.listener.connections].count(True) >= 1
+        assert [c.is_broker for c in other.listeners.connections].count(True) >= 1
         await connection.close()
 
 
@@ -99,7 +99,7 @@ async def test_a_broker_that_registered_without_a_proof_is_asked_for_none(tmp_pa
     heard = bytearray()
     async with world(tmp_path, count=1) as w, listening(heard) as endpoint:
         broker = w.brokers[0]
-        foreign = brokers.Broker(id=FOREIGN, epoch=0, endpoints=(endpoint,))
+        foreign = brokers.Registration(id=FOREIGN, epoch=0, endpoints=(endpoint,))
         data = layout.encode_broker(foreign, timestamp_ms=0)
         assert b"klamm" not in data
         await broker.parts.session.multi(

@@ -30,57 +30,48 @@ class Rings:
             self._rang.clear()
 
 
-def test_an_alarm_rings_each_bell_when_its_time_has_come() -> None:
-    async def run() -> None:
-        alarm, rings = Alarm(asyncio.get_running_loop()), Rings()
-        late, later, soon = rings("late"), rings("later"), rings("soon")
-        alarm.set(0.004, late)
-        alarm.set(0.02, later)
-        alarm.set(0.001, soon)
-        time.sleep(0.03)  # noqa: ASYNC251 - a loop that is busy finds all of them due at once
-        while len(rings.heard) < 3:
-            await rings.wait()
-        assert rings.heard == ["soon", "late", "later"]
-
-    asyncio.run(run())
-
-
-def test_a_bell_rings_as_it_was_set_last() -> None:
-    async def run() -> None:
-        alarm, rings = Alarm(asyncio.get_running_loop()), Rings()
-        moved, other = rings("moved"), rings("other")
-        alarm.set(0.001, moved)
-        alarm.set(60, moved)
-        alarm.set(0.01, other)
+async def test_an_alarm_rings_each_bell_when_its_time_has_come() -> None:
+    alarm, rings = Alarm(asyncio.get_running_loop()), Rings()
+    late, later, soon = rings("late"), rings("later"), rings("soon")
+    alarm.set(0.004, late)
+    alarm.set(0.02, later)
+    alarm.set(0.001, soon)
+    time.sleep(0.03)  # noqa: ASYNC251 - a loop that is busy finds all of them due at once
+    while len(rings.heard) < 3:
         await rings.wait()
-        assert rings.heard == ["other"]
-        alarm.set(0.001, moved)
-        await rings.wait()
-        assert rings.heard == ["other", "moved"]
-
-    asyncio.run(run())
+    assert rings.heard == ["soon", "late", "later"]
 
 
-def test_a_bell_that_was_stopped_does_not_ring_and_can_be_set_again() -> None:
-    async def run() -> None:
-        loop, rings = asyncio.get_running_loop(), Rings()
-        alarm, other = Alarm(loop), Alarm(loop)
-        bell = rings("bell")
-        alarm.set(0.001, bell)
-        alarm.stop(bell)
-        other.set(0.01, rings("other"))
-        await rings.wait()
-        assert rings.heard == ["other"]
-        alarm.set(0.001, bell)
-        await rings.wait()
-        assert rings.heard == ["other", "bell"]
-        alarm.set(0.001, bell)
-        alarm.close()
-        other.set(0.01, rings("last"))
-        await rings.wait()
-        assert rings.heard == ["other", "bell", "last"]
+async def test_a_bell_rings_as_it_was_set_last() -> None:
+    alarm, rings = Alarm(asyncio.get_running_loop()), Rings()
+    moved, other = rings("moved"), rings("other")
+    alarm.set(0.001, moved)
+    alarm.set(60, moved)
+    alarm.set(0.01, other)
+    await rings.wait()
+    assert rings.heard == ["other"]
+    alarm.set(0.001, moved)
+    await rings.wait()
+    assert rings.heard == ["other", "moved"]
 
-    asyncio.run(run())
+
+async def test_a_bell_that_was_stopped_does_not_ring_and_can_be_set_again() -> None:
+    loop, rings = asyncio.get_running_loop(), Rings()
+    alarm, other = Alarm(loop), Alarm(loop)
+    bell = rings("bell")
+    alarm.set(0.001, bell)
+    alarm.stop(bell)
+    other.set(0.01, rings("other"))
+    await rings.wait()
+    assert rings.heard == ["other"]
+    alarm.set(0.001, bell)
+    await rings.wait()
+    assert rings.heard == ["other", "bell"]
+    alarm.set(0.001, bell)
+    alarm.close()
+    other.set(0.01, rings("last"))
+    await rings.wait()
+    assert rings.heard == ["other", "bell", "last"]
 
 
 def test_a_promise_is_kept_once_or_dropped() -> None:
@@ -113,25 +104,22 @@ def test_a_receipt_remembers_what_it_was_kept_with() -> None:
     assert heard == [reply]
 
 
-def test_a_task_may_wait_for_a_promise() -> None:
-    async def run() -> None:
-        dropped: list[bool] = []
-        promise = Promise(lambda: dropped.append(True))
-        waiting = asyncio.create_task(promise.outcome())
-        await asyncio.sleep(0)
-        promise.keep(Reply((b"x",)))
-        assert (await waiting).parts == (b"x",)
-        failing = Promise(lambda: dropped.append(True))
-        waiting = asyncio.create_task(failing.outcome())
-        await asyncio.sleep(0)
-        failing.keep(OSError("gone"))
-        with pytest.raises(OSError, match="gone"):
-            await waiting
-        assert not dropped
-        waiting = asyncio.create_task(Promise(lambda: dropped.append(True)).outcome())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait({waiting})
-        assert dropped == [True]
-
-    asyncio.run(run())
+async def test_a_task_may_wait_for_a_promise() -> None:
+    dropped: list[bool] = []
+    promise = Promise(lambda: dropped.append(True))
+    waiting = asyncio.create_task(promise.outcome())
+    await asyncio.sleep(0)
+    promise.keep(Reply((b"x",)))
+    assert (await waiting).parts == (b"x",)
+    failing = Promise(lambda: dropped.append(True))
+    waiting = asyncio.create_task(failing.outcome())
+    await asyncio.sleep(0)
+    failing.keep(OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        await waiting
+    assert not dropped
+    waiting = asyncio.create_task(Promise(lambda: dropped.append(True)).outcome())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert dropped == [True]

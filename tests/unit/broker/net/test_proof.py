@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.net.proof import Challenge, Meeting, NotProven, Secret, Side, prove
+from klamm.broker.net.proof import Challenge, ClusterSecret, Meeting, NotProven, Side, prove
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 from klamm.model.names import BrokerId
 
 ME, YOU = BrokerId(1), BrokerId(2)
-SECRET, OTHER = Secret(b"s" * 32), Secret(b"o" * 32)
+SECRET, OTHER = ClusterSecret(b"s" * 32), ClusterSecret(b"o" * 32)
 
 
 class Acceptor:
     """A broker at the other end, and all that was said to it."""
 
-    def __init__(self, secret: Secret = SECRET, cluster: str = "c", id: BrokerId = YOU) -> None:
+    def __init__(
+        self, secret: ClusterSecret = SECRET, cluster: str = "c", id: BrokerId = YOU
+    ) -> None:
         self.challenge = Challenge(secret, cluster, id)
         self.proven: list[BrokerId] = []
         self.heard: list[Mapping[str, Any]] = []
@@ -36,7 +38,7 @@ class Acceptor:
         return {"error_code": 0, **answer}
 
 
-def proving(acceptor: Acceptor, secret: Secret = SECRET, cluster: str = "c") -> None:
+def proving(acceptor: Acceptor, secret: ClusterSecret = SECRET, cluster: str = "c") -> None:
     asyncio.run(prove(acceptor.ask, secret, cluster_id=cluster, me=ME, to=YOU))
 
 

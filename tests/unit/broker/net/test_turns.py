@@ -17,35 +17,32 @@ def busy(seconds: float) -> None:
         pass
 
 
-def test_others_have_their_turn_between_slices_however_many_work() -> None:
-    async def run() -> None:
-        at_work = 0
-        # What several that work did between two turns of somebody who only wants a word.
-        done_between: list[int] = []
+async def test_others_have_their_turn_between_slices_however_many_work() -> None:
+    at_work = 0
+    # What several that work did between two turns of somebody who only wants a word.
+    done_between: list[int] = []
 
-        async def work() -> None:
-            nonlocal at_work
-            async for _ in in_turns(range(20)):
-                busy(BUSY_S)
-                at_work += 1
+    async def work() -> None:
+        nonlocal at_work
+        async for _ in in_turns(range(20)):
+            busy(BUSY_S)
+            at_work += 1
 
-        async def ask() -> None:
-            while not all(worker.done() for worker in workers):
-                before = at_work
-                await asyncio.sleep(0)
-                done_between.append(at_work - before)
+    async def ask() -> None:
+        while not all(worker.done() for worker in workers):
+            before = at_work
+            await asyncio.sleep(0)
+            done_between.append(at_work - before)
 
-        workers = [asyncio.ensure_future(work()) for _ in range(5)]
-        await asyncio.sleep(0)  # all have begun, each with a first slice
-        await ask()
-        assert at_work == 5 * 20
-        # One slice is two or three items; five at once would be ten and more.
-        assert max(done_between) <= 5, done_between
-
-    asyncio.run(run())
+    workers = [asyncio.ensure_future(work()) for _ in range(5)]
+    await asyncio.sleep(0)  # all have begun, each with a first slice
+    await ask()
+    assert at_work == 5 * 20
+    # One slice is two or three items; five at once would be ten and more.
+    assert max(done_between) <= 5, done_between
 
 
-def test_work_in_steps_is_finished_and_others_are_let_in() -> None:
+async def test_work_in_steps_is_finished_and_others_are_let_in() -> None:
     async def run() -> None:
         others = 0
 
@@ -66,10 +63,10 @@ def test_work_in_steps_is_finished_and_others_are_let_in() -> None:
         assert others >= 4
         task.cancel()
 
-    asyncio.run(run())
+    await run()
 
 
-def test_one_that_gave_up_waiting_does_not_hold_up_the_others() -> None:
+async def test_one_that_gave_up_waiting_does_not_hold_up_the_others() -> None:
     async def run() -> None:
         async def work() -> int:
             count = 0
@@ -83,35 +80,32 @@ def test_one_that_gave_up_waiting_does_not_hold_up_the_others() -> None:
         first.cancel()
         assert await second == 6
 
-    asyncio.run(run())
+    await run()
 
 
-def test_places_are_taken_in_order_and_given_back() -> None:
-    async def run() -> None:
-        places = Places(100)
-        assert places.weight(10**9) == 100
-        await places.enter(60)
-        order: list[str] = []
+async def test_places_are_taken_in_order_and_given_back() -> None:
+    places = Places(100)
+    assert places.weight(10**9) == 100
+    await places.enter(60)
+    order: list[str] = []
 
-        async def enter(name: str, weight: int) -> None:
-            await places.enter(weight)
-            order.append(name)
+    async def enter(name: str, weight: int) -> None:
+        await places.enter(weight)
+        order.append(name)
 
-        large = asyncio.ensure_future(enter("large", 100))
-        small = asyncio.ensure_future(enter("small", 10))
-        gone = asyncio.ensure_future(enter("gone", 10))
-        await asyncio.sleep(0)
-        assert order == [], "who comes later does not overtake"
-        gone.cancel()
-        places.leave(60)
-        await large
-        assert order == ["large"]
-        places.leave(100)
-        await small
-        await places.enter(90)
-        assert order == ["large", "small"]
-
-    asyncio.run(run())
+    large = asyncio.ensure_future(enter("large", 100))
+    small = asyncio.ensure_future(enter("small", 10))
+    gone = asyncio.ensure_future(enter("gone", 10))
+    await asyncio.sleep(0)
+    assert order == [], "who comes later does not overtake"
+    gone.cancel()
+    places.leave(60)
+    await large
+    assert order == ["large"]
+    places.leave(100)
+    await small
+    await places.enter(90)
+    assert order == ["large", "small"]
 
 
 def test_the_controller_is_asked_in_parts_and_always_once() -> None:

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from klamm.broker.net.connection import Peer
+from klamm.broker.net.peer import Peer
 from klamm.broker.net.promises import Alarm, Receipt
 from klamm.broker.net.replies import Reply
 from klamm.broker.producing.confirmation import Confirmation

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from klamm.broker.replicas.partition import Partition
-from klamm.client.connection import Connection
+from klamm.client.aio.connection import Connection
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import CRC_AT, Record, encode_batch
@@ -81,37 +81,33 @@ async def _twice(
     ],
     ids=["good", "damaged", "cut", "none", "two", "large", "gap", "transactional"],
 )
-def test_the_answer_is_the_same(tmp_path: Path, acks: int, batch: bytes, code: ErrorCode) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            await w.create("t", (0,), configs={"max.message.bytes": "1000"})
-            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                first = await w.connect(0)
-                assert (await _send(first, _of_producer(0), acks)).error_code == 0
-                await first.close()
-            again, plain = await _twice(w, 0, batch, acks)
-            assert again.error_code == code
-            if code is ErrorCode.NONE:
-                assert plain.base_offset == again.base_offset + 1
-                plain = plain._replace(base_offset=again.base_offset)
-            assert again == plain
+async def test_the_answer_is_the_same(
+    tmp_path: Path, acks: int, batch: bytes, code: ErrorCode
+) -> None:
+    async with world(tmp_path, count=1) as w:
+        await w.create("t", (0,), configs={"max.message.bytes": "1000"})
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            first = await w.connect(0)
+            assert (await _send(first, _of_producer(0), acks)).error_code == 0
+            await first.close()
+        again, plain = await _twice(w, 0, batch, acks)
+        assert again.error_code == code
+        if code is ErrorCode.NONE:
+            assert plain.base_offset == again.base_offset + 1
+            plain = plain._replace(base_offset=again.base_offset)
+        assert again == plain
 
-    asyncio.run(run())
 
-
-def test_a_batch_sent_again_has_the_offset_it_had(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            await w.create("t", (0,))
-            connection = await w.connect(0)
-            offsets = [
-                (await _send(connection, _of_producer(sequence), 1)).base_offset
-                for sequence in (0, 1, 1, 2, 0)
-            ]
-            assert offsets == [0, 1, 1, 2, 0]
-            await connection.close()
-
-    asyncio.run(run())
+async def test_a_batch_sent_again_has_the_offset_it_had(tmp_path: Path) -> None:
+    async with world(tmp_path, count=1) as w:
+        await w.create("t", (0,))
+        connection = await w.connect(0)
+        offsets = [
+            (await _send(connection, _of_producer(sequence), 1)).base_offset
+            for sequence in (0, 1, 1, 2, 0)
+        ]
+        assert offsets == [0, 1, 1, 2, 0]
+        await connection.close()
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -122,26 +118,23 @@ def test_a_batch_sent_again_has_the_offset_it_had(tmp_path: Path) -> None:
         (Partition.fail, ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
-def test_who_leads_is_asked_each_time(
+async def test_who_leads_is_asked_each_time(
     tmp_path: Path, acks: int, change: Callable[[Partition], None], code: ErrorCode
 ) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            await w.create("t", (0,))
-            used, fresh = await w.connect(0), await w.connect(0)
-            assert (await _send(used, BATCH, acks)).error_code == 0
-            change(w.leader())
-            again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
-            assert again == plain
-            assert again.error_code == code
-            w.brokers[0].parts.replicas.partitions.clear()
-            again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
-            assert again == plain
-            assert again.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            await used.close()
-            await fresh.close()
-
-    asyncio.run(run())
+    async with world(tmp_path, count=1) as w:
+        await w.create("t", (0,))
+        used, fresh = await w.connect(0), await w.connect(0)
+        assert (await _send(used, BATCH, acks)).error_code == 0
+        change(w.leader())
+        again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
+        assert again == plain
+        assert again.error_code == code
+        w.brokers[0].parts.replicas.partitions.clear()
+        again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
+        assert again == plain
+        assert again.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await used.close()
+        await fresh.close()
 
 
 async def _send_in_time(connection: Connection, timeout_ms: int) -> PartitionResult:
@@ -151,64 +144,55 @@ async def _send_in_time(connection: Connection, timeout_ms: int) -> PartitionRes
     return response.topics[0].partitions[0]
 
 
-def test_what_followers_do_not_confirm_in_time_is_said_to_be_late(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=2) as w:
-            await w.create("t", (0, 1))
-            used, fresh = await w.connect(0), await w.connect(0)
-            assert (await _send_in_time(used, 300)).error_code == 0
-            await w.brokers[1].parts.fetchers.stop()
-            again, plain = await asyncio.gather(
-                *(_send_in_time(connection, 300) for connection in (used, fresh))
-            )
-            assert again.error_code == ErrorCode.REQUEST_TIMED_OUT
-            assert {again.base_offset, plain.base_offset} == {1, 2}
-            assert again == plain._replace(base_offset=again.base_offset)
-            await used.close()
-            await fresh.close()
-
-    asyncio.run(run())
+async def test_what_followers_do_not_confirm_in_time_is_said_to_be_late(tmp_path: Path) -> None:
+    async with world(tmp_path, count=2) as w:
+        await w.create("t", (0, 1))
+        used, fresh = await w.connect(0), await w.connect(0)
+        assert (await _send_in_time(used, 300)).error_code == 0
+        await w.brokers[1].parts.fetchers.stop()
+        again, plain = await asyncio.gather(
+            *(_send_in_time(connection, 300) for connection in (used, fresh))
+        )
+        assert again.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert {again.base_offset, plain.base_offset} == {1, 2}
+        assert again == plain._replace(base_offset=again.base_offset)
+        await used.close()
+        await fresh.close()
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_many_wait_for_the_followers_at_once(tmp_path: Path, is_lost: bool) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=2) as w:
-            await w.create("t", (0, 1))
-            connection = await w.connect(0)
-            assert (await _send_in_time(connection, 20_000)).error_code == 0
-            await w.brokers[1].parts.fetchers.stop()
-            async with asyncio.TaskGroup() as group:
-                sent = [group.create_task(_send_in_time(connection, 20_000)) for _ in range(20)]
-                local = w.leader().log
-                assert local is not None
-                await until(lambda: local.log_end_offset == 21, "all are appended")
-                assert not any(task.done() for task in sent)
-                if is_lost:
-                    w.leader().stop()
-                else:
-                    w.brokers[1].parts.fetchers.add(w.replica(1))
-                    w.brokers[1].parts.fetchers.apply()
-            results = [task.result() for task in sent]
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_lost else ErrorCode.NONE
-            assert [(r.error_code, r.base_offset) for r in results] == [
-                (code, offset) for offset in range(1, 21)
-            ]
-            await connection.close()
-
-    asyncio.run(run())
+async def test_many_wait_for_the_followers_at_once(tmp_path: Path, is_lost: bool) -> None:
+    async with world(tmp_path, count=2) as w:
+        await w.create("t", (0, 1))
+        connection = await w.connect(0)
+        assert (await _send_in_time(connection, 20_000)).error_code == 0
+        await w.brokers[1].parts.fetchers.stop()
+        async with asyncio.TaskGroup() as group:
+            sent = [group.create_task(_send_in_time(connection, 20_000)) for _ in range(20)]
+            local = w.leader().log
+            assert local is not None
+            await until(lambda: local.log_end_offset == 21, "all are appended")
+            assert not any(task.done() for task in sent)
+            if is_lost:
+                w.leader().stop()
+            else:
+                w.brokers[1].parts.fetchers.add(w.replica(1))
+                w.brokers[1].parts.fetchers.apply()
+        results = [task.result() for task in sent]
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_lost else ErrorCode.NONE
+        assert [(r.error_code, r.base_offset) for r in results] == [
+            (code, offset) for offset in range(1, 21)
+        ]
+        await connection.close()
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_each_is_counted_where_requests_are_timed(tmp_path: Path, acks: int) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=2, klamm_metrics_port="0") as w:
-            await w.create("t", (0, 1))
-            connection = await w.connect(0)
-            for _ in range(5):
-                assert (await _send(connection, BATCH, acks)).error_code == 0
-            assert w.brokers[0].parts.metrics.requests[ApiKey.PRODUCE].count == 5
-            assert w.brokers[0].parts.metrics.messages_in == 5
-            await connection.close()
-
-    asyncio.run(run())
+async def test_each_is_counted_where_requests_are_timed(tmp_path: Path, acks: int) -> None:
+    async with world(tmp_path, count=2, klamm_metrics_port="0") as w:
+        await w.create("t", (0, 1))
+        connection = await w.connect(0)
+        for _ in range(5):
+            assert (await _send(connection, BATCH, acks)).error_code == 0
+        assert w.brokers[0].parts.metrics.requests[ApiKey.PRODUCE].count == 5
+        assert w.brokers[0].parts.metrics.messages_in == 5
+        await connection.close()

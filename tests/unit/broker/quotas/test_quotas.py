@@ -10,8 +10,8 @@ from klamm.broker.quotas.quotas import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    Client,
     Offer,
+    QuotaClient,
     Quotas,
 )
 from klamm.model.errors import ErrorCode, Refused
@@ -19,7 +19,7 @@ from klamm.model.settings import BrokerSettings
 from klamm.store.layout import ConfigEntity, ConfigKind
 
 SETTINGS = BrokerSettings.parse({})
-ANN_ON_A = Client("ann", "a")
+ANN_ON_A = QuotaClient("ann", "a")
 
 
 class HandClock:
@@ -142,9 +142,9 @@ def test_a_steady_sender_at_its_limit_never_waits_and_a_faster_one_does() -> Non
 def test_clients_of_a_limited_user_share_the_limit() -> None:
     quotas = Quotas(HandClock())
     quotas.set_limits(user("ann"), {PRODUCER_BYTE_RATE: 1000.0})
-    assert quotas.use(PRODUCER_BYTE_RATE, Client("ann", "a"), 9_000, SETTINGS) == 0
-    assert quotas.use(PRODUCER_BYTE_RATE, Client("ann", "b"), 9_000, SETTINGS) > 0
-    assert quotas.use(PRODUCER_BYTE_RATE, Client("bob", "b"), 9_000, SETTINGS) == 0
+    assert quotas.use(PRODUCER_BYTE_RATE, QuotaClient("ann", "a"), 9_000, SETTINGS) == 0
+    assert quotas.use(PRODUCER_BYTE_RATE, QuotaClient("ann", "b"), 9_000, SETTINGS) > 0
+    assert quotas.use(PRODUCER_BYTE_RATE, QuotaClient("bob", "b"), 9_000, SETTINGS) == 0
 
 
 def test_clients_that_come_and_go_leave_nothing_behind() -> None:
@@ -153,7 +153,7 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
     limits = {PRODUCER_BYTE_RATE: 1000.0, CONTROLLER_MUTATION_RATE: 1.0}
     quotas.set_limits(client(None), limits)
     for n in range(5000):
-        passing = Client("u", f"client-{n}")
+        passing = QuotaClient("u", f"client-{n}")
         quotas.use(PRODUCER_BYTE_RATE, passing, 1, SETTINGS)
         quotas.mutations(passing, SETTINGS, strict=True).take(1)
         clock.ms += 100
@@ -161,7 +161,7 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
     # One that is over its limit is not forgotten with them.
     quotas.mutations(ANN_ON_A, SETTINGS, strict=True).take(5000)
     for n in range(2000):
-        quotas.use(PRODUCER_BYTE_RATE, Client("u", f"other-{n}"), 1, SETTINGS)
+        quotas.use(PRODUCER_BYTE_RATE, QuotaClient("u", f"other-{n}"), 1, SETTINGS)
     assert quotas.mutations(ANN_ON_A, SETTINGS, strict=True).take(1) is not None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -56,66 +55,57 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-def test_a_replica_that_was_cut_at_rest_follows_one_that_has_all(
+async def test_a_replica_that_was_cut_at_rest_follows_one_that_has_all(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_whole: bool
 ) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=2) as w:
-            await w.create("t", (0, 1))
-            await write(w)
-            await stop(w, 1, 0)
-            home = tmp_path / "broker-0"
-            shutil.rmtree(home / "t-0") if is_whole else cut(home)
-            # It comes first, was in sync, and is the preferred leader: still it must not lead.
-            await w.start(0)
-            told = "a log is gone" if is_whole else "a log was cut at rest"
-            assert told in messages(caplog)
-            await unled(w)
-            # Not after another restart either.
-            await stop(w, 0)
-            await w.start(0)
-            await unled(w)
-            await w.start(1)
-            await until(lambda: w.leader().leader == 1, "the other one leads")
-            await until(lambda: set(w.leader().isr.committed) == {0, 1}, "in sync again")
-            assert log_values(w.replica(0)) == log_values(w.replica(1)) == VALUES
-            assert w.brokers[0].parts.logs.missed_end(T0) is None
-
-    asyncio.run(run())
+    async with world(tmp_path, count=2) as w:
+        await w.create("t", (0, 1))
+        await write(w)
+        await stop(w, 1, 0)
+        home = tmp_path / "broker-0"
+        shutil.rmtree(home / "t-0") if is_whole else cut(home)
+        # It comes first, was in sync, and is the preferred leader: still it must not lead.
+        await w.start(0)
+        told = "a log is gone" if is_whole else "a log was cut at rest"
+        assert told in messages(caplog)
+        await unled(w)
+        # Not after another restart either.
+        await stop(w, 0)
+        await w.start(0)
+        await unled(w)
+        await w.start(1)
+        await until(lambda: w.leader().leader == 1, "the other one leads")
+        await until(lambda: set(w.leader().isr.committed) == {0, 1}, "in sync again")
+        assert log_values(w.replica(0)) == log_values(w.replica(1)) == VALUES
+        assert w.brokers[0].parts.logs.missed_end(T0) is None
 
 
-def test_a_follower_that_was_cut_at_rest_leaves_the_in_sync_set_first(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=2) as w:
-            await w.create("t", (0, 1))
-            await write(w)
-            await stop(w, 1, 0)
-            cut(tmp_path / "broker-1")
-            await w.start(0)
-            await w.start(1)
-            await until(lambda: w.replica(1).role is Role.FOLLOWER, "it follows")
-            await until(lambda: set(w.leader().isr.committed) == {0, 1}, "in sync again")
-            assert log_values(w.replica(1)) == VALUES
-
-    asyncio.run(run())
+async def test_a_follower_that_was_cut_at_rest_leaves_the_in_sync_set_first(tmp_path: Path) -> None:
+    async with world(tmp_path, count=2) as w:
+        await w.create("t", (0, 1))
+        await write(w)
+        await stop(w, 1, 0)
+        cut(tmp_path / "broker-1")
+        await w.start(0)
+        await w.start(1)
+        await until(lambda: w.replica(1).role is Role.FOLLOWER, "it follows")
+        await until(lambda: set(w.leader().isr.committed) == {0, 1}, "in sync again")
+        assert log_values(w.replica(1)) == VALUES
 
 
-def test_the_only_replica_goes_on_with_what_it_has(
+async def test_the_only_replica_goes_on_with_what_it_has(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            await w.create("t", (0,))
-            await write(w)
-            await stop(w, 0)
-            cut(tmp_path / "broker-0")
-            await w.start(0)
-            (told,) = [r for r in caplog.records if r.message == "a log was cut at rest"]
-            assert vars(told)["missing"] == 4
-            await until(lambda: w.leader().leader == 0, "it leads")
-            assert log_values(w.leader()) == VALUES[:4]
-
-    asyncio.run(run())
+    async with world(tmp_path, count=1) as w:
+        await w.create("t", (0,))
+        await write(w)
+        await stop(w, 0)
+        cut(tmp_path / "broker-0")
+        await w.start(0)
+        (told,) = [r for r in caplog.records if r.message == "a log was cut at rest"]
+        assert vars(told)["missing"] == 4
+        await until(lambda: w.leader().leader == 0, "it leads")
+        assert log_values(w.leader()) == VALUES[:4]
 
 
 # After a crash nobody knows how many records there were.
@@ -123,28 +113,25 @@ def test_the_only_replica_goes_on_with_what_it_has(
     ("lost", "is_clean"),
     [("records", True), ("log", True), ("log", False), ("disk", True), ("disk", False)],
 )
-def test_with_a_memory_the_only_replica_waits_for_its_disk(
+async def test_with_a_memory_the_only_replica_waits_for_its_disk(
     tmp_path: Path, lost: str, is_clean: bool
 ) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1, **REMEMBER) as w:
-            await w.create("t", (0,))
-            await write(w)
-            assert w.leader().leader_epoch == 0
-            await (stop(w, 0) if is_clean else w.kill(0))
-            home = tmp_path / "broker-0"
-            kept = tmp_path / "kept"
-            shutil.copytree(home, kept)
-            if lost == "records":
-                cut(home)
-            else:
-                shutil.rmtree(home / "t-0" if lost == "log" else home)
-            await w.start(0)
-            await unled(w)
-            await w.kill(0)
-            shutil.rmtree(home)
-            kept.rename(home)
-            await w.start(0)
-            await until(lambda: log_values(w.leader()) == VALUES, "it leads with what it had")
-
-    asyncio.run(run())
+    async with world(tmp_path, count=1, **REMEMBER) as w:
+        await w.create("t", (0,))
+        await write(w)
+        assert w.leader().leader_epoch == 0
+        await (stop(w, 0) if is_clean else w.kill(0))
+        home = tmp_path / "broker-0"
+        kept = tmp_path / "kept"
+        shutil.copytree(home, kept)
+        if lost == "records":
+            cut(home)
+        else:
+            shutil.rmtree(home / "t-0" if lost == "log" else home)
+        await w.start(0)
+        await unled(w)
+        await w.kill(0)
+        shutil.rmtree(home)
+        kept.rename(home)
+        await w.start(0)
+        await until(lambda: log_values(w.leader()) == VALUES, "it leads with what it had")

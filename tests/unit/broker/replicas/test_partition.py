@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from klamm.broker.replicas.partition import Partition, Role
-from klamm.log.append import Appended
 from klamm.log.partition import PartitionLog
+from klamm.log.writing.append import Appended
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 from klamm.replication.leader import Isr
@@ -176,7 +176,34 @@ def test_a_refused_proposal_leaves_what_was_stored(led: Partition, host: Host) -
     led.roll_back_isr()
     assert led.isr == Isr((led.leader, B))
     led.follower_fetched(C, 0, 0)
+    host.at_ms += 999
+    led.follower_fetched(C, 0, 0)
+    assert len(host.proposed) == 1, "the same question so soon has the same answer"
+    host.at_ms += 1
+    led.follower_fetched(C, 0, 0)
     assert len(host.proposed) == 2, "it may be proposed again"
+
+
+def test_a_refused_set_is_proposed_at_once_when_other_brokers_live(
+    led: Partition, host: Host
+) -> None:
+    led.isr = Isr((led.leader, B))
+    led.follower_fetched(C, 0, 0)
+    led.roll_back_isr()
+    host.alive = {*host.eligible(), BrokerId(9)}
+    led.follower_fetched(C, 0, 0)
+    assert len(host.proposed) == 2
+
+
+def test_a_follower_that_was_refused_and_has_been_away_is_proposed_at_once(
+    led: Partition, host: Host
+) -> None:
+    led.isr = Isr((led.leader, B))
+    led.follower_fetched(C, 0, 0)
+    led.roll_back_isr()
+    led.brokers_left({C})
+    led.follower_fetched(C, 0, 0)
+    assert len(host.proposed) == 2
 
 
 def test_a_follower_that_was_about_to_join_does_not_hold_the_rest_for_ever(
@@ -211,30 +238,27 @@ def test_a_refused_proposal_holds_nothing_back(
     assert waiter.told == [ErrorCode.NONE]
 
 
-def test_a_follower_that_is_gone_holds_nothing_back(led: Partition, host: Host) -> None:
-    async def run() -> None:
-        led.isr = Isr((led.leader, B))
-        led.follower_fetched(C, 0, 0)
-        led.roll_back_isr()
-        append(led)
-        waiter = Waiter()
-        led.await_acks(1, waiter)
-        led.follower_fetched(B, 1, 0)
-        host.alive = {led.leader, B}
-        led.brokers_left({BrokerId(9)})
-        assert waiter.told == []
-        led.brokers_left({C})
-        assert waiter.told == [ErrorCode.NONE]
-        led.raise_log_start(1)
-        led.follower_fetched(B, 1, 1)
-        host.alive = {led.leader, B, C}
-        deleted = asyncio.create_task(led.low_watermark_reaches(1))
-        await asyncio.sleep(0)
-        host.alive = {led.leader, B}
-        led.brokers_left({C})
-        await asyncio.wait_for(deleted, 30)
-
-    asyncio.run(run())
+async def test_a_follower_that_is_gone_holds_nothing_back(led: Partition, host: Host) -> None:
+    led.isr = Isr((led.leader, B))
+    led.follower_fetched(C, 0, 0)
+    led.roll_back_isr()
+    append(led)
+    waiter = Waiter()
+    led.await_acks(1, waiter)
+    led.follower_fetched(B, 1, 0)
+    host.alive = {led.leader, B}
+    led.brokers_left({BrokerId(9)})
+    assert waiter.told == []
+    led.brokers_left({C})
+    assert waiter.told == [ErrorCode.NONE]
+    led.raise_log_start(1)
+    led.follower_fetched(B, 1, 1)
+    host.alive = {led.leader, B, C}
+    deleted = asyncio.create_task(led.low_watermark_reaches(1))
+    await asyncio.sleep(0)
+    host.alive = {led.leader, B}
+    led.brokers_left({C})
+    await asyncio.wait_for(deleted, 30)
 
 
 def test_a_new_epoch_begins_at_the_logs_end_and_knows_nothing_of_the_followers(
@@ -248,39 +272,35 @@ def test_a_new_epoch_begins_at_the_logs_end_and_knows_nothing_of_the_followers(
     assert log.epochs.latest == 2
 
 
-def test_records_are_deleted_when_every_live_replica_has_deleted_them(
+async def test_records_are_deleted_when_every_live_replica_has_deleted_them(
     led: Partition, host: Host
 ) -> None:
-    async def run() -> None:
-        append(led, 5)
-        for follower in (B, C):
-            led.follower_fetched(follower, 5, 0)
-        led.raise_log_start(3)
-        waiting = asyncio.create_task(led.low_watermark_reaches(3))
-        led.follower_fetched(B, 5, 3)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert not waiting.done()
-        led.follower_fetched(C, 5, 3)
-        await waiting
-        host.alive = {led.leader, B}
-        led.raise_log_start(4)
-        led.follower_fetched(B, 5, 4)
-        await led.low_watermark_reaches(4)
-
-    asyncio.run(run())
-
-
-def test_waiting_for_deletion_ends_with_the_leadership(led: Partition, log: PartitionLog) -> None:
-    async def run() -> None:
-        append(led, 5)
-        for follower in (B, C):
-            led.follower_fetched(follower, 5, 0)
-        led.raise_log_start(3)
-        waiting = asyncio.create_task(led.low_watermark_reaches(3))
+    append(led, 5)
+    for follower in (B, C):
+        led.follower_fetched(follower, 5, 0)
+    led.raise_log_start(3)
+    waiting = asyncio.create_task(led.low_watermark_reaches(3))
+    led.follower_fetched(B, 5, 3)
+    for _ in range(3):
         await asyncio.sleep(0)
-        led.follow(order(leader=B, epoch=2), log)
-        await waiting
-        assert led.role is Role.FOLLOWER
+    assert not waiting.done()
+    led.follower_fetched(C, 5, 3)
+    await waiting
+    host.alive = {led.leader, B}
+    led.raise_log_start(4)
+    led.follower_fetched(B, 5, 4)
+    await led.low_watermark_reaches(4)
 
-    asyncio.run(run())
+
+async def test_waiting_for_deletion_ends_with_the_leadership(
+    led: Partition, log: PartitionLog
+) -> None:
+    append(led, 5)
+    for follower in (B, C):
+        led.follower_fetched(follower, 5, 0)
+    led.raise_log_start(3)
+    waiting = asyncio.create_task(led.low_watermark_reaches(3))
+    await asyncio.sleep(0)
+    led.follow(order(leader=B, epoch=2), log)
+    await waiting
+    assert led.role is Role.FOLLOWER

@@ -84,7 +84,7 @@ def files_below(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("is_absolute", [True, False])
-def test_a_name_that_is_a_path_reaches_nothing(tmp_path: Path, is_absolute: bool) -> None:
+async def test_a_name_that_is_a_path_reaches_nothing(tmp_path: Path, is_absolute: bool) -> None:
     outside = tmp_path / "some" / "dir"
     (outside / "precious-7").mkdir(parents=True)
     (outside / "precious-7" / "letters.txt").write_text("dear")
@@ -109,7 +109,7 @@ def test_a_name_that_is_a_path_reaches_nothing(tmp_path: Path, is_absolute: bool
                 lambda: broker.parts.logs.directories[0].purge_due(1 << 62)
             )
 
-    asyncio.run(run())
+    await run()
     assert files_below(outside) == {"precious-7/letters.txt": "dear"}
     assert os.listdir(outside) == ["precious-7"]
 
@@ -117,40 +117,36 @@ def test_a_name_that_is_a_path_reaches_nothing(tmp_path: Path, is_absolute: bool
 @pytest.mark.parametrize(
     "named", [("", 0), ("..", 0), ("a b", 0), ("a\0b", 0), ("a" * 400, 0), ("a", -1), ("é", 0)]
 )
-def test_what_is_no_partition_is_refused_alone(tmp_path: Path, named: tuple[str, int]) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            broker = w.brokers[0]
-            both = await order(broker, named, ("good", 0))
-            assert both == {named: REFUSED, ("good", 0): ErrorCode.NONE}
-            assert (await stop(broker, named))[named] is REFUSED
-            home = broker.parts.logs.directories[0].path
-            assert broker.parts.moves.alter(TopicPartition(*named), home) is REFUSED
-            assert broker.parts.logs.directories[0].is_online
+async def test_what_is_no_partition_is_refused_alone(
+    tmp_path: Path, named: tuple[str, int]
+) -> None:
+    async with world(tmp_path, count=1) as w:
+        broker = w.brokers[0]
+        both = await order(broker, named, ("good", 0))
+        assert both == {named: REFUSED, ("good", 0): ErrorCode.NONE}
+        assert (await stop(broker, named))[named] is REFUSED
+        home = broker.parts.logs.directories[0].path
+        assert broker.parts.relocations.alter(TopicPartition(*named), home) is REFUSED
+        assert broker.parts.logs.directories[0].is_online
 
-    asyncio.run(run())
 
-
-def test_metadata_of_what_is_no_partition_is_left_out(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            broker = w.brokers[0]
-            await w.create("t", (0,))
-            shown = UpdateMetadataPartitionState(
-                partition_index=3, leader=0, leader_epoch=0, isr=[0], replicas=[0]
-            )
-            request = update_metadata.Request(
-                **epochs(broker),
-                topic_states=[
-                    UpdateMetadataTopicState("../t", uuid.uuid4(), [shown]),
-                    UpdateMetadataTopicState("good", uuid.uuid4(), [shown]),
-                ],
-            )
-            assert await broker.parts.replicas.learn(request) is REFUSED
-            assert "../t" not in broker.parts.metadata.snapshot.topics
-            assert "good" in broker.parts.metadata.snapshot.topic_ids
-
-    asyncio.run(run())
+async def test_metadata_of_what_is_no_partition_is_left_out(tmp_path: Path) -> None:
+    async with world(tmp_path, count=1) as w:
+        broker = w.brokers[0]
+        await w.create("t", (0,))
+        shown = UpdateMetadataPartitionState(
+            partition_index=3, leader=0, leader_epoch=0, isr=[0], replicas=[0]
+        )
+        request = update_metadata.Request(
+            **epochs(broker),
+            topic_states=[
+                UpdateMetadataTopicState("../t", uuid.uuid4(), [shown]),
+                UpdateMetadataTopicState("good", uuid.uuid4(), [shown]),
+            ],
+        )
+        assert await broker.parts.replicas.learn(request) is REFUSED
+        assert "../t" not in broker.parts.metadata.snapshot.topics
+        assert "good" in broker.parts.metadata.snapshot.topic_ids
 
 
 async def foreign_refused(w: World, home: Path) -> None:
@@ -164,22 +160,19 @@ async def foreign_refused(w: World, home: Path) -> None:
     assert (home / "backup-2024" / "notes.txt").read_text() == "mine"
 
 
-def test_a_directory_that_is_no_log_is_neither_taken_nor_removed(
+async def test_a_directory_that_is_no_log_is_neither_taken_nor_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = tmp_path / "broker-0"
 
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            (home / "backup-2024").mkdir()
-            (home / "backup-2024" / "notes.txt").write_text("mine")
-            await foreign_refused(w, home)
-            await w.kill(0)
-            await w.start(0)
-            assert [r for r in caplog.records if r.message == "this is no log, and is left alone"]
-            await foreign_refused(w, home)
-
-    asyncio.run(run())
+    async with world(tmp_path, count=1) as w:
+        (home / "backup-2024").mkdir()
+        (home / "backup-2024" / "notes.txt").write_text("mine")
+        await foreign_refused(w, home)
+        await w.kill(0)
+        await w.start(0)
+        assert [r for r in caplog.records if r.message == "this is no log, and is left alone"]
+        await foreign_refused(w, home)
 
 
 @contextlib.contextmanager
@@ -192,36 +185,31 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_without_descriptors_a_broker_refuses_and_keeps_its_disk(
+async def test_without_descriptors_a_broker_refuses_and_keeps_its_disk(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            await w.create("t", (0,))
-            broker = w.brokers[0]
-            connection = await w.connect(0)
-            with no_descriptors():
-                assert await order(broker, ("late", 0)) == {
-                    ("late", 0): ErrorCode.REQUEST_TIMED_OUT
-                }
-                result = await produce(connection, b"refused")
-                assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-                result = await produce(connection, b"refused")
-                directory = broker.parts.logs.directories[0]
-                with pytest.raises(StorageTrouble):
-                    await broker.parts.in_worker(directory.checkpoint)
-            assert directory.is_online
-            told = [r for r in caplog.records if r.message == "storage trouble"]
-            assert len(told) == 1
-            assert await order(broker, ("late", 0)) == {("late", 0): ErrorCode.NONE}
-            assert (await produce(connection, b"taken")).error_code == 0
-            assert log_values(w.leader()) == [b"taken"]
-            await connection.close()
-
-    asyncio.run(run())
+    async with world(tmp_path, count=1) as w:
+        await w.create("t", (0,))
+        broker = w.brokers[0]
+        connection = await w.connect(0)
+        with no_descriptors():
+            assert await order(broker, ("late", 0)) == {("late", 0): ErrorCode.REQUEST_TIMED_OUT}
+            result = await produce(connection, b"refused")
+            assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            result = await produce(connection, b"refused")
+            directory = broker.parts.logs.directories[0]
+            with pytest.raises(StorageTrouble):
+                await broker.parts.in_worker(directory.checkpoint)
+        assert directory.is_online
+        told = [r for r in caplog.records if r.message == "storage trouble"]
+        assert len(told) == 1
+        assert await order(broker, ("late", 0)) == {("late", 0): ErrorCode.NONE}
+        assert (await produce(connection, b"taken")).error_code == 0
+        assert log_values(w.leader()) == [b"taken"]
+        await connection.close()
 
 
-def test_the_files_of_new_logs_are_made_while_others_are_served(
+async def test_the_files_of_new_logs_are_made_while_others_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     makers: set[int] = set()
@@ -238,29 +226,25 @@ def test_the_files_of_new_logs_are_made_while_others_are_served(
             turns += 1
             await asyncio.sleep(0)
 
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            broker = w.brokers[0]
-            monkeypatch.setattr(os, "mkdir", watched)
-            other = asyncio.create_task(be_served())
-            named = [("many", number) for number in range(500)]
-            codes = await order(broker, *named, named[0])
-            other.cancel()
-            # What is named twice is made once, and is not another topic's by then.
-            assert codes.pop(named[0]) is ErrorCode.INCONSISTENT_TOPIC_ID
-            assert set(codes.values()) == {ErrorCode.NONE}
-            assert all(
-                (p := broker.parts.replicas.partition(TopicPartition(*one))) is not None
-                and p.is_leader
-                for one in named
-            )
-            assert len(broker.parts.logs.directories[0]) == 500
-            assert threading.get_ident() not in makers
-            assert makers
-            # Each of the slices let others in, and so did the wait for its files.
-            assert turns > 10
-
-    asyncio.run(run())
+    async with world(tmp_path, count=1) as w:
+        broker = w.brokers[0]
+        monkeypatch.setattr(os, "mkdir", watched)
+        other = asyncio.create_task(be_served())
+        named = [("many", number) for number in range(500)]
+        codes = await order(broker, *named, named[0])
+        other.cancel()
+        # What is named twice is made once, and is not another topic's by then.
+        assert codes.pop(named[0]) is ErrorCode.INCONSISTENT_TOPIC_ID
+        assert set(codes.values()) == {ErrorCode.NONE}
+        assert all(
+            (p := broker.parts.replicas.partition(TopicPartition(*one))) is not None and p.is_leader
+            for one in named
+        )
+        assert len(broker.parts.logs.directories[0]) == 500
+        assert threading.get_ident() not in makers
+        assert makers
+        # Each of the slices let others in, and so did the wait for its files.
+        assert turns > 10
 
 
 async def test_an_order_that_repeats_an_epoch_gives_a_log_its_id(tmp_path: Path) -> None:

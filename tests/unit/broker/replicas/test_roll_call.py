@@ -86,42 +86,36 @@ async def replaced(w: World, epoch: int) -> None:
     await settled(w)
 
 
-def test_a_failover_with_nothing_changed_orders_nothing(
+async def test_a_failover_with_nothing_changed_orders_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        async with cluster(tmp_path) as w:
-            shown = {id: b.parts.metadata.snapshot.topics for id, b in w.brokers.items()}
-            epoch = controller(w).parts.controller.epoch
-            orders = Orders(w, monkeypatch)
-            spared = sum(b.parts.controller.metrics.orders_spared for b in w.brokers.values())
-            await controller(w).parts.session.multi([Delete(layout.CONTROLLER)])
-            await replaced(w, epoch)
-            assert orders.given == {}
-            now = sum(b.parts.controller.metrics.orders_spared for b in w.brokers.values())
-            assert now - spared == 2 * 2 + 3 * 3
-            assert {b.parts.replicas.controller_epoch for b in w.brokers.values()} == {epoch + 1}
-            assert {id: b.parts.metadata.snapshot.topics for id, b in w.brokers.items()} == shown
-
-    asyncio.run(run())
+    async with cluster(tmp_path) as w:
+        shown = {id: b.parts.metadata.snapshot.topics for id, b in w.brokers.items()}
+        epoch = controller(w).parts.controller.epoch
+        orders = Orders(w, monkeypatch)
+        spared = sum(b.parts.controller.metrics.orders_spared for b in w.brokers.values())
+        await controller(w).parts.session.multi([Delete(layout.CONTROLLER)])
+        await replaced(w, epoch)
+        assert orders.given == {}
+        now = sum(b.parts.controller.metrics.orders_spared for b in w.brokers.values())
+        assert now - spared == 2 * 2 + 3 * 3
+        assert {b.parts.replicas.controller_epoch for b in w.brokers.values()} == {epoch + 1}
+        assert {id: b.parts.metadata.snapshot.topics for id, b in w.brokers.items()} == shown
 
 
-def test_what_the_dead_controller_hosted_is_all_that_is_ordered(
+async def test_what_the_dead_controller_hosted_is_all_that_is_ordered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        async with cluster(tmp_path) as w:
-            dead, epoch = controller(w).id, controller(w).parts.controller.epoch
-            orders = Orders(w, monkeypatch)
-            await w.kill(dead)
-            await replaced(w, epoch)
-            left = min(w.brokers)
-            assert orders.given == {epoch + 1: [(left, "near", 0), (left, "near", 1)]}
-            leaders = [w.leader("near", p).leader for p in (0, 1)]
-            assert leaders == [left, left]
-            assert [w.leader("far", p).leader_epoch for p in range(3)] == [0, 0, 0]
-
-    asyncio.run(run())
+    async with cluster(tmp_path) as w:
+        dead, epoch = controller(w).id, controller(w).parts.controller.epoch
+        orders = Orders(w, monkeypatch)
+        await w.kill(dead)
+        await replaced(w, epoch)
+        left = min(w.brokers)
+        assert orders.given == {epoch + 1: [(left, "near", 0), (left, "near", 1)]}
+        leaders = [w.leader("near", p).leader for p in (0, 1)]
+        assert leaders == [left, left]
+        assert [w.leader("far", p).leader_epoch for p in range(3)] == [0, 0, 0]
 
 
 async def claimed(w: World, broker: Broker) -> Holdings:
@@ -135,33 +129,30 @@ async def claimed(w: World, broker: Broker) -> Holdings:
     return from_json(answer)
 
 
-def test_a_broker_claims_what_it_serves_and_fences_who_spoke_before(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with world(tmp_path, count=1) as w:
-            await w.create("t", (0,), (0,))
-            await settled(w)
-            broker = w.brokers[0]
-            topic_id = broker.parts.metadata.snapshot.topic_ids["t"]
-            assert (await claimed(w, broker)).replicas == {topic_id: {0: 0, 1: 0}}
-            assert broker.parts.replicas.controller_epoch == 1000
-            connection = await w.connect_as_broker(0)
-            late = {"controller": 8, "controller_epoch": 999, "broker_epoch": broker.parts.epoch}
-            assert (await connection.ask(PrivateKey.ROLL_CALL, late))["error_code"] == 11
-            older = {
-                "controller": 9,
-                "controller_epoch": 1000,
-                "broker_epoch": broker.parts.epoch - 1,
-            }
-            assert (await connection.ask(PrivateKey.ROLL_CALL, older))["error_code"] == 77
-            await connection.close()
-            stopped = w.replica(0, "t", 1)
-            stopped.stop()
-            assert (await claimed(w, broker)).replicas == {topic_id: {0: 0}}
-            log = w.replica(0, "t", 0).log
-            assert log is not None
-            path = str(Path(log.directory).parent)
-            broker.parts.replicas.fail_directory(path)
-            assert (await claimed(w, broker)).replicas == {}
-            assert list((await claimed(w, broker)).metadata) == ["t"]
-
-    asyncio.run(run())
+async def test_a_broker_claims_what_it_serves_and_fences_who_spoke_before(tmp_path: Path) -> None:
+    async with world(tmp_path, count=1) as w:
+        await w.create("t", (0,), (0,))
+        await settled(w)
+        broker = w.brokers[0]
+        topic_id = broker.parts.metadata.snapshot.topic_ids["t"]
+        assert (await claimed(w, broker)).replicas == {topic_id: {0: 0, 1: 0}}
+        assert broker.parts.replicas.controller_epoch == 1000
+        connection = await w.connect_as_broker(0)
+        late = {"controller": 8, "controller_epoch": 999, "broker_epoch": broker.parts.epoch}
+        assert (await connection.ask(PrivateKey.ROLL_CALL, late))["error_code"] == 11
+        older = {
+            "controller": 9,
+            "controller_epoch": 1000,
+            "broker_epoch": broker.parts.epoch - 1,
+        }
+        assert (await connection.ask(PrivateKey.ROLL_CALL, older))["error_code"] == 77
+        await connection.close()
+        stopped = w.replica(0, "t", 1)
+        stopped.stop()
+        assert (await claimed(w, broker)).replicas == {topic_id: {0: 0}}
+        log = w.replica(0, "t", 0).log
+        assert log is not None
+        path = str(Path(log.directory).parent)
+        broker.parts.replicas.fail_directory(path)
+        assert (await claimed(w, broker)).replicas == {}
+        assert list((await claimed(w, broker)).metadata) == ["t"]

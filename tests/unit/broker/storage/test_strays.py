@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from klamm.broker.storage.strays import find_strays
 from klamm.controller.events import ExplanationAsked, Obstacle
-from klamm.log.files import FilePool
+from klamm.log.disk.files import FilePool
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.assignment import Assignment
@@ -85,35 +84,34 @@ async def test_a_replica_that_is_kept_elsewhere_is_a_stray(
     await store.close()
 
 
-def test_a_replica_moved_while_its_broker_was_away_is_removed_and_no_stray(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with world(tmp_path) as w:
-            await w.create("t", (0, 2))
-            await w.kill(2)
-            await until(lambda: w.leader("t").isr.committed == (0,), "the set without broker 2")
-            request = alter_partition_reassignments.Request(
-                60_000,
-                [
-                    alter_partition_reassignments.ReassignableTopic(
-                        "t", [alter_partition_reassignments.ReassignablePartition(0, [0, 1])]
-                    )
-                ],
-            )
-            controller = next(b for b in w.brokers.values() if b.is_controller)
-            connection = await w.connect(controller.id)
-            answer = await connection.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
-            assert answer.responses[0].partitions[0].error_code == 0
-            await connection.close()
-            for broker in w.brokers.values():
-                assert await broker.parts.metadata.wait_for(
-                    lambda s: set(s.topics["t"][0].replicas) == {0, 1}, 60_000
+async def test_a_replica_moved_while_its_broker_was_away_is_removed_and_no_stray(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as w:
+        await w.create("t", (0, 2))
+        await w.kill(2)
+        await until(lambda: w.leader("t").isr.committed == (0,), "the set without broker 2")
+        request = alter_partition_reassignments.Request(
+            60_000,
+            [
+                alter_partition_reassignments.ReassignableTopic(
+                    "t", [alter_partition_reassignments.ReassignablePartition(0, [0, 1])]
                 )
-            await w.start(2)
-            home = tmp_path / "broker-2"
-            await until(lambda: any(home.glob("t-0.*-delete")), "the controller has it removed")
-            assert not list(home.glob("t-0.*-stray"))
-
-    asyncio.run(run())
+            ],
+        )
+        controller = next(b for b in w.brokers.values() if b.is_controller)
+        connection = await w.connect(controller.id)
+        answer = await connection.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
+        assert answer.responses[0].partitions[0].error_code == 0
+        await connection.close()
+        for broker in w.brokers.values():
+            assert await broker.parts.metadata.wait_for(
+                lambda s: set(s.topics["t"][0].replicas) == {0, 1}, 60_000
+            )
+        await w.start(2)
+        home = tmp_path / "broker-2"
+        await until(lambda: any(home.glob("t-0.*-delete")), "the controller has it removed")
+        assert not list(home.glob("t-0.*-stray"))
 
 
 async def remove_by_hand(session: Session, w: World) -> None:
@@ -125,58 +123,50 @@ async def remove_by_hand(session: Session, w: World) -> None:
         assert await broker.parts.metadata.wait_for(lambda s: "t" not in s.topics, 60_000)
 
 
-def test_a_log_of_an_ended_topic_makes_way_for_a_later_one_and_its_records_stay(
+async def test_a_log_of_an_ended_topic_makes_way_for_a_later_one_and_its_records_stay(
     tmp_path: Path,
 ) -> None:
-    async def run() -> None:
-        async with world(tmp_path) as w:
-            await w.create("t", (2,))
-            connection = await w.connect(2)
-            assert (await produce(connection, b"of the first life")).error_code == 0
-            await connection.close()
-            await w.kill(2)
-            await remove_by_hand(w.brokers[0].parts.session, w)
-            node = layout.TopicNode(NEW, {0: Assignment((ME,))})
-            await w.brokers[0].parts.session.multi(
-                [Create(layout.topic_path("t"), layout.encode_topic(node))]
-            )
-            await w.start(2)
-            await until(lambda: w.leader("t").leader == 2, "the later topic is led")
-            connection = await w.connect(2)
-            assert (await produce(connection, b"of the second")).error_code == 0
-            await connection.close()
-            assert log_values(w.replica(2)) == [b"of the second"]
-            (stray,) = (tmp_path / "broker-2").glob("t-0.*-stray")
-            assert b"of the first life" in (stray / f"{0:020d}.log").read_bytes()
-
-    asyncio.run(run())
+    async with world(tmp_path) as w:
+        await w.create("t", (2,))
+        connection = await w.connect(2)
+        assert (await produce(connection, b"of the first life")).error_code == 0
+        await connection.close()
+        await w.kill(2)
+        await remove_by_hand(w.brokers[0].parts.session, w)
+        node = layout.TopicNode(NEW, {0: Assignment((ME,))})
+        await w.brokers[0].parts.session.multi(
+            [Create(layout.topic_path("t"), layout.encode_topic(node))]
+        )
+        await w.start(2)
+        await until(lambda: w.leader("t").leader == 2, "the later topic is led")
+        connection = await w.connect(2)
+        assert (await produce(connection, b"of the second")).error_code == 0
+        await connection.close()
+        assert log_values(w.replica(2)) == [b"of the second"]
+        (stray,) = (tmp_path / "broker-2").glob("t-0.*-stray")
+        assert b"of the first life" in (stray / f"{0:020d}.log").read_bytes()
 
 
-def test_a_running_broker_keeps_the_other_log_until_it_restarts_and_another_leads(
+async def test_a_running_broker_keeps_the_other_log_until_it_restarts_and_another_leads(
     tmp_path: Path,
 ) -> None:
-    async def run() -> None:
-        async with world(tmp_path) as w:
-            await w.create("t", (2,))
-            session = w.brokers[0].parts.session
-            await remove_by_hand(session, w)
-            # The second partition has nothing in its way: its neighbour must not spoil it.
-            replicas = Assignment((ME, BrokerId(1)))
-            node = layout.TopicNode(NEW, {0: replicas, 1: replicas})
-            await session.multi([Create(layout.topic_path("t"), layout.encode_topic(node))])
-            await until(lambda: w.leader("t").leader == 1, "another replica leads")
-            await until(lambda: w.leader("t", 1).leader == 2, "the other partition is as it was")
-            controller = next(b for b in w.brokers.values() if b.is_controller).parts.controller
-            told = await controller.submit(ExplanationAsked("t"))
-            assert told is not None
-            assert [(x.partition, x.broker, x.why) for x in told.waiting] == [
-                (0, ME, Obstacle.FOREIGN_LOG)
-            ]
-            await w.kill(2)
-            await w.start(2)
-            await until(
-                lambda: set(w.leader("t").isr.committed) == {1, 2}, "the replica is in sync"
-            )
-            assert list((tmp_path / "broker-2").glob("t-0.*-stray"))
-
-    asyncio.run(run())
+    async with world(tmp_path) as w:
+        await w.create("t", (2,))
+        session = w.brokers[0].parts.session
+        await remove_by_hand(session, w)
+        # The second partition has nothing in its way: its neighbour must not spoil it.
+        replicas = Assignment((ME, BrokerId(1)))
+        node = layout.TopicNode(NEW, {0: replicas, 1: replicas})
+        await session.multi([Create(layout.topic_path("t"), layout.encode_topic(node))])
+        await until(lambda: w.leader("t").leader == 1, "another replica leads")
+        await until(lambda: w.leader("t", 1).leader == 2, "the other partition is as it was")
+        controller = next(b for b in w.brokers.values() if b.is_controller).parts.controller
+        told = await controller.submit(ExplanationAsked("t"))
+        assert told is not None
+        assert [(x.partition, x.broker, x.why) for x in told.waiting] == [
+            (0, ME, Obstacle.FOREIGN_LOG)
+        ]
+        await w.kill(2)
+        await w.start(2)
+        await until(lambda: set(w.leader("t").isr.committed) == {1, 2}, "the replica is in sync")
+        assert list((tmp_path / "broker-2").glob("t-0.*-stray"))

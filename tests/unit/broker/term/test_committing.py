@@ -15,7 +15,7 @@ from klamm.model.assignment import Assignment
 from klamm.model.errors import ControllerFenced
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
-from klamm.model.topics import ProducerIdBlock, TopicNode
+from klamm.model.topics import ProducerIdBlock, StoredTopic
 from klamm.store import layout
 from klamm.store.embedded import EmbeddedSession, EmbeddedStore
 from klamm.store.port import Create, Delete, Op, Result, SetData
@@ -126,7 +126,7 @@ async def test_a_state_of_a_topic_that_is_gone_finds_nothing(bench: Bench) -> No
 
 
 async def test_a_topic_is_rewritten_where_its_version_is_the_one_known(bench: Bench) -> None:
-    node = TopicNode(topic_id=TOPIC_ID, partitions={0: Assignment((TWO,))})
+    node = StoredTopic(topic_id=TOPIC_ID, partitions={0: Assignment((TWO,))})
     assert await bench.commit(do.RewriteTopic("T", node)) == [Stored(1)]
     newer = replace(node, partitions={0: Assignment((ONE,))})
     (outcome,) = await bench.commit(do.RewriteTopic("T", newer))

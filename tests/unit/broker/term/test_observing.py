@@ -12,7 +12,7 @@ from klamm.broker.term.observing import Observer
 from klamm.controller import events
 from klamm.controller.context import Context
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.store import layout
@@ -148,7 +148,7 @@ async def test_what_comes_in_bulk_is_cut_into_steps(
 
 
 async def test_brokers_carry_the_transaction_of_their_registration(eyes: Eyes) -> None:
-    broker = Broker(id=ONE, epoch=-1, endpoints=(Endpoint("host", 9),))
+    broker = Registration(id=ONE, epoch=-1, endpoints=(Endpoint("host", 9),))
     data = layout.encode_broker(broker, timestamp_ms=1)
     (created,) = await eyes.session.multi([Create(layout.broker_path(ONE), data, ephemeral=True)])
     assert created.stat is not None

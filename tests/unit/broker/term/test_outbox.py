@@ -11,7 +11,7 @@ import pytest
 
 from klamm.broker.roll_call_form import to_json
 from klamm.broker.term.backlog import Backlog
-from klamm.broker.term.control_messages import Sender
+from klamm.broker.term.control_messages import ControlSender
 from klamm.broker.term.outbox import Outbox
 from klamm.client.errors import ConnectionLost
 from klamm.controller import events
@@ -26,7 +26,7 @@ from klamm.controller.effects import (
 )
 from klamm.controller.membership.roll_call import Holdings
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
@@ -136,7 +136,7 @@ def test_what_was_taken_is_not_sent_again_with_what_comes_later() -> None:
 async def test_what_is_held_back_goes_out_merged() -> None:
     link = _Link(0)
     answers: asyncio.Queue[events.Event] = asyncio.Queue()
-    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=answers.put_nowait)
+    outbox = Outbox(ControlSender(ONE, 3), open=link.open, answered=answers.put_nowait)
     with outbox.held_back():
         await outbox.follow(broker(1))
         for epoch in (1, 2):
@@ -151,7 +151,7 @@ async def test_what_is_held_back_goes_out_merged() -> None:
 async def _begun(link: _Link, *requests: Request) -> tuple[Outbox, asyncio.Queue[events.Event]]:
     """A term that begins with these requests."""
     answers: asyncio.Queue[events.Event] = asyncio.Queue()
-    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=answers.put_nowait)
+    outbox = Outbox(ControlSender(ONE, 3), open=link.open, answered=answers.put_nowait)
     with outbox.held_back():
         await outbox.follow(broker(1))
         outbox.send(requests)
@@ -221,7 +221,7 @@ async def test_a_broker_that_is_silent_is_told_everything(monkeypatch: pytest.Mo
 
 async def test_brokers_that_come_during_a_term_are_not_asked() -> None:
     link = _Link(0)
-    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=lambda _: None)
+    outbox = Outbox(ControlSender(ONE, 3), open=link.open, answered=lambda _: None)
     await outbox.follow(broker(1))
     outbox.send([orders(order(T0, 4))])
     async with asyncio.timeout(5):
@@ -269,8 +269,8 @@ class _Link:
         pass
 
 
-def broker(epoch: int) -> dict[BrokerId, Broker]:
-    return {ONE: Broker(id=ONE, epoch=epoch, endpoints=(Endpoint("host", 9),))}
+def broker(epoch: int) -> dict[BrokerId, Registration]:
+    return {ONE: Registration(id=ONE, epoch=epoch, endpoints=(Endpoint("host", 9),))}
 
 
 @pytest.mark.parametrize("failures", [0, 2])
@@ -279,7 +279,7 @@ async def test_a_request_is_tried_until_it_is_answered_and_the_answer_is_an_even
 ) -> None:
     link = _Link(failures)
     answers: asyncio.Queue[events.Event] = asyncio.Queue()
-    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=answers.put_nowait)
+    outbox = Outbox(ControlSender(ONE, 3), open=link.open, answered=answers.put_nowait)
     await outbox.follow(broker(1))
     outbox.send([stop(True)])
     async with asyncio.timeout(5):
@@ -295,7 +295,7 @@ async def test_a_request_is_tried_until_it_is_answered_and_the_answer_is_an_even
 async def test_requests_for_a_registration_that_ended_are_dropped() -> None:
     link = _Link(0)
     answers: asyncio.Queue[events.Event] = asyncio.Queue()
-    outbox = Outbox(Sender(ONE, 3), open=link.open, answered=answers.put_nowait)
+    outbox = Outbox(ControlSender(ONE, 3), open=link.open, answered=answers.put_nowait)
     await outbox.follow(broker(2))
     outbox.send([stop(True)])  # made for epoch 1
     later = StopReplica(to=ONE, broker_epoch=2, orders=stop(True).orders)
@@ -334,12 +334,12 @@ async def _outbox_to(
         return mute
 
     outbox = Outbox(
-        Sender(BrokerId(controller), 1),
+        ControlSender(BrokerId(controller), 1),
         open=open_link,
         answered=heard.put_nowait,
         **{"fence_s": _soon, **settings},
     )
-    await outbox.follow({ONE: Broker(id=ONE, epoch=1, endpoints=(Endpoint("host", 1),))})
+    await outbox.follow({ONE: Registration(id=ONE, epoch=1, endpoints=(Endpoint("host", 1),))})
     return outbox
 
 
@@ -347,59 +347,50 @@ def _soon() -> float:
     return 0.02
 
 
-def test_a_silent_broker_is_given_up_until_it_answers() -> None:
-    async def run() -> None:
-        mute, heard = _Mute(), asyncio.Queue[events.Event]()
-        outbox = await _outbox_to(mute, heard, controller=0)
-        try:
-            outbox.send([metadata((T0, 1)), stop(delete=True)])
-            async with asyncio.timeout(10):
-                assert await heard.get() == events.BrokerUnreachable(ONE, 1)
-                mute.may_answer.set()
-                assert await heard.get() == events.BrokerReached(ONE, 1)
-            assert len(mute.received) == 1  # what waited behind was dropped
-        finally:
-            await outbox.close()
-
-    asyncio.run(run())
+async def test_a_silent_broker_is_given_up_until_it_answers() -> None:
+    mute, heard = _Mute(), asyncio.Queue[events.Event]()
+    outbox = await _outbox_to(mute, heard, controller=0)
+    try:
+        outbox.send([metadata((T0, 1)), stop(delete=True)])
+        async with asyncio.timeout(10):
+            assert await heard.get() == events.BrokerUnreachable(ONE, 1)
+            mute.may_answer.set()
+            assert await heard.get() == events.BrokerReached(ONE, 1)
+        assert len(mute.received) == 1  # what waited behind was dropped
+    finally:
+        await outbox.close()
 
 
-def test_a_broker_that_nothing_is_to_be_said_to_is_missed_too() -> None:
-    async def run() -> None:
-        mute, heard = _Mute(), asyncio.Queue[events.Event]()
-        outbox = await _outbox_to(mute, heard, controller=0)
-        try:
-            async with asyncio.timeout(10):
-                assert await heard.get() == events.BrokerUnreachable(ONE, 1)
-                mute.may_answer.set()
-                assert await heard.get() == events.BrokerReached(ONE, 1)
-            assert isinstance(mute.received[0], api_versions.Request)
-        finally:
-            await outbox.close()
-
-    asyncio.run(run())
+async def test_a_broker_that_nothing_is_to_be_said_to_is_missed_too() -> None:
+    mute, heard = _Mute(), asyncio.Queue[events.Event]()
+    outbox = await _outbox_to(mute, heard, controller=0)
+    try:
+        async with asyncio.timeout(10):
+            assert await heard.get() == events.BrokerUnreachable(ONE, 1)
+            mute.may_answer.set()
+            assert await heard.get() == events.BrokerReached(ONE, 1)
+        assert isinstance(mute.received[0], api_versions.Request)
+    finally:
+        await outbox.close()
 
 
-def test_the_controller_never_gives_its_own_broker_up() -> None:
-    async def run() -> None:
-        mute, heard = _Mute(), asyncio.Queue[events.Event]()
-        outbox = await _outbox_to(mute, heard, controller=1)
-        try:
-            outbox.send([metadata((T0, 1))])
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await heard.get()
-        finally:
-            await outbox.close()
-
-    asyncio.run(run())
+async def test_the_controller_never_gives_its_own_broker_up() -> None:
+    mute, heard = _Mute(), asyncio.Queue[events.Event]()
+    outbox = await _outbox_to(mute, heard, controller=1)
+    try:
+        outbox.send([metadata((T0, 1))])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await heard.get()
+    finally:
+        await outbox.close()
 
 
 async def test_a_fault_of_our_own_is_not_tried_again_but_told() -> None:
     async def open_badly(endpoint: Endpoint) -> _Link:
         raise ZeroDivisionError
 
-    outbox = Outbox(Sender(ONE, 3), open=open_badly, answered=lambda _: None)
+    outbox = Outbox(ControlSender(ONE, 3), open=open_badly, answered=lambda _: None)
     await outbox.follow(broker(1))
     outbox.send([stop(True)])
     with pytest.raises(ZeroDivisionError):
@@ -408,7 +399,7 @@ async def test_a_fault_of_our_own_is_not_tried_again_but_told() -> None:
     await outbox.close()
 
 
-def test_a_broker_that_does_not_answer_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_that_does_not_answer_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         mute, heard = _Mute(), asyncio.Queue[events.Event]()
         outbox = await _outbox_to(mute, heard, 0, fence_s=lambda: 0.0, alert_s=0.02)
@@ -422,44 +413,38 @@ def test_a_broker_that_does_not_answer_is_told_of(caplog: pytest.LogCaptureFixtu
             await outbox.close()
 
     with caplog.at_level("WARNING", logger="klamm.broker.term.outbox"):
-        asyncio.run(run())
+        await run()
 
 
-def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
-    async def run() -> None:
-        mute, heard = _Mute(), asyncio.Queue[events.Event]()
-        outbox = await _outbox_to(mute, heard, 0, fence_s=lambda: 0.0, stops_max=3)
-        try:
-            outbox.send([metadata((T0, 1))])
-            await until(lambda: bool(mute.received), "the first request is on its way")
-            async with asyncio.timeout(10):
-                outbox.send([stop(True), metadata((T0, 1)), stop(True), stop(True)])
-                await asyncio.sleep(0)
-                assert heard.empty()
-                outbox.send([stop(True)])
-                assert await heard.get() == events.BrokerUnreachable(ONE, 1)
-                mute.may_answer.set()
-                assert await heard.get() == events.BrokerReached(ONE, 1)
-            assert len(mute.received) == 1  # what waited was dropped: it is told everything anew
-        finally:
-            await outbox.close()
-
-    asyncio.run(run())
-
-
-def test_what_was_sent_is_delivered_when_it_is_answered() -> None:
-    async def run() -> None:
-        mute, heard = _Mute(), asyncio.Queue[events.Event]()
-        outbox = await _outbox_to(mute, heard, 0, fence_s=lambda: 0.0)
-        try:
-            outbox.send([metadata((T0, 1)), metadata((T1, 1))])
-            delivered = asyncio.ensure_future(outbox.delivered())
-            await until(lambda: bool(mute.received), "the request is on its way")
-            assert not delivered.done()
+async def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
+    mute, heard = _Mute(), asyncio.Queue[events.Event]()
+    outbox = await _outbox_to(mute, heard, 0, fence_s=lambda: 0.0, stops_max=3)
+    try:
+        outbox.send([metadata((T0, 1))])
+        await until(lambda: bool(mute.received), "the first request is on its way")
+        async with asyncio.timeout(10):
+            outbox.send([stop(True), metadata((T0, 1)), stop(True), stop(True)])
+            await asyncio.sleep(0)
+            assert heard.empty()
+            outbox.send([stop(True)])
+            assert await heard.get() == events.BrokerUnreachable(ONE, 1)
             mute.may_answer.set()
-            async with asyncio.timeout(10):
-                await delivered
-        finally:
-            await outbox.close()
+            assert await heard.get() == events.BrokerReached(ONE, 1)
+        assert len(mute.received) == 1  # what waited was dropped: it is told everything anew
+    finally:
+        await outbox.close()
 
-    asyncio.run(run())
+
+async def test_what_was_sent_is_delivered_when_it_is_answered() -> None:
+    mute, heard = _Mute(), asyncio.Queue[events.Event]()
+    outbox = await _outbox_to(mute, heard, 0, fence_s=lambda: 0.0)
+    try:
+        outbox.send([metadata((T0, 1)), metadata((T1, 1))])
+        delivered = asyncio.ensure_future(outbox.delivered())
+        await until(lambda: bool(mute.received), "the request is on its way")
+        assert not delivered.done()
+        mute.may_answer.set()
+        async with asyncio.timeout(10):
+            await delivered
+    finally:
+        await outbox.close()

@@ -12,6 +12,7 @@ import pytest
 from klamm.cli.__main__ import main
 from klamm.cli.cluster import doctor
 from klamm.cli.cluster.doctor import Level, _disk, _parse_requirement, _ports
+from klamm.installing import install_command
 from klamm.protocol.native.records import LOOPS, Loops
 
 
@@ -35,7 +36,7 @@ def test_a_missing_package_is_a_problem_and_a_missing_extra_a_note(
     plain, spark = doctor._packages()
     assert (plain.level, spark.level) == (Level.PROBLEM, Level.NOTE)
     assert "surely-not-installed" in plain.fact
-    assert spark.advice == "pip install 'klamm[spark]'"
+    assert spark.advice == f"{install_command('spark')}"
 
 
 def test_the_way_records_are_checked_is_told(

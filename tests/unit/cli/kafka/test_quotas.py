@@ -19,7 +19,8 @@ def test_rates_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("kinds", "name", "text", "said"),
     [
-        (["users"], "SCRAM-SHA-256", "[iterations=8192,password=x]", "no SCRAM credentials"),
+        (["users"], "retention.ms", "1", "Only quota and SCRAM credential configs can be added"),
+        (["clients"], "SCRAM-SHA-256", "password=x", "Only quota configs can be added"),
         (["clients"], "retention.ms", "1", "Only quota configs can be added for 'clients'"),
         (["ips"], "producer_byte_rate", "1", "Unexpected config names: producer_byte_rate"),
         (["users"], "producer_byte_rate", "fast", "Cannot parse quota configuration value"),

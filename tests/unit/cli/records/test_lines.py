@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from klamm.cli.records import lines as records
 from klamm.cli.records.lines import NewRecord
-from klamm.client.consumer import Consumed
+from klamm.client.aio.consumer import Consumed
 from klamm.model.errors import UsageError
 
 octets = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(str.encode)
@@ -22,7 +22,7 @@ def test_what_consume_prints_produce_takes(
 ) -> None:
     record = Consumed("t", 3, 17, 5, key, value, tuple(headers))
     line = json.dumps(records.to_json(record)).encode()
-    assert records.from_json(line) == NewRecord(key, value, tuple(headers), 3)
+    assert records.from_json(line, 1) == NewRecord(key, value, tuple(headers), 3)
 
 
 def test_text_is_the_value_or_key_and_value() -> None:
@@ -37,8 +37,8 @@ def test_text_is_the_value_or_key_and_value() -> None:
     [b"", b"[]", b"7", b'{"partition": "x"}', b'{"value_base64": "?"}', b'{"headers": [{}]}'],
 )
 def test_what_is_no_record_is_refused(line: bytes) -> None:
-    with pytest.raises(UsageError, match="not a record in JSON"):
-        records.from_json(line)
+    with pytest.raises(UsageError, match=r"^line 4: "):
+        records.from_json(line, 4)
 
 
 EVIL = Consumed("t", 0, 0, 0, b"k\x1b[2J", b"a\tb\nc\xff\xe2\x80\xae", ())

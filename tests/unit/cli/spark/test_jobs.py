@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from klamm.cli.spark.jobs import Bar, parse_time
+from klamm.cli.spark.jobs import Bar
+from klamm.cli.times import parse_time
 from klamm.model.errors import UsageError
 
 

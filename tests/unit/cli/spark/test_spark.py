@@ -9,6 +9,7 @@ from importlib import metadata
 import pytest
 
 from klamm.cli.__main__ import main
+from klamm.installing import install_command
 from klamm.pipelines.records.kernels import kernels
 from klamm.pipelines.session.session import is_too_old
 
@@ -31,14 +32,14 @@ def test_doctor_where_nothing_is_installed(
     kernels.cache_clear()
     assert main(["spark", "doctor", "-o", "json"]) == 1
     kernels.cache_clear()
-    spark = "`pip install 'klamm[spark]'`"
+    spark = f"`{install_command('spark')}`"
     assert json.loads(capsys.readouterr().out) == {
         "pyspark": f"missing: {spark}",
         "pyarrow": f"missing: {spark}",
         "pandas": f"missing: {spark}",
-        "numba": "absent: `pip install 'klamm[fast]'`",
+        "numba": f"absent: `{install_command('fast')}`",
         "java": "missing: Spark needs Java: install Java 17 or newer, or "
-        "`pip install 'klamm[java]'`",
+        f"`{install_command('java')}`",
         "kernels": f"missing: numpy, {spark}",
     }
 
@@ -54,5 +55,5 @@ def test_pyspark_must_be_new_enough(
     main(["spark", "doctor", "-o", "json"])
     said = json.loads(capsys.readouterr().out)["pyspark"]
     assert said == (
-        f"missing: {version} is too old, `pip install 'klamm[spark]'`" if old else version
+        f"missing: {version} is too old, `{install_command('spark')}`" if old else version
     )

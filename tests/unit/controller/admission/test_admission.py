@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from klamm.controller.admission import (
-    Creation,
     CreationFacts,
     DeletionFacts,
     Doomed,
@@ -16,6 +15,7 @@ from klamm.controller.admission import (
     GrowthFacts,
     NewTopic,
     Proposal,
+    TopicCreation,
     admit_creation,
     admit_deletion,
     admit_growth,
@@ -151,13 +151,13 @@ def test_the_first_rule_that_says_no_gives_the_answer() -> None:
     assert codes == [36, 40, 42, 37, 38, 42, 17, 36, 36, 17, 39, 39, 39, 40, 44]
     assert "marked for deletion" in refusals[7][1]
     assert "already exists" in refusals[8][1]
-    assert isinstance(admit_creation(ask, replace(strict, policy=None)), Creation)
+    assert isinstance(admit_creation(ask, replace(strict, policy=None)), TopicCreation)
 
 
 def test_counts_left_open_take_the_defaults_of_the_broker() -> None:
     facts = replace(FACTS, settings=settings(num_partitions="4", default_replication_factor="2"))
     creation = admit_creation(NewTopic(name="t", configs=(("flush.ms", "5"),)), facts)
-    assert creation == Creation(
+    assert creation == TopicCreation(
         topic="t",
         placement={0: (0, 1), 1: (1, 2), 2: (2, 0), 3: (0, 2)},  # type: ignore[dict-item]
         configs={"flush.ms": "5"},
@@ -167,7 +167,15 @@ def test_counts_left_open_take_the_defaults_of_the_broker() -> None:
 
 def test_an_assignment_may_name_absent_brokers_and_odd_numbers_as_in_kafka() -> None:
     ask = NewTopic(name="t", assignment=manual((-1, (7,)), (0, (8,)), (3, (9,))))
-    assert isinstance(admit_creation(ask, FACTS), Creation)
+    lenient = replace(FACTS, settings=settings(klamm_placement_strict_assignment="false"))
+    assert isinstance(admit_creation(ask, lenient), TopicCreation)
+
+
+def test_an_assignment_may_name_a_broker_that_is_away() -> None:
+    ask = NewTopic(name="t", assignment=manual((0, (0, 7))))
+    assert isinstance(admit_creation(ask, FACTS), Refused)
+    away = replace(FACTS, absent=frozenset({BrokerId(7)}))
+    assert isinstance(admit_creation(ask, away), TopicCreation)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +188,7 @@ def test_an_assignment_may_name_absent_brokers_and_odd_numbers_as_in_kafka() -> 
 def test_a_strict_cluster_checks_numbers_and_brokers(
     assignment: tuple[tuple[int, tuple[BrokerId, ...]], ...], words: str
 ) -> None:
-    strict = replace(FACTS, settings=settings(klamm_placement_strict_assignment="true"))
-    code, why = refusal(admit_creation(NewTopic(name="t", assignment=assignment), strict))
+    code, why = refusal(admit_creation(NewTopic(name="t", assignment=assignment), FACTS))
     assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert words in why
 
@@ -194,7 +201,9 @@ def test_a_policy_sees_counts_or_the_assignment_never_both() -> None:
         return "no" if proposal.partitions is None else None
 
     facts = replace(FACTS, policy=policy)
-    assert isinstance(admit_creation(NewTopic(name="t", partitions=2, factor=1), facts), Creation)
+    assert isinstance(
+        admit_creation(NewTopic(name="t", partitions=2, factor=1), facts), TopicCreation
+    )
     ask = NewTopic(name="u", assignment=manual((0, (2,))), configs=(("flush.ms", "1"),))
     assert refusal(admit_creation(ask, facts)) == (ErrorCode.POLICY_VIOLATION, "no")
     assert seen == [

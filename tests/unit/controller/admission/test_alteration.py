@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from klamm.controller.admission.alteration import Change, altered, replaced
-from klamm.model.alterations import Operation
+from klamm.model.alterations import SettingOperation
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.settings import TOPIC_SETTINGS, BrokerSettings
 
 DEFAULTS = BrokerSettings.parse({}).for_topic({})
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = SettingOperation
 
 
 def alter(stored: dict[str, str], *changes: Change) -> dict[str, str] | Refused:

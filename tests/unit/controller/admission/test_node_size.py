@@ -36,7 +36,7 @@ def test_digits_are_counted_without_counting_to_them(count: int) -> None:
 )
 def test_the_size_is_that_of_the_node(assignment: Assignment) -> None:
     partitions = dict.fromkeys(range(1200), assignment)
-    original = {n: a.origin for n, a in partitions.items() if a.is_moving}
+    original = {n: a.origin for n, a in partitions.items() if a.is_reassigning}
     node = layout.TopicNode(ID, partitions, original)
     assert 0 <= node_bytes(partitions) - len(layout.encode_topic(node)) < 200
 

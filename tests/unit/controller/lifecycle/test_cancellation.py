@@ -6,7 +6,7 @@ from klamm.controller import events
 from klamm.controller.effects import StopReplica
 from klamm.controller.events import DeletionCancelled, PartitionFault
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 from world.cluster import World, tp
@@ -16,7 +16,7 @@ ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 @pytest.fixture
 def world() -> World:
-    world = World([1, 2, 3], settings=Settings(deletion_cancellable=True))
+    world = World([1, 2, 3], settings=ControllerSettings(deletion_cancellable=True))
     world.elect(3)
     world.create("T", [[1, 2]])
     world.deliver()
@@ -124,13 +124,13 @@ def test_one_with_copies_given_up_is_refused(world: World) -> None:
 
 
 def test_one_that_an_earlier_controller_may_have_started_is_refused(world: World) -> None:
-    world.settings = Settings()
+    world.settings = ControllerSettings()
     world.elect(3)
     world.stop_broker(2)
     world.delete("T")
     world.deliver()
     assert world.brokers[ONE].logs == {}
-    world.settings = Settings(deletion_cancellable=True)
+    world.settings = ControllerSettings(deletion_cancellable=True)
     world.elect(3)
     assert refused(world) == "topic T may have lost logs under an earlier controller"
 

@@ -14,7 +14,7 @@ from klamm.controller.effects import (
     UpdateMetadata,
 )
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.errors import ErrorCode
 from klamm.model.names import ZERO_ID, BrokerId, Replica
 from world.cluster import World, tp
@@ -220,7 +220,7 @@ def test_a_copy_given_up_makes_way_for_a_later_topic_of_the_name(world: World) -
 
 def removed_by_hand() -> World:
     """A controller that has seen a topic's nodes vanish, and wants its log gone too."""
-    world = World([1, 2], settings=Settings(vanished_deletes_logs=True))
+    world = World([1, 2], settings=ControllerSettings(vanished_deletes_logs=True))
     world.elect(1)
     world.create("T", [[1]])
     world.deliver()
@@ -276,7 +276,7 @@ def test_markers_of_unknown_topics_are_removed_with_a_warning(world: World) -> N
 
 
 def test_where_deletion_is_disabled_markers_are_removed_and_named() -> None:
-    world = World([1], settings=Settings(deletion_enabled=False))
+    world = World([1], settings=ControllerSettings(deletion_enabled=False))
     world.elect(1)
     world.create("T", [[1]])
     world.delete("T", "nothing")

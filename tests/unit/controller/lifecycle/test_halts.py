@@ -14,7 +14,7 @@ import pytest
 from klamm.controller import events
 from klamm.controller.effects import StopReplica
 from klamm.controller.lifecycle.deletion import Halt, Release
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.names import BrokerId
 from world.cluster import World, tp
 
@@ -94,7 +94,7 @@ def test_a_broker_that_is_down_at_a_failover_halts_it_until_it_is_back(world: Wo
 
 @because(Halt.OFFLINE, Release.BROKER_BACK)
 def test_one_that_can_be_called_off_does_not_start_with_a_broker_down(world: World) -> None:
-    world.core.settings = Settings(deletion_cancellable=True)
+    world.core.settings = ControllerSettings(deletion_cancellable=True)
     world.stop_broker(2)
     world.delete("T")
     assert not any(isinstance(r, StopReplica) for r in world.take_mail())
@@ -176,7 +176,7 @@ def test_a_bad_disk_halts_it_until_the_replica_is_fine_again(world: World) -> No
 
 @because(Halt.OFFLINE, Release.GIVEN_UP)
 def test_a_broker_that_stays_away_halts_it_until_its_copy_is_given_up(world: World) -> None:
-    world.core.settings = Settings(deletion_cancellable=True)
+    world.core.settings = ControllerSettings(deletion_cancellable=True)
     world.stop_broker(2)
     world.delete("T")
     world.deliver()

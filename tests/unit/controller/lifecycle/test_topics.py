@@ -13,7 +13,7 @@ from klamm.controller.effects import (
     UpdateMetadata,
 )
 from klamm.controller.states import PartitionState
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.leadership import Leadership
 from klamm.model.names import ZERO_ID, BrokerId
 from world.cluster import World, tp
@@ -99,7 +99,7 @@ def test_a_topic_whose_removal_a_new_controller_finds_half_done_is_forgotten_too
 
 
 def test_its_logs_go_too_where_the_settings_say_so(world: World) -> None:
-    world.settings = Settings(vanished_deletes_logs=True)
+    world.settings = ControllerSettings(vanished_deletes_logs=True)
     world.core.settings = world.settings
     world.stop_broker(2)
     world.store.remove_topic_by_hand("T")
@@ -111,7 +111,7 @@ def test_its_logs_go_too_where_the_settings_say_so(world: World) -> None:
 
 
 def test_re_creating_a_topic_removed_by_hand_works_at_once(world: World) -> None:
-    world.settings = world.core.settings = Settings(vanished_deletes_logs=True)
+    world.settings = world.core.settings = ControllerSettings(vanished_deletes_logs=True)
     world.store.remove_topic_by_hand("T")
     world.tell_topics()
     world.create("T", [[2]])

@@ -19,7 +19,7 @@ from klamm.controller.effects import (
 )
 from klamm.controller.membership.roll_call import Holdings, Shown, digest, left_to_say
 from klamm.model.assignment import Assignment
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
 from world.cluster import World, tp
@@ -27,7 +27,7 @@ from world.cluster import World, tp
 ONE, TWO = BrokerId(1), BrokerId(2)
 T_ID, U_ID = uuid.UUID(int=7), uuid.UUID(int=8)
 IDS = {"T": T_ID, "U": U_ID}
-BROKERS = {id: Broker(id=id, epoch=1, endpoints=(Endpoint("host", id),)) for id in (ONE, TWO)}
+BROKERS = {id: Registration(id=id, epoch=1, endpoints=(Endpoint("host", id),)) for id in (ONE, TWO)}
 
 
 def led(epoch: int, leader: BrokerId = ONE) -> Leadership:

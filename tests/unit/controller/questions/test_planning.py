@@ -6,11 +6,11 @@ from copy import deepcopy
 import pytest
 
 from klamm.controller import events
-from klamm.controller.effects import Copy, Plan
+from klamm.controller.effects import Copy, PlannedEffects
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, Replica
-from klamm.model.topics import TopicNode
+from klamm.model.topics import StoredTopic
 from world.cluster import World, tp
 
 
@@ -24,7 +24,7 @@ def world() -> World:
     return world
 
 
-def plan(world: World, about: events.Plannable) -> Plan:
+def plan(world: World, about: events.Plannable) -> PlannedEffects:
     before = deepcopy((world.core.context, world.store))
     found = world.ask(events.PlanAsked(about))
     assert (world.core.context, world.store) == before
@@ -77,9 +77,9 @@ def test_the_plan_of_elections(world: World) -> None:
     assert codes == {tp("T-0"): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
 
-def node(*replicas: tuple[int, ...], version: int = 0, id: int = 99) -> TopicNode:
+def node(*replicas: tuple[int, ...], version: int = 0, id: int = 99) -> StoredTopic:
     partitions = {n: Assignment(tuple(map(BrokerId, ids))) for n, ids in enumerate(replicas)}
-    return TopicNode(topic_id=uuid.UUID(int=id << 64), partitions=partitions, version=version)
+    return StoredTopic(topic_id=uuid.UUID(int=id << 64), partitions=partitions, version=version)
 
 
 def test_the_plan_of_a_creation_copies_nothing(world: World) -> None:
@@ -95,7 +95,7 @@ def test_the_plan_of_a_creation_copies_nothing(world: World) -> None:
 def test_the_plan_of_more_partitions(world: World) -> None:
     stored = world.store.topics["U"]
     grown = {**stored.partitions, 1: Assignment((BrokerId(4),))}
-    more = TopicNode(topic_id=stored.topic_id, partitions=grown, version=1)
+    more = StoredTopic(topic_id=stored.topic_id, partitions=grown, version=1)
     found = plan(world, events.TopicModified("U", more))
     lines = [(m.subject, m.after) for m in found.transitions]
     assert lines[:2] == [("topic U", "growing"), ("U-1", "New")]

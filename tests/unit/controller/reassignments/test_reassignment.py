@@ -10,7 +10,7 @@ from klamm.controller import events
 from klamm.controller.effects import LeaderAndIsr, RewriteTopic, StopReplica
 from klamm.controller.events import ElectionType
 from klamm.controller.states import ReplicaState
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.assignment import Assignment
 from klamm.model.errors import ControllerFenced, ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
@@ -68,7 +68,7 @@ def test_nothing_is_removed_before_the_target_is_in_sync(world: World) -> None:
     move(world, 4, 5, 6)
     world.deliver()
     world.change_isr("T-0", 1, 2, 3, 4, 5)
-    assert assignment(world).is_moving
+    assert assignment(world).is_reassigning
     assert not any(isinstance(r, StopReplica) for r, _ in world.mail)
 
 
@@ -365,7 +365,7 @@ def test_a_new_controller_takes_a_move_up_from_any_point(
     if assignment(world) == Assignment(brokers(1, 2, 3)):
         move(world, 4, 5)
         world.deliver()
-    if assignment(world).is_moving:
+    if assignment(world).is_reassigning:
         world.change_isr("T-0", *assignment(world).replicas)
     world.deliver()
     assert assignment(world) == Assignment(brokers(4, 5))
@@ -374,7 +374,7 @@ def test_a_new_controller_takes_a_move_up_from_any_point(
 
 
 def test_the_legacy_request_can_be_made_to_obey_the_rules_of_the_api() -> None:
-    world = World([1, 2, 3], settings=Settings(legacy_reassignments_checked=True))
+    world = World([1, 2, 3], settings=ControllerSettings(legacy_reassignments_checked=True))
     world.elect(1)
     world.create("T", [[1, 2]])
     world.deliver()

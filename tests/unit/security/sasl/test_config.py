@@ -37,6 +37,9 @@ class Nobody:
     def token(self, mechanism: Any, token_id: str) -> None:
         return None
 
+    def looks(self, mechanism: Any) -> tuple[()]:
+        return ()
+
 
 def settings(**change: str) -> ListenerSettings:
     texts = TEXTS | {name.replace("_", "."): text for name, text in change.items()}

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.model import scram
 from klamm.model.scram import ScramMechanism
-from klamm.security.credentials.scram import ScramCredential, from_password
+from klamm.security.credentials.scram import Look, ScramCredential, from_password, look_of
 from klamm.security.principals import Principal
 from klamm.security.sasl.exchange import Accepted, Challenge, Denied
 from klamm.security.sasl.scram import ScramExchange, TokenLogin, nonce_of
@@ -27,6 +27,9 @@ class Credentials:
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
         return self.tokens.get(token_id)
+
+    def looks(self, mechanism: ScramMechanism) -> frozenset[Look]:
+        return frozenset(look_of(credential) for credential in self.users.values())
 
 
 def exchange(
@@ -112,6 +115,38 @@ def test_nobody_learns_whether_a_user_exists() -> None:
     salts = {exchange(held()).step(b"n,,n=nobody,r=c", NOW) for _ in range(3)}
     assert len(salts) == 1
     assert salts != {exchange(held()).step(b"n,,n=noone,r=c", NOW)}
+
+
+def salt_and_rounds(held: Credentials, name: str) -> tuple[bytes, int]:
+    first = exchange(held).step(f"n,,n={name},r=c".encode(), NOW)
+    assert isinstance(first, Challenge)
+    told = dict(part.split("=", 1) for part in first.token.decode().split(","))
+    return base64.b64decode(told["s"]), int(told["i"])
+
+
+@pytest.mark.parametrize(
+    ("salt", "rounds"), [(b"\xff" * 24, 8192), (b"\xff" * 64, 16384), (b"1a2b3c4d5e6f" * 2, 4096)]
+)
+def test_nobody_looks_like_somebody(salt: bytes, rounds: int) -> None:
+    held = Credentials({"user": from_password(ScramMechanism.SHA_256, "pw", salt, rounds)})
+    nobody = {salt_and_rounds(held, f"nobody{i}") for i in range(20)}
+    assert len(nobody) == 20
+    for made, count in nobody:
+        assert (len(made), count) == (len(salt), rounds)
+        assert made.isalnum() == salt.isalnum()
+        assert made == made.lower() or not made.isalnum()
+
+
+def test_one_name_looks_like_one_of_those_there_are() -> None:
+    some = {
+        name: from_password(ScramMechanism.SHA_256, "pw", b"s" * size, 4096)
+        for name, size in (("a", 10), ("b", 20), ("c", 30))
+    }
+    sizes = [len(salt_and_rounds(Credentials(some), f"nobody{i}")[0]) for i in range(60)]
+    assert set(sizes) == {10, 20, 30}
+    # Another user of the same kind changes nobody's look.
+    more = some | {"d": from_password(ScramMechanism.SHA_256, "pw", b"t" * 10, 4096)}
+    assert sizes == [len(salt_and_rounds(Credentials(more), f"nobody{i}")[0]) for i in range(60)]
 
 
 def test_too_few_rounds_are_nobody() -> None:

@@ -57,10 +57,17 @@ class ServedProcess:
 
     def start(self) -> None:
         """Return when it takes sessions."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
         arguments = [str(self.path), str(self.port), str(self._tick_ms), DIGEST]
         self._process = subprocess.Popen(
             [sys.executable, "-c", _SCRIPT, *arguments], stdout=subprocess.PIPE, text=True
         )
+
+    def wait(self) -> None:
+        assert self._process is not None
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 

@@ -162,7 +162,8 @@ class Raw:
     async def recv(self) -> Reply:
         """The next frame, be it an event or a reply."""
         data = await self.recv_frame()
-        return Reply(*struct.unpack_from(">iqi", data), data[16:])
+        xid, zxid, err = struct.unpack_from(">iqi", data)
+        return Reply(xid, zxid, err, data[16:])
 
     async def reply(self) -> Reply:
         """The next reply; events before it are kept."""

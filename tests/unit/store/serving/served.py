@@ -24,10 +24,11 @@ async def served(
     connections_max: int = 1000,
     port: int = 0,
     fsync: bool = False,
+    owner: str = "",
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> AsyncIterator[tuple[EmbeddedStore, StoreServer]]:
     """A store and its server, both closed afterwards."""
-    store = EmbeddedStore.open(path, fsync=fsync, serving=True, now_ms=now_ms)
+    store = EmbeddedStore.open(path, fsync=fsync, serving=True, now_ms=now_ms, owner=owner)
     server = StoreServer(
         store,
         Door(

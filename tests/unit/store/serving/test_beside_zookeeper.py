@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from klamm.ensemble import class_path, java_command
 from unit.store.serving import raw
 from unit.store.serving.process import ServedProcess
 from unit.store.serving.raw import Raw, read, set_data, text, versioned
-from unit.store.zookeeper_server import ZooKeeperServer, _class_path, _java, why_not
+from unit.store.zookeeper_server import ZooKeeperServer, why_not
 
 pytestmark = [
     pytest.mark.zookeeper,
@@ -217,9 +218,8 @@ quit
 
 
 def _zkcli(port: int) -> list[str]:
-    java = _java()
-    assert java is not None
-    main = ["-cp", _class_path(), "org.apache.zookeeper.ZooKeeperMain"]
+    java = java_command()
+    main = ["-cp", class_path(), "org.apache.zookeeper.ZooKeeperMain"]
     quiet = ["-Xmx64m", "-XX:TieredStopAtLevel=1"]
     done = subprocess.run(
         [java, *quiet, *main, "-server", f"127.0.0.1:{port}"],

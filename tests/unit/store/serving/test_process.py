@@ -6,6 +6,7 @@ What a client of ZooKeeper's has to stand is told once, in `test_zookeeper`, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import struct
 from collections.abc import Iterator
@@ -60,7 +61,7 @@ async def _write_until_cut(port: int, name: str) -> list[tuple[str, int]]:
     """Pipeline multis until the connection breaks: those that were acknowledged."""
     acknowledged = []
     async with client(port) as a:
-        try:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             for start in itertools.count(step=20):
                 names = [f"{name}.{i}" for i in range(start, start + 20)]
                 for each in names:
@@ -69,8 +70,7 @@ async def _write_until_cut(port: int, name: str) -> list[tuple[str, int]]:
                 for each in names:
                     reply = await a.reply()
                     acknowledged.append((each, reply.zxid))
-        except (ConnectionError, asyncio.IncompleteReadError):
-            return acknowledged
+    return acknowledged
 
 
 async def test_what_was_acknowledged_survives_a_killed_server(own_server: ServedProcess) -> None:

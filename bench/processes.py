@@ -1,0 +1,158 @@
+"""A process a broker beside all brokers in one process, in the same run.
+
+What is compared runs in turns on the same machine, so the ratios hold also where it is busy. Memory
+is the proportional set size of the parent, the nursery and the brokers: what they share counts
+once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from pathlib import Path
+
+import bytes as data_plane
+import librdkafka
+from cluster_life import create_wide
+from confluent_kafka.admin import AdminClient, NewTopic
+from failover import TOPICS
+from measure import Case, Figures, cluster
+
+from klamm.app import control
+
+APART = "--processes"
+_PRODUCED = 200_000_000
+_SIZE = 1_000
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that come of it."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [pid]
+    for each in found:  # grows while we walk it
+        found += parents.get(each, [])
+    return found
+
+
+def proportional_mb(pid: int) -> float:
+    """The memory of one process, its share of what it has in common with others."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
+
+
+def start(count: int = 5) -> Figures:
+    """The medians of some starts of each kind, in turns."""
+    taken: dict[str, list[float]] = {"apart_s": [], "one_process_s": []}
+    for at in range(count + 1):
+        for name, words in (("apart_s", [APART]), ("one_process_s", [])):
+            with cluster(*words) as running:
+                if at:  # the first start after an installation compiles what it imports
+                    taken[name].append(running.ready_s)
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def idle_memory() -> Figures:
+    with cluster(APART) as running:
+        time.sleep(3)  # what was only needed to start has been let go by then
+        sizes = [proportional_mb(pid) for pid in family(running.pid)]
+        return {"total_mb": sum(sizes), "parent_mb": sizes[0], "processes": len(sizes)}
+
+
+def throughput(rounds: int = 3) -> Figures:
+    """Medians in MB/s: produce with acks=all to three replicas, and consume, in turns."""
+    rates: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for kind, words in (("apart", [APART]), ("one_process", [])):
+            with cluster(*words) as running:
+                data_plane.create(running, data_plane.PARTITIONS, 3)
+                begun = time.perf_counter()
+                data_plane.fill(running.bootstrap, _PRODUCED, _SIZE, "all", data_plane.DEFAULT)
+                filled = time.perf_counter()
+                librdkafka.destroyer()
+                drained = time.perf_counter()
+                data_plane.drain(running.bootstrap, _PRODUCED // _SIZE)
+                ended = time.perf_counter()
+            rates.setdefault(f"produce_{kind}", []).append(_PRODUCED / (filled - begun) / 1e6)
+            rates.setdefault(f"consume_{kind}", []).append(_PRODUCED / (ended - drained) / 1e6)
+    figures = {name: statistics.median(values) for name, values in rates.items()}
+    for what in ("produce", "consume"):
+        figures[f"{what}_ratio"] = figures[f"{what}_apart"] / figures[f"{what}_one_process"]
+    return figures
+
+
+def wide_creation(rounds: int = 3) -> Figures:
+    taken: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, words in (("apart_s", [APART]), ("one_process_s", [])):
+            with cluster(*words) as running:
+                admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+                admin.list_topics(timeout=10)
+                begun = time.perf_counter()
+                create_wide(admin)
+                taken.setdefault(name, []).append(time.perf_counter() - begun)
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def failover(partitions: int) -> Figures:
+    """kill -9 of the controller's process until the others show a live leader for all.
+
+    The client looks ten times a second: more would take the cores from those who are measured.
+    """
+    with cluster(APART, "-X", "auto.leader.rebalance.enable=false") as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+        for number in range(TOPICS):
+            topic = NewTopic(f"t{number}", partitions // TOPICS, 3)
+            admin.create_topics([topic])[topic.topic].result(300)
+        asyncio.run(control.ask(running.data, "in-sync", timeout_s=300))
+        found = asyncio.run(control.ask(running.data, "status"))["brokers"]
+        dead = next(broker for broker in found if broker["controller"])
+        others = [
+            AdminClient({"bootstrap.servers": broker["address"], "log_level": 0})
+            for broker in found
+            if broker is not dead
+        ]
+        begun = time.perf_counter()
+        os.kill(dead["pid"], 9)
+        while not all(_is_led(other, dead["id"], partitions) for other in others):
+            time.sleep(0.1)
+        return {"wall_s": time.perf_counter() - begun}
+
+
+def _is_led(admin: AdminClient, dead: int, partitions: int) -> bool:
+    """Whether one broker tells its clients of live leaders only."""
+    topics = admin.list_topics(timeout=60).topics.values()
+    leaders = [p.leader for topic in topics for p in topic.partitions.values()]
+    return sum(leader not in (-1, dead) for leader in leaders) >= partitions
+
+
+CASES = (
+    Case("apart-start", "3 processes to the ready line", start, limits={"apart_s": 1.5}),
+    Case("apart-idle", "memory of 3 idle processes", idle_memory, limits={"total_mb": 130.0}),
+    Case(
+        "apart-throughput",
+        "acks=all RF 3 and consume, MB/s",
+        throughput,
+        goals={"produce_ratio": 1.0, "consume_ratio": 1.0},
+    ),
+    Case(
+        "apart-create-1000",
+        "1,000 partitions RF 3 until each leads",
+        wide_creation,
+        limits={"apart_s": 2.0},
+    ),
+    Case(
+        "apart-failover-10000",
+        "kill -9 of the controller, 10,000 partitions",
+        lambda: failover(10_000),
+        limits={"wall_s": 5.0},
+    ),
+)

@@ -1,0 +1,1 @@
+"""Finds out who somebody is: certificates, passwords, tokens, and what of them changes."""

@@ -1,0 +1,54 @@
+"""Makes the files of new logs, and brings them to the disk, while others are served.
+
+Whoever calls holds the lock of the broker's partitions: nobody else makes or removes logs now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+
+from klamm.broker.ground import Ground
+from klamm.broker.storage.logs import Logs, NewLog, make_files
+from klamm.log.disk.failure import StorageShortage, StorageTrouble
+from klamm.model.names import TopicPartition
+
+
+class NewLogs:
+    """The logs that an order of the controller needs and that are not there yet."""
+
+    def __init__(self, ground: Ground, logs: Logs) -> None:
+        self._ground = ground
+        self._logs = logs
+
+    async def make(self, wanted: Sequence[NewLog]) -> Mapping[TopicPartition, StorageTrouble]:
+        """Makes logs that are about to be needed; what could not be made, and why."""
+        if not wanted or not self._logs.online:
+            return {}
+        homes = self._logs.homes_for(wanted)
+        made = await self._ground.in_worker(partial(make_files, homes))
+        troubles: dict[TopicPartition, StorageTrouble] = {}
+        for new, outcome in zip(wanted, made, strict=True):
+            if isinstance(outcome, StorageTrouble):
+                troubles[new.partition] = outcome
+            else:
+                directory, local = outcome
+                directory.adopt(local)
+        return troubles
+
+    async def sync(self, *, remember: bool) -> AbstractSet[TopicPartition]:
+        """Brings new logs to the disk, so that no loss of power undoes what the controller hears.
+
+        Returns what could not be brought there now; it is tried again with the next order.
+        """
+        unsynced: set[TopicPartition] = set()
+        for directory, born in self._logs.take_new().items():
+            try:
+                await self._ground.in_worker(partial(directory.sync_new, born, remember=remember))
+            except StorageTrouble as trouble:
+                self._ground.storage_trouble(trouble)
+                if isinstance(trouble, StorageShortage):
+                    directory.not_synced(born)
+                    unsynced.update(local.topic_partition for local in born)
+        return unsynced

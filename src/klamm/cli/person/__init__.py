@@ -1,0 +1,1 @@
+"""Commands about the person at the keyboard: profiles, completion, local data."""

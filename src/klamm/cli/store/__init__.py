@@ -1,0 +1,1 @@
+"""Commands about the store: look into it, move it, bring it back."""

@@ -1,0 +1,1 @@
+"""Decides what a log no longer keeps, and removes it."""

@@ -1,0 +1,1 @@
+"""The disk below a log: files, names, checkpoints, locks, and errors."""

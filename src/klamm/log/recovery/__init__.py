@@ -1,0 +1,1 @@
+"""Brings logs back from their directories."""

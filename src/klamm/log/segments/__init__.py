@@ -1,0 +1,1 @@
+"""The files a log consists of, their batches and their indexes."""

@@ -1,0 +1,1 @@
+"""Adds batches to a log, and takes them back."""

@@ -1,0 +1,1 @@
+"""Secured clusters in one word: certificates, users, brokers' settings and clients' files."""

@@ -1,0 +1,128 @@
+"""What must hold when it is over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from chaos.faults import Happened
+from chaos.load import Transactions
+from chaos.world import LAG_MS, SESSION_MS, World
+from klamm.client.aio.admin import Admin
+from klamm.controller.states.judging import judge
+from klamm.protocol.private import PrivateKey
+
+# What a restart, an election and a busy machine take beside the time-outs.
+SLACK_S = 12.0
+_ALLOWED_S = (SESSION_MS + LAG_MS) / 1000 + SLACK_S
+_PAGE = 10_000
+
+
+def transactions(
+    world: World, topic: str, partitions: int, by: Iterable[Transactions]
+) -> list[str]:
+    """What committed readers see: all that was committed, once, and nothing that was aborted."""
+    seen = Counter(committed_values(world.bootstrap, topic, partitions))
+    faults = [f"{value!r} is there {count} times" for value, count in seen.items() if count > 1]
+    for each in by:
+        faults += [
+            f"{value!r} was committed and is lost" for value in each.committed if not seen[value]
+        ]
+        faults += [f"{value!r} was aborted and is read" for value in each.aborted if seen[value]]
+        for values in each.unknown:
+            there = [value for value in values if seen[value]]
+            if there and len(there) < len(values):
+                faults.append(f"of one transaction only {there!r} can be read")
+    return faults
+
+
+def committed_values(servers: str, topic: str, partitions: int) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "a-witness",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    values: list[bytes] = []
+    try:
+        consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
+        ended = 0
+        while ended < partitions:
+            message = consumer.poll(60)
+            assert message is not None, f"no more after {len(values)} records of {topic}"
+            if message.error() is not None:
+                assert message.error().name() == "_PARTITION_EOF", message.error()
+                ended += 1
+            else:
+                values.append(message.value() or b"")
+    finally:
+        consumer.close()
+    return values
+
+
+def ledger(world: World) -> list[str]:
+    """Every line is legal, and every chain joins."""
+    return list(judge(world.klamm_admin(_entries)).faults())
+
+
+async def _entries(admin: Admin) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for broker in await admin.ask_brokers(PrivateKey.STORY, {"limit": 1}):
+        after = [-1, -1]
+        while True:
+            body = {"after": after, "limit": _PAGE}
+            entries = (await admin.ask_brokers(PrivateKey.STORY, body, [broker]))[broker]["entries"]
+            found += entries
+            if len(entries) < _PAGE:
+                break
+            after = [entries[-1]["controller_epoch"], entries[-1]["sequence"]]
+    return found
+
+
+def at_rest(world: World) -> list[str]:
+    """All in-sync sets are full, and the store, every broker and every disk say the same."""
+    faults: list[str] = []
+    topics = world.children("/brokers/topics")
+    for topic in topics:
+        assigned = world.assignment(topic)
+        if not world.is_settled(topic, len(assigned)):
+            states = {at: world.state(topic, at) for at in assigned}
+            faults.append(f"{topic} is not at rest: {assigned}, {states}")
+    for broker in world.brokers.values():
+        wanted = {
+            f"{topic}-{at}"
+            for topic in topics
+            for at, replicas in world.assignment(topic).items()
+            if broker.id in replicas
+        }
+        there = {
+            found.name
+            for found in broker.directory.iterdir()
+            if found.is_dir() and not found.name.endswith(("-delete", "-stray"))
+        }
+        if missing := wanted - there:
+            faults.append(f"broker {broker.id} has nothing of {sorted(missing)}")
+        if more := {name for name in there - wanted if "-" in name}:
+            faults.append(f"broker {broker.id} still has {sorted(more)}")
+    return faults
+
+
+def gaps(times: Sequence[float], happened: Sequence[Happened]) -> tuple[float, list[str]]:
+    """The longest time without an acknowledgement, and those that no fault explains."""
+    longest, faults = 0.0, []
+    for before, after in pairwise(sorted(times)):
+        gap = after - before
+        longest = max(longest, gap)
+        meanwhile = [h for h in happened if h.began < after and h.ended + _ALLOWED_S > before]
+        allowed = sum(h.ended - h.began for h in meanwhile) + _ALLOWED_S
+        if gap > allowed:
+            named = ", ".join(f"{h.what} ({h.whom})" for h in meanwhile) or "nothing"
+            faults.append(f"no answer for {gap:.1f} s, and {named} explains {allowed:.1f} s")
+    return longest, faults

@@ -1,0 +1,45 @@
+"""The commands have one face: an example in the help, and JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+import typer
+
+from klamm.cli.__main__ import COMMANDS
+
+# They run until they are stopped, or talk to a person: there is no value to print.
+WITHOUT_JSON = {"up", "broker", "completion", "spark shell", "spark offsets-from-checkpoint"}
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    for name, command in COMMANDS.items():
+        app = import_module(f"klamm.cli.{command.module}").app
+        if not isinstance(app, typer.Typer):
+            continue  # a drop-in has the face of the tool that it replaces
+        top: Any = typer.main.get_command(app)
+        inner = getattr(top, "commands", None)
+        if inner is None:
+            yield name, top
+        else:
+            yield from ((f"{name} {verb}", leaf) for verb, leaf in inner.items())
+
+
+EVERY = dict(commands())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_help_has_an_example_that_begins_with_the_command(name: str) -> None:
+    text = " ".join((EVERY[name].help or "").split())
+    _, found, example = text.partition("Example: ")
+    assert found, f"klamm {name} --help shows no example"
+    assert f"klamm {name}" in example
+
+
+@pytest.mark.parametrize("name", sorted(EVERY.keys() - WITHOUT_JSON))
+def test_output_may_be_json(name: str) -> None:
+    options = {option for param in EVERY[name].params for option in param.opts}
+    assert {"--output", "-o"} <= options
