@@ -18,7 +18,7 @@ _PAUSE_S: Final = 0.1
 Directories = Mapping[int, Mapping[TopicPartition, str]]
 
 
-class Replica(NamedTuple):
+class MovedReplica(NamedTuple):
     """A replica of a partition, in the order and the words of Kafka's tool."""
 
     partition: TopicPartition
@@ -28,14 +28,14 @@ class Replica(NamedTuple):
         return f"{self.partition}-{self.broker}"
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """The directory a log is in, and the one it is being moved to; None where there is none."""
 
     current: str | None = None
     future: str | None = None
 
 
-class Refused(ValueError):
+class MoveRefused(ValueError):
     """A broker does not move a log."""
 
 
@@ -43,25 +43,25 @@ class TooLate(ValueError):
     """Some moves could not be started in time."""
 
 
-def targets_of(directories: Directories) -> dict[Replica, str]:
+def targets_of(directories: Directories) -> dict[MovedReplica, str]:
     """The wanted directory of each replica."""
     return {
-        Replica(tp, broker): path
+        MovedReplica(tp, broker): path
         for broker, places in directories.items()
         for tp, path in places.items()
     }
 
 
-async def look(admin: Admin, replicas: Iterable[Replica]) -> dict[Replica, Place]:
+async def look(admin: Admin, replicas: Iterable[MovedReplica]) -> dict[MovedReplica, LogPlace]:
     """The places of these replicas now, those on brokers that are down included."""
-    found = dict.fromkeys(replicas, Place())
+    found = dict.fromkeys(replicas, LogPlace())
     live = await live_brokers(admin) & {replica.broker for replica in found}
     partitions = {replica.partition for replica in found}
     for broker, results in (await admin.log_dirs(sorted(live), partitions)).items():
         for directory in results:
             for topic in directory.topics:
                 for log in topic.partitions:
-                    replica = Replica(TopicPartition(topic.name, log.partition_index), broker)
+                    replica = MovedReplica(TopicPartition(topic.name, log.partition_index), broker)
                     if replica in found:
                         place = found[replica]
                         found[replica] = (
@@ -72,7 +72,7 @@ async def look(admin: Admin, replicas: Iterable[Replica]) -> dict[Replica, Place
     return found
 
 
-def verdict(replica: Replica, target: str, place: Place) -> str:
+def verdict(replica: MovedReplica, target: str, place: LogPlace) -> str:
     """One line about a move that was asked for."""
     tp, broker = replica
     if place.current is None:
@@ -95,12 +95,12 @@ def verdict(replica: Replica, target: str, place: Place) -> str:
     )
 
 
-def is_over(place: Place) -> bool:
+def is_over(place: LogPlace) -> bool:
     """Whether a log is where it stays, for good or bad."""
     return place.current is not None and place.future is None
 
 
-async def start(admin: Admin, targets: Mapping[Replica, str], timeout_ms: int) -> list[str]:
+async def start(admin: Admin, targets: Mapping[MovedReplica, str], timeout_ms: int) -> list[str]:
     """Ask until every broker has its replica and moves it; a line for each.
 
     A replica that is on its way to a broker can be moved there once it has begun.
@@ -126,13 +126,15 @@ async def start(admin: Admin, targets: Mapping[Replica, str], timeout_ms: int) -
         ) from None
 
 
-async def _accepted(admin: Admin, targets: Mapping[Replica, str]) -> list[Replica]:
+async def _accepted(admin: Admin, targets: Mapping[MovedReplica, str]) -> list[MovedReplica]:
     accepted = []
     for broker in sorted({replica.broker for replica in targets}):
         wanted = {r.partition: path for r, path in targets.items() if r.broker == broker}
         for tp, code in (await admin.alter_log_dirs(broker, wanted)).items():
             if code is ErrorCode.NONE:
-                accepted.append(Replica(tp, broker))
+                accepted.append(MovedReplica(tp, broker))
             elif code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                raise Refused(f"Failed to alter dir for {Replica(tp, broker)}: {code.name}")
+                raise MoveRefused(
+                    f"Failed to alter dir for {MovedReplica(tp, broker)}: {code.name}"
+                )
     return sorted(accepted)

@@ -283,7 +283,7 @@ async def _execute(admin: Admin, options: Options) -> None:
 
 
 async def _start_moves(
-    admin: Admin, options: Options, targets: Mapping[directory_moves.Replica, str]
+    admin: Admin, options: Options, targets: Mapping[directory_moves.MovedReplica, str]
 ) -> None:
     if targets:
         timeout_ms = options.long("timeout")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from klamm.cli.kafka.directory_moves import (
-    Place,
-    Refused,
-    Replica,
+    LogPlace,
+    MovedReplica,
+    MoveRefused,
     TooLate,
     is_over,
     start,
@@ -21,33 +21,33 @@ from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 
 ZERO = TopicPartition("t", 0)
-REPLICA = Replica(ZERO, 2)
+REPLICA = MovedReplica(ZERO, 2)
 
 
 @pytest.mark.parametrize(
     ("place", "line", "over"),
     [
         (
-            Place(),
+            LogPlace(),
             "Partition t-0 is not found in any live log dir on broker 2. There is likely an offline"
             " log directory on the broker.",
             False,
         ),
-        (Place("/a"), "Reassignment of replica t-0-2 completed successfully.", True),
+        (LogPlace("/a"), "Reassignment of replica t-0-2 completed successfully.", True),
         (
-            Place("/b"),
+            LogPlace("/b"),
             "Partition t-0 on broker 2 is not being moved from log dir /b to /a.",
             True,
         ),
-        (Place("/b", "/a"), "Reassignment of replica t-0-2 is still in progress.", False),
+        (LogPlace("/b", "/a"), "Reassignment of replica t-0-2 is still in progress.", False),
         (
-            Place("/b", "/c"),
+            LogPlace("/b", "/c"),
             "Partition t-0 on broker 2 is being moved to log dir /c instead of /a.",
             False,
         ),
     ],
 )
-def test_a_verdict(place: Place, line: str, over: bool) -> None:
+def test_a_verdict(place: LogPlace, line: str, over: bool) -> None:
     assert verdict(REPLICA, "/a", place) == line
     assert is_over(place) is over
 
@@ -55,7 +55,7 @@ def test_a_verdict(place: Place, line: str, over: bool) -> None:
 def test_targets() -> None:
     assert targets_of({2: {ZERO: "/a"}, 3: {ZERO: "/b"}}) == {
         REPLICA: "/a",
-        Replica(ZERO, 3): "/b",
+        MovedReplica(ZERO, 3): "/b",
     }
 
 
@@ -89,5 +89,5 @@ async def test_the_timeout_ends_it() -> None:
 
 
 async def test_a_refusal_ends_it() -> None:
-    with pytest.raises(Refused, match="Failed to alter dir for t-0-2: LOG_DIR_NOT_FOUND"):
+    with pytest.raises(MoveRefused, match="Failed to alter dir for t-0-2: LOG_DIR_NOT_FOUND"):
         await started(Answers(ErrorCode.LOG_DIR_NOT_FOUND), 30_000)
