@@ -20,7 +20,7 @@ import random
 import struct
 import uuid
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final, Protocol
 
 from klamm.log.cleaning.retention import expendable
 from klamm.log.disk import names
@@ -71,8 +71,45 @@ _pack_offset: Final = struct.Struct(">q").pack_into
 _pack_epoch: Final = struct.Struct(">i").pack_into
 
 
+class Home(Protocol):
+    """The directory of a log, as far as a log on paper needs it."""
+
+    def begun(self, log: PartitionLog) -> None:
+        """The log has files from now on."""
+        ...
+
+    def identified(self, log: PartitionLog) -> None:
+        """The log's topic has an id that was not known before."""
+        ...
+
+
 class PartitionLog:
     """One partition's records, in order; see the module for what its offsets mean."""
+
+    is_on_paper: ClassVar[bool] = False  # whether there is nothing of it but a line (`paper`)
+
+    __slots__ = (
+        "cleaned_to",
+        "damage",
+        "directory",
+        "durability",
+        "epochs",
+        "health",
+        "high_watermark",
+        "history",
+        "home",
+        "is_open",
+        "is_relocating",
+        "log_end_offset",
+        "log_start_offset",
+        "pool",
+        "recovery_point",
+        "segments",
+        "settings",
+        "topic_id",
+        "topic_partition",
+        "truncations",
+    )
 
     def __init__(
         self,
@@ -84,9 +121,25 @@ class PartitionLog:
         topic_id: uuid.UUID | None = None,
         health: Health | None = None,
     ) -> None:
+        self._begin_empty(topic_partition, settings, pool, topic_id, health or Health(directory))
+        self.directory = directory
+        self.segments = SegmentList(pool)
+        self.history = ProducerHistory(Snapshots(directory), self.replay)
+        self.epochs = EpochCache(lambda: self.log_end_offset)
+        self.durability = Durability()
+
+    def _begin_empty(
+        self,
+        topic_partition: TopicPartition,
+        settings: LogSettings,
+        pool: FilePool,
+        topic_id: uuid.UUID | None,
+        health: Health,
+        home: Home | None = None,
+    ) -> None:
+        self.home = home  # keeps its line, while the log is on paper
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.directory = directory
         self.settings = settings
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -94,15 +147,11 @@ class PartitionLog:
         self.high_watermark = 0
         self.cleaned_to = 0  # below, compaction has left every key once
         self.pool = pool
-        self.segments = SegmentList(pool)
-        self.history = ProducerHistory(Snapshots(directory), self._replay)
-        self.epochs = EpochCache(lambda: self.log_end_offset)
         self.is_open = True
         self.is_relocating = False  # to another directory: compacting it would be lost work
         self.truncations = 0  # how often records were taken back, which others may have to know
-        self.health = health or Health(directory)
+        self.health = health
         self.damage: Damage | None = None  # that recovery has found
-        self.durability = Durability()
 
     @classmethod
     def create(
@@ -359,7 +408,7 @@ class PartitionLog:
         with self.health.watched():
             return find_aborted(self.segments, from_offset, upto)
 
-    def _replay(self, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    def replay(self, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """The headers of all batches from an offset on, and the bytes of control batches."""
         for segment in self.segments.from_offset(from_offset):
             found = segment.locate(from_offset)
