@@ -443,9 +443,9 @@ class LogDirectory:
         Logs that were on paper before are brought to the disk, and leave the register.
         """
         assert self._file_system is not None, f"{self.path} is not open"
-        begun = self._papers.settle(self._file_system)
+        begun = self._papers.bring_to_disk(self._file_system)
         self._write_points()
-        self._papers.settled(begun, self)
+        self._papers.strike_begun(begun, self)
 
     def _write_points(self) -> None:
         self._write_missing()

@@ -259,10 +259,10 @@ class Papers:
             while self._without_id:
                 _write_id(self._without_id.popleft())
 
-    def settle(self, file_system: FileSystem) -> list[PartitionLog]:
+    def bring_to_disk(self, file_system: FileSystem) -> list[PartitionLog]:
         """Bring to the disk what has begun since.
 
-        The logs that need no line any more, once the checkpoints tell of them (`settled`).
+        The logs that need no line any more, once the checkpoints tell of them (`strike_begun`).
         """
         self.write_ids()
         begun = [log for log in list(self._begun.values()) if log.is_open]
@@ -271,7 +271,7 @@ class Papers:
                 sync_births(begun, self._path, file_system)
         return begun
 
-    def settled(self, begun: Collection[PartitionLog], logs: Iterable[PartitionLog]) -> None:
+    def strike_begun(self, begun: Collection[PartitionLog], logs: Iterable[PartitionLog]) -> None:
         """These are in the checkpoints, too; `logs` are all logs of the directory."""
         with self._health.watched():
             # Asked while nobody writes: one that is closed by then may have a successor whose line

@@ -176,15 +176,17 @@ def test_a_later_topic_of_the_name_has_its_own_line(directory: LogDirectory, hom
     directory.close()
 
 
-def test_settling_does_not_strike_out_a_successor(directory: LogDirectory, home: Path) -> None:
+def test_bringing_it_to_the_disk_does_not_strike_out_a_successor(
+    directory: LogDirectory, home: Path
+) -> None:
     """The log is deleted and made anew while a worker brings its first life to the disk."""
     create(directory, ORDERS)
     append(log_of(directory), b"of the first life")
     assert directory._file_system is not None
-    begun = directory._papers.settle(directory._file_system)
+    begun = directory._papers.bring_to_disk(directory._file_system)
     directory.schedule_delete([ORDERS], T0)
     create(directory, ORDERS, id=LATER)
-    directory._papers.settled(begun, directory)
+    directory._papers.strike_begun(begun, directory)
     assert registered(home) == {ORDERS: Entry(LATER)}
 
 
