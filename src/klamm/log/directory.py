@@ -19,7 +19,6 @@ from klamm.log.disk.failure import (
     DirectoryUnusable,
     Health,
     LogDirectoryFailed,
-    LogRefused,
     StorageShortage,
     StorageTrouble,
     unusable,
@@ -30,15 +29,9 @@ from klamm.log.disk.lock import DirectoryLock
 from klamm.log.notes import Notes
 from klamm.log.paper import NewLog, Papers
 from klamm.log.partition import PartitionLog
-from klamm.log.recovery.loading import Known, load_log
-from klamm.log.recovery.opening import (
-    Found,
-    Remembered,
-    claim,
-    look_into,
-    place_of,
-    remove_log,
-)
+from klamm.log.recovery.loading import load_log
+from klamm.log.recovery.making import create_or_load
+from klamm.log.recovery.opening import Found, Remembered, claim, look_into, place_of, remove_log
 from klamm.log.recovery.stock import take_stock
 from klamm.log.relocation import take_place
 from klamm.log.settings import LogSettings
@@ -75,9 +68,8 @@ class LogDirectory:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._filed: dict[TopicPartition, PartitionLog] = {}  # those with files: not on paper
         self._papers = Papers(path, self.health, pool, self._filed)
-        self.futures: dict[
-            TopicPartition, PartitionLog
-        ] = {}  # copies of logs that are relocated here
+        # Copies of logs that are relocated here.
+        self.futures: dict[TopicPartition, PartitionLog] = {}
         self._doomed: list[tuple[int, str]] = []
         self._lock = DirectoryLock(path)
         self._notes = Notes(path, self.health)
@@ -219,46 +211,19 @@ class LogDirectory:
     ) -> PartitionLog:
         """A log in a place that is taken, for `adopt`. For a worker thread: it may be long."""
         self.health.check()
-        return self._make(str(partition), partition, topic_id, settings)
+        return self._make(str(partition), NewLog(partition, topic_id, settings))
 
     def adopt(self, log: PartitionLog) -> None:
         """Let a log that was made be one of this directory's."""
         self._logs[log.topic_partition] = self._filed[log.topic_partition] = log
         self._born.append(log)
 
-    def _make(
-        self,
-        name: str,
-        partition: TopicPartition,
-        topic_id: uuid.UUID | None,
-        settings: LogSettings,
-    ) -> PartitionLog:
-        path = place_of(self.path, name, partition)
+    def _make(self, name: str, new: NewLog) -> PartitionLog:
+        path = place_of(self.path, name, new.partition)
         with self.health.watched():
-            log = self._new_or_found(path, partition, topic_id, settings)
+            log = create_or_load(path, new, self.pool, self.health)
         log.durability.rewrite = self._write_points
         return log
-
-    def _new_or_found(
-        self,
-        path: str,
-        partition: TopicPartition,
-        topic_id: uuid.UUID | None,
-        settings: LogSettings,
-    ) -> PartitionLog:
-        try:
-            return PartitionLog.create(
-                partition, path, settings, self.pool, topic_id=topic_id, health=self.health
-            )
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise LogRefused(
-                    f"{path} is no directory: move it out of the log directory"
-                ) from None
-            # Somebody has put it there since we started: take it for what it is, or not at all.
-            log = load_log(partition, path, settings, self.pool, Known(), health=self.health)
-            log.durability.names_synced = log.durability.home_synced = False
-            return log
 
     # Logs that are relocated here
 
@@ -267,7 +232,7 @@ class LogDirectory:
         self.health.check()
         partition = original.topic_partition
         name = names.aside_name(partition, names.FUTURE)
-        copy = self._make(name, partition, original.topic_id, original.settings)
+        copy = self._make(name, NewLog(partition, original.topic_id, original.settings))
         # What has been compacted before is copied compacted.
         copy.cleaned_to = original.cleaned_to
         self._born.append(copy)

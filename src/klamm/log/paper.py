@@ -25,7 +25,8 @@ from klamm.log.disk.filesystem import FileSystem
 from klamm.log.disk.register import Entry, Register
 from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
-from klamm.log.partition import Home, PartitionLog
+from klamm.log.home import Home
+from klamm.log.partition import PartitionLog
 from klamm.log.producers.history import ProducerHistory
 from klamm.log.producers.snapshots import Snapshots
 from klamm.log.producers.tracking import ProducerStates
@@ -58,7 +59,7 @@ class PaperLog(PartitionLog):
         *,
         topic_id: uuid.UUID | None,
         health: Health,
-        home: Home,
+        home: Home[PartitionLog],
     ) -> None:
         self._begin_empty(topic_partition, settings, pool, topic_id, health, home)
 

@@ -20,9 +20,9 @@ import random
 import struct
 import uuid
 from collections.abc import Iterator
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
-from klamm.log.cleaning.retention import expendable
+from klamm.log.cleaning.retention import let_go
 from klamm.log.disk import names
 from klamm.log.disk.checkpoints import write_topic_id
 from klamm.log.disk.failure import Damage, Health, LogDirectoryFailed, StorageTrouble, is_shortage
@@ -30,6 +30,7 @@ from klamm.log.disk.files import DIRECTORY_MODE, FilePool, remove_files
 from klamm.log.disk.filesystem import Bulk
 from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
+from klamm.log.home import Home
 from klamm.log.lookup import Search, first_at_or_after, newest
 from klamm.log.producers.history import ProducerHistory
 from klamm.log.producers.snapshots import Snapshots
@@ -71,44 +72,16 @@ _pack_offset: Final = struct.Struct(">q").pack_into
 _pack_epoch: Final = struct.Struct(">i").pack_into
 
 
-class Home(Protocol):
-    """The directory of a log, as far as a log on paper needs it."""
-
-    def begun(self, log: PartitionLog) -> None:
-        """The log has files from now on."""
-        ...
-
-    def identified(self, log: PartitionLog) -> None:
-        """The log's topic has an id that was not known before."""
-        ...
-
-
 class PartitionLog:
     """One partition's records, in order; see the module for what its offsets mean."""
 
     is_on_paper: ClassVar[bool] = False  # whether there is nothing of it but a line (`paper`)
 
     __slots__ = (
-        "cleaned_to",
-        "damage",
-        "directory",
-        "durability",
-        "epochs",
-        "health",
-        "high_watermark",
-        "history",
-        "home",
-        "is_open",
-        "is_relocating",
-        "log_end_offset",
-        "log_start_offset",
-        "pool",
-        "recovery_point",
-        "segments",
-        "settings",
-        "topic_id",
-        "topic_partition",
-        "truncations",
+        *("topic_partition", "topic_id", "directory", "settings", "pool", "health", "home"),
+        *("log_start_offset", "log_end_offset", "recovery_point", "high_watermark", "cleaned_to"),
+        *("segments", "history", "epochs", "durability"),
+        *("is_open", "is_relocating", "truncations", "damage"),
     )
 
     def __init__(
@@ -135,7 +108,7 @@ class PartitionLog:
         pool: FilePool,
         topic_id: uuid.UUID | None,
         health: Health,
-        home: Home | None = None,
+        home: Home[PartitionLog] | None = None,
     ) -> None:
         self.home = home  # keeps its line, while the log is on paper
         self.topic_partition = topic_partition
@@ -441,24 +414,7 @@ class PartitionLog:
         """Let go of segments that are too old, too much or below the start; how many it was."""
         self.health.check()
         with self.health.watched():
-            found = expendable(
-                self.segments,
-                self.settings,
-                now_ms=now_ms,
-                log_start=self.log_start_offset,
-                log_end=self.log_end_offset,
-                high_watermark=self.high_watermark,
-            )
-            if found and found[-1] is self.segments.active:
-                self.roll(now_ms=now_ms)
-            self.segments.retire(found, now_ms + self.settings.file_delete_delay_ms)
-            if found:
-                self.history.snapshots.prune(self.segments.bases)
-        first = self.segments[0].base_offset
-        if first > self.log_start_offset:
-            self.log_start_offset = first
-            self.epochs.truncate_start(first)
-        return len(found)
+            return let_go(self, now_ms)
 
     # Going back, and on
 
