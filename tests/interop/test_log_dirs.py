@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartitionReplica
 from kafka.errors import LogDirNotFoundError, NoError, ReplicaNotAvailableError
 
@@ -48,13 +47,6 @@ def home_of(cluster: Cluster, broker: int, name: str) -> tuple[Path, Path]:
     return (one, two) if (one / name).exists() else (two, one)
 
 
-def write(cluster: Cluster, topic: str) -> None:
-    """Let the first partition of a topic have a record, and so a directory for each replica."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    producer.produce(topic, b"x", partition=0)
-    assert producer.flush(60) == 0
-
-
 def arrives(path: Path, admin: KafkaAdminClient) -> bool:
     """Whether a log is here at last; asking its broker lets the time pass that a move takes."""
     for _ in range(2000):
@@ -73,7 +65,6 @@ def admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
 
 def test_kafka_python_moves_a_log(cluster: Cluster, admin: KafkaAdminClient) -> None:
     cluster.create_topic("moved", partitions=1, replication_factor=2)
-    write(cluster, "moved")
     for broker in (0, 1):
         source, target = home_of(cluster, broker, "moved-0")
         replica = TopicPartitionReplica("moved", 0, broker)
@@ -91,7 +82,6 @@ def test_a_replica_goes_where_the_plan_says(
 ) -> None:
     assert klamm("topics", "create", "planned", "--assignment", "0")[0] == 0
     cluster.wait_for_topic("planned")
-    write(cluster, "planned")
     for wanted in directories(cluster, 1):
         replica = TopicPartitionReplica("planned", 0, 1)
         asked = admin.alter_replica_log_dirs({replica: str(wanted)})
@@ -117,7 +107,6 @@ def test_the_command_line_moves_logs_and_says_where_they_are(
     cluster: Cluster, admin: KafkaAdminClient, klamm: Callable[..., tuple[int, str]]
 ) -> None:
     cluster.create_topic("placed", partitions=2, replication_factor=1)
-    write(cluster, "placed")
     (broker,) = (cluster.partition("placed", 0) or pytest.fail("no partition")).replicas
     _, target = home_of(cluster, broker, "placed-0")
     code, said = klamm("brokers", "move-logs", str(broker), str(target), "placed-0")

@@ -35,11 +35,8 @@ _READ_AHEAD: Final = _SIZE_BUSY
 # A frame of more than this is read up to its end and no further, so that nothing is moved behind
 # it; the end of a smaller one is moved for less than a read costs.
 _LARGE_FRAME: Final = 64 * 1024
-# A larger buffer is given back once its frame has been dealt with, if memory is scarce.
+# A larger buffer is given back once its frame has been dealt with.
 _SIZE_KEPT: Final = 2 * 1024 * 1024
-# Where there is plenty it is kept for the next frame, up to this, until its connection goes quiet:
-# to a client whose frames are all large, a new place for each is a third of what they cost.
-_SIZE_KEPT_MAX: Final = 16 * 1024 * 1024
 # A buffer made for one frame is this much larger: were it full, reading would have to be paused
 # while the frame is served, and resumed after.
 _SLACK: Final = 4096
@@ -76,11 +73,6 @@ class FrameMemory:
     def waiting_count(self) -> int:
         """The number of connections that wait for memory."""
         return len(self._waiting)
-
-    @property
-    def is_plenty(self) -> bool:
-        """Whether buffers may be kept that are not needed at the moment."""
-        return not self._waiting and self._taken <= self._bytes_max // 2
 
     def take(self, buffer: FrameBuffer, size: int, *, is_needed: bool) -> bool:
         """Whether a buffer may grow by so much. One that needs it is called when it may."""
@@ -280,7 +272,7 @@ class FrameBuffer:
         if end == capacity < _SIZE_BUSY:
             capacity = min(_GROWTH * capacity, _SIZE_BUSY)
             needed = start == 0
-        elif start == end and capacity > _SIZE_KEPT and not self._is_kept():
+        elif start == end and capacity > _SIZE_KEPT:
             capacity = _SIZE_BUSY
         elif start == 0 and end == capacity:
             # Doubling: half of the frame has really arrived when the other half gets its place.
@@ -300,11 +292,6 @@ class FrameBuffer:
         self._start, self._end = 0, waiting
         return True
 
-    def _is_kept(self) -> bool:
-        """Whether a place for large frames is kept for the next."""
-        is_plenty = self._memory is None or self._memory.is_plenty
-        return is_plenty and len(self._buffer) <= _SIZE_KEPT_MAX
-
     def _resize(self, capacity: int, *, needed: bool) -> bool:
         """Change places, as far as there is memory for it; what was kept has yet to be moved."""
         memory, growth = self._memory, capacity - len(self._buffer)
@@ -319,7 +306,7 @@ class FrameBuffer:
             self._whole = None
             self._buffer = memoryview(bytearray(capacity))
         else:
-            if self._whole is None or len(self._whole) < capacity:
+            if self._whole is None:
                 self._whole = _own_pages((self._frame_size() or 0) + _SLACK)
             self._buffer = self._whole[:capacity]
         return True

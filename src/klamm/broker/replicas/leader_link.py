@@ -22,9 +22,6 @@ from klamm.protocol.frames import encode_request_frame, parse_response_header
 
 _FRAME_SIZE_MAX: Final = 1 << 30
 _CONNECT_S: Final = 10.0
-# A place for frames larger than this is given back when none has come for so long.
-_LARGE_FRAME: Final = 512 * 1024
-_QUIET_S: Final = 1.0
 _CLEAR_TEXT: Final = Security()
 
 T = TypeVar("T")
@@ -41,7 +38,6 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._take = take
         self._loop = loop
         self._frames = FrameBuffer(_FRAME_SIZE_MAX)
-        self._large_at = self.heard_at  # when a large frame came last
         self._transport: asyncio.Transport | None = None
 
     async def open(self, host: str, port: int, security: Security = _CLEAR_TEXT) -> None:
@@ -113,15 +109,11 @@ class LeaderLink(asyncio.BufferedProtocol):
         self.heard_at = self._loop.time()
         try:
             while (frame := self._frames.next_frame()) is not None:
-                if len(frame) > _LARGE_FRAME:
-                    self._large_at = self.heard_at
                 self._take(frame)
         except Exception as fault:  # noqa: BLE001 - the owner hears of it and begins anew
             self._end(fault)
             return
         self._frames.make_room()
-        if self.heard_at - self._large_at > _QUIET_S and self._frames.capacity > _LARGE_FRAME:
-            self._frames.shrink()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc or ConnectionLost("the leader closed the connection"))

@@ -169,25 +169,3 @@ def test_a_large_frame_comes_out_as_it_went_in_and_its_memory_is_given_back() ->
     assert feed(frames, framed([*bodies, b"\0\0small"]), 1 << 20) == [*bodies, b"\0\0small"]
     frames.shrink()
     assert memory.taken == 0
-
-
-def test_a_place_for_large_frames_is_kept_for_the_next_while_there_is_plenty() -> None:
-    memory = FrameMemory(64 << 20)
-    frames = FrameBuffer(Bounds(), memory)
-    bodies = [b"\0\0" + bytes([at]) * size for at, size in enumerate((3, 5, 4, 6), 1)]
-    bodies = [body * 1_000_000 for body in bodies]
-    feed(frames, framed(bodies[:1]), 1 << 20)
-    kept = frames.capacity
-    assert kept > len(bodies[0])
-    assert feed(frames, framed(bodies[1:]), 1 << 20) == bodies[1:]
-    assert memory.taken == frames.capacity - SMALL_MAX
-    frames.shrink()
-    assert memory.taken == 0
-
-
-@pytest.mark.parametrize("size", [5_000_000, 20_000_000])
-def test_a_place_that_is_too_large_for_what_there_is_is_given_back(size: int) -> None:
-    memory = FrameMemory(8 << 20 if size < 1 << 23 else 1 << 30)
-    frames = FrameBuffer(Bounds(), memory)
-    feed(frames, framed([b"\0\0" + bytes(size)]), 1 << 20)
-    assert frames.capacity == 512 * 1024
