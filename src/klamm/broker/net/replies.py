@@ -249,7 +249,7 @@ class EncryptingSender(Sender):
         self._writable.set()
 
     def _cork(self) -> None:
-        """What is encrypted is sent in records anyway."""
+        """Leave it: encrypted bytes leave in records anyway."""
 
     def _send_now(self, part: FileRange) -> int:
         return self._copy(part, 0)
