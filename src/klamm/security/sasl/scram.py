@@ -18,7 +18,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -121,6 +121,7 @@ class ScramExchange:
             credential=credential,
             principal=principal,
             ends_ms=ends_ms,
+            holds=self._still_there(name, is_token=ends_ms is not None),
         )
         return Challenge(answer.encode())
 
@@ -139,6 +140,10 @@ class ScramExchange:
                 return found, Principal(USER, name), None
         looks = () if is_token else self.source.looks(self.mechanism)
         return self._decoy(name, looks), None, None
+
+    def _still_there(self, name: str, *, is_token: bool) -> Callable[[], bool]:
+        find = self.source.token if is_token else self.source.user
+        return lambda: find(self.mechanism, name) is not None
 
     def _decoy(self, name: str, looks: Collection[Look]) -> ScramCredential:
         """The credential of nobody, which looks like one of somebody."""
@@ -179,6 +184,7 @@ class ScramExchange:
             principal=first.principal,
             token=b"v=" + base64.b64encode(shown),
             ends_ms=first.ends_ms,
+            holds=first.holds,
         )
 
 
@@ -195,6 +201,7 @@ class _First:
     credential: ScramCredential
     principal: Principal | None  # None: nobody
     ends_ms: int | None
+    holds: Callable[[], bool]
 
 
 def _text(token: bytes) -> str | None:

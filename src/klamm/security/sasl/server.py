@@ -93,6 +93,7 @@ class Login:
     session: Session
     again: bool  # a re-authentication
     can_repeat: bool  # the client's version knows of sessions
+    holds: Callable[[], bool] | None = None  # whether the credential is still there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +302,9 @@ class SaslServer:
         self._session = session(accepted.ends_ms, self._config.reauth(self._mechanism), now_ms)
         self._state = State.COMPLETE
         self._exchange = None
-        return Login(accepted.principal, self._mechanism, self._session, again, can_repeat)
+        return Login(
+            accepted.principal, self._mechanism, self._session, again, can_repeat, accepted.holds
+        )
 
     def _denied(self, why: str, told: str | None) -> Step:
         word = "authentication" if self._principal is None else "re-authentication"

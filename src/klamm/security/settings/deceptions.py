@@ -16,6 +16,8 @@ from klamm.security.listeners.overrides import CLIENT_AUTH, PREFIX, ListenerSett
 from klamm.security.settings.table import SECURITY_SETTINGS
 
 _MAP: Final = "listener.security.protocol.map"
+_OFFERED: Final = "sasl.enabled.mechanisms"
+ALLOW_PLAIN: Final = "klamm.allow.plain.without.tls"
 _SECRETS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
 _EVERYBODY: Final = frozenset({"0.0.0.0/0", "::/0"})
 
@@ -30,6 +32,15 @@ def deceptions(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str
                 yield (
                     f"Listener {listener.name} would speak {listener.protocol.value}, by {_MAP}: "
                     "give it another name, or the protocol it is named after"
+                )
+    if texts.get(ALLOW_PLAIN, "true").strip().lower() == "false":
+        for listener in config.listeners:
+            offered = ListenerSettings(listener.name, listener.protocol, texts).get(_OFFERED)
+            is_bare = listener.protocol is SecurityProtocol.SASL_PLAINTEXT
+            if is_bare and "PLAIN" in split_list(offered or ""):
+                yield (
+                    f"Listener {listener.name} offers PLAIN without TLS, and {ALLOW_PLAIN}=false: "
+                    "make it SASL_SSL, or offer another mechanism"
                 )
     for name in _SECRETS:
         if name in texts and texts[name] and not texts[name].strip():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.security.settings.start import check_start
-from unit.security.settings.test_start import LOCKED
+from unit.security.settings.test_start import LOCKED, PLAIN
 
 MAP = "listener.security.protocol.map"
 
@@ -23,6 +23,15 @@ MAP = "listener.security.protocol.map"
         ({MAP: "SASL_SSL:PLAINTEXT"}, "Listener SASL_SSL would speak PLAINTEXT"),
         ({MAP: "SASL_SSL:SASL_SSL,sasl_ssl:SASL_PLAINTEXT"}, "would speak SASL_PLAINTEXT"),
         ({MAP: "SASL_SSL:SSL"}, "Listener SASL_SSL would speak SSL"),
+        (
+            {
+                "klamm.allow.plain.without.tls": "false",
+                "listeners": "SASL_SSL://:1,SASL_PLAINTEXT://:2",
+                "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": PLAIN,
+            },
+            "offers PLAIN without TLS",
+        ),
         ({"delegation.token.secret.key": "  "}, "anybody could make tokens"),
     ],
 )
