@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from interop.test_kafka_tools import write
 from interop_extra.kafka import java, main_class
-from interop_extra.toolbox import RUN_TIMEOUT
+from interop_extra.toolbox import HERE, RUN_TIMEOUT
 from klamm import Cluster
 from klamm.cli.__main__ import main
 
@@ -60,6 +62,49 @@ LINES = [
 ]
 
 
+class Said(NamedTuple):
+    """How a tool ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Kafka:
+    """Kafka's own tools, all in one JVM: starting one for each line would take most of the time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            java(VERSION, str(HERE / "java" / "Tools.java")),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, name: str, *words: str) -> Said:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\t".join([main_class(VERSION, name), *words]) + "\n")
+        self._process.stdin.flush()
+        code, *texts = self._process.stdout.readline().split()
+        out, err = (b64decode(text).decode() if text != "-" else "" for text in texts)
+        return Said(int(code), out, err)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(RUN_TIMEOUT)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    running = Kafka()
+    yield running
+    running.close()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(1, settings={"auto.create.topics.enable": False}) as running:
@@ -86,24 +131,17 @@ def files(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Path:
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_same_line(
-    cluster: Cluster, files: Path, line: str, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, kafka: Kafka, files: Path, line: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     name, *words = line.replace("FILES", str(files)).split()
     where = ["--bootstrap-server", cluster.bootstrap_servers]
-    theirs = subprocess.run(
-        java(VERSION, main_class(VERSION, f"kafka-{name}"), *where, *words),
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=RUN_TIMEOUT,
-    )
+    theirs = kafka.run(f"kafka-{name}", *where, *words)
     capfd.readouterr()
     with pytest.MonkeyPatch.context() as patch, Path("/dev/null").open() as nothing:
         patch.setattr("sys.stdin", nothing)
         code = main([f"kafka-{name}", *where, *words])
     ours = capfd.readouterr()
-    assert (code, said(ours.out)) == (theirs.returncode, said(theirs.stdout)), theirs.stderr
+    assert (code, said(ours.out)) == (theirs.code, said(theirs.out)), theirs.err
 
 
 def said(text: str) -> list[str]:
