@@ -63,6 +63,7 @@ from klamm.pipelines.source.stream import Stream
 
 if TYPE_CHECKING:
     from klamm.pipelines.source.sink import TaskReport
+    from klamm.pipelines.source.sink_once import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class KlammDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming write. In complete mode each micro-batch appends the whole result anew."""
-        return KlammStreamWriter(_checked(parse_write(self.options), schema))
+        return KlammStreamWriter(_checked(parse_write(self.options, streaming=True), schema))
 
 
 def schema_text(options: Mapping[str, str]) -> str:
@@ -322,9 +323,10 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @dataclass
 class Message(WriterCommitMessage):
-    """The report of one task of a sink."""
+    """The report of one task of a sink, and what of it is to be committed."""
 
     written: TaskReport
+    prepared: Prepared | None = None
 
 
 def _write(options: WriteOptions, frames: Iterator[Any]) -> Message:
@@ -336,11 +338,34 @@ def _write(options: WriteOptions, frames: Iterator[Any]) -> Message:
     if context is not None and context.getLocalProperty("spark.speculation") == "true":
         raise UsageError("set spark.speculation=false: a task must not write twice at once")
     task = context.partitionId() if context is not None else 0
-    return Message(write_frames(options, frames, task=task))
+    if options.once is None:
+        return Message(write_frames(options, frames, task=task))
+    from klamm.pipelines.source.sink_once import Turn, prepare
+
+    query, batch = options.once.job, 0
+    if query is None:
+        assert context is not None, "a stream runs in tasks"
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        if not query or batch < 0:
+            raise UsageError("this Spark tells its tasks no micro-batch: use at-least-once")
+    return Message(*prepare(options, frames, Turn(query, batch, task)))
 
 
 def _summary(messages: Sequence[WriterCommitMessage | None]) -> int:
     return sum(m.written.records for m in messages if isinstance(m, Message))
+
+
+def _finish(
+    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], *, commit: bool
+) -> None:
+    """Ends the transactions that tasks have left open."""
+    if options.once is None:
+        return
+    from klamm.pipelines.source import sink_once
+
+    prepared = [m.prepared for m in messages if isinstance(m, Message) and m.prepared]
+    (sink_once.commit if commit else sink_once.abort)(options, prepared)
 
 
 class KlammWriter(DataSourceArrowWriter):
@@ -355,10 +380,12 @@ class KlammWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
+        _finish(self._options, messages, commit=True)
         log.info("written", extra={"records": _summary(messages)})
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Some task failed: what the others wrote stays, for a log has no undo."""
+        """Some task failed: what the others wrote stays, unless it is in a transaction."""
+        _finish(self._options, messages, commit=False)
         log.warning("a write failed after %d records were written", _summary(messages))
 
 
@@ -374,8 +401,10 @@ class KlammStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """All tasks of a micro-batch are done."""
+        _finish(self._options, messages, commit=True)
         log.info("written", extra={"records": _summary(messages), "batch": batchId})
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Some task failed; Spark runs the micro-batch again when the query starts again."""
+        _finish(self._options, messages, commit=False)
         log.warning("micro-batch %d failed after %d records", batchId, _summary(messages))
