@@ -169,7 +169,8 @@ class Fire:
     def _kill_leader(self) -> None:
         view = self._lookup.view([self.target])
         at = metadata.TopicPartition(self.target, self._random.randrange(PARTITIONS))
-        self._brokers.burn(view.leader(at).id)
+        ids = {address: broker for broker, address in view.brokers.items()}
+        self._brokers.burn(ids[view.leader(at).address])
 
 
 def _committed(bootstrap: str, topic: str) -> Counter[bytes]:
