@@ -78,7 +78,7 @@ class Dying(KlammDataSource):
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:
-        writer = DyingStreamWriter(parse_write(self.options, streaming=True))
+        writer = DyingStreamWriter(parse_write(self.options, streaming=True), schema)
         writer.fate = self._fate
         return writer
 

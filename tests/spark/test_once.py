@@ -23,6 +23,7 @@ from klamm.client.requests import Committed
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.source import sink_once
+from klamm.pipelines.source.offered import STREAMS_HAVE_LIMITS
 from klamm.pipelines.source.options import WriteOptions, parse_write
 from klamm.pipelines.source.sink_once import Prepared, Turn, prepare
 
@@ -184,9 +185,10 @@ def test_stream_that_dies_at_each_step(
         servers = {"kafka.bootstrap.servers": bootstrap}
         frame = spark.readStream.format("klamm").options(**servers, subscribe=source)
         frame = frame.option("startingOffsets", "earliest").option("minPartitions", splits)
+        if STREAMS_HAVE_LIMITS:
+            frame = frame.option("maxOffsetsPerTrigger", "30")
         running = (
-            frame.option("maxOffsetsPerTrigger", "30")
-            .load()
+            frame.load()
             .select("value")
             .writeStream.format("dying")
             .options(**servers, topic=str(query.options.topic), deadly=deadly)

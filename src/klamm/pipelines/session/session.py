@@ -17,6 +17,7 @@ from klamm.client.addresses import parse_bootstrap
 from klamm.installing import install_command
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.session.java import use_java
+from klamm.pipelines.session.versions import PYSPARK_MIN, is_too_old
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,6 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "1g",
 }
 
-_PYSPARK_MIN: Final = (4, 3)
 _ADVICE: Final = f"`{install_command('spark')}`"
 _CONNECT_PORT: Final = 15002
 _MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|sc|k8s)://.+|yarn")
@@ -78,14 +78,8 @@ def require_pyspark() -> None:
     from pyspark import __version__ as found
 
     if is_too_old(found):
-        wanted = "PySpark {}.{}".format(*_PYSPARK_MIN)
+        wanted = "PySpark {}.{}".format(*PYSPARK_MIN)
         raise UsageError(f"this needs {wanted} or newer, and {found} is installed: {_ADVICE}")
-
-
-def is_too_old(version: str) -> bool:
-    """Whether this version of PySpark lacks what the source needs."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) < _PYSPARK_MIN
 
 
 def is_connect(master: str) -> bool:

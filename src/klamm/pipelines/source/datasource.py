@@ -22,22 +22,26 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
 from klamm.model.errors import UsageError
 from klamm.pipelines.session.workers import begin_task
+from klamm.pipelines.source.offered import (
+    STREAMS_GET_FRAMES,
+    STREAMS_HAVE_LIMITS,
+    VERSION,
+    DataSourceStreamArrowWriter,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+    frames_of,
+)
 from klamm.pipelines.source.options import ReadOptions, WriteOptions, parse_read, parse_write
 from klamm.pipelines.source.ranges import (
     DataLost,
@@ -125,7 +129,9 @@ class KlammDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
-        return KlammStreamReader(parse_read(self.options, streaming=True), columns_of(schema))
+        options = parse_read(self.options, streaming=True)
+        _refuse_limits(options)
+        return KlammStreamReader(options, columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write."""
@@ -134,7 +140,8 @@ class KlammDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming write. In complete mode each micro-batch appends the whole result anew."""
-        return KlammStreamWriter(_checked(parse_write(self.options, streaming=True), schema))
+        options = _checked(parse_write(self.options, streaming=True), schema)
+        return KlammStreamWriter(options, schema)
 
 
 def schema_text(options: Mapping[str, str]) -> str:
@@ -171,6 +178,15 @@ def _refuse_overwrite(overwrite: bool) -> None:
             'a topic cannot be overwritten: use mode("append"), and delete its records first '
             "when the old records shall go"
         )
+
+
+def _refuse_limits(options: ReadOptions) -> None:
+    if STREAMS_HAVE_LIMITS or (options.offsets_max is None and options.offsets_min is None):
+        return
+    raise UsageError(
+        "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or newer, and {}.{} is "
+        "installed: leave them out, and a micro-batch is all that is there".format(*VERSION)
+    )
 
 
 def _checked(options: WriteOptions, schema: StructType) -> WriteOptions:
@@ -290,8 +306,12 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.offsets_min)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch."""
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """The end of the next micro-batch. Before Spark 4.2 nobody says where it starts."""
+        if start is None:
+            return self._stream.now().to_json()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = StreamOffsets.from_json(start)
         end = self._stream.latest(begin, most, at_once=isinstance(limit, ReadAllAvailable))
@@ -392,12 +412,14 @@ class KlammWriter(DataSourceArrowWriter):
 class KlammStreamWriter(DataSourceStreamArrowWriter):
     """A streaming write. Spark builds one for every micro-batch, and one more to commit it."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
+        self._schema = schema
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Writes the rows of one task."""
-        return _write(self._options, iterator)
+        frames = iterator if STREAMS_GET_FRAMES else frames_of(iterator, self._schema)
+        return _write(self._options, frames)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """All tasks of a micro-batch are done."""
