@@ -26,7 +26,7 @@ from klamm.client.settings import ConnectionOptions
 from klamm.protocol.apis import ApiKey
 
 PARTITIONS = 3
-PATIENCE_S = 300
+PATIENCE_S = 600
 KINDS = ("task", "executor", "driver", "coordinator", "leader")
 
 
