@@ -251,9 +251,8 @@ def _use_this_python(spark: SparkSession) -> None:
     if "PYSPARK_PYTHON" in os.environ or not hasattr(spark, "_jsparkSession"):
         return
     context = spark.sparkContext
-    if context.master.startswith("local") and not context.getConf().contains(
-        "spark.pyspark.python"
-    ):
+    was_told = context.getConf().contains("spark.pyspark.python")
+    if not was_told and (context.master or "").startswith("local"):
         context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
 
 

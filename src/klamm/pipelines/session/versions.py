@@ -24,7 +24,7 @@ def is_too_old(version: str) -> bool:
 
 
 def shortcomings(version: str) -> Iterator[str]:
-    """What is slower or missing with this version."""
+    """Things that are slower or missing with this version."""
     found = numbers(version) or PYSPARK_MIN
     if found < FRAMES_FOR_STREAMS:
         yield "each action on a DataFrame looks up the newest records again (until 4.1)"

@@ -138,7 +138,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once:
-    """What delivery=exactly-once was asked for with."""
+    """The options of delivery=exactly-once."""
 
     job: str | None  # the name of a batch write; a stream has the id of its query
     marker_topic: str

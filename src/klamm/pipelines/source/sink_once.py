@@ -57,7 +57,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the rows of a micro-batch lie in its tasks, as far as it can be told from outside."""
+    """The way the rows of a micro-batch lie in its tasks, as far as it can be told from outside."""
 
     tasks: int
     digest: int  # of the number of rows of each
@@ -80,7 +80,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a task hands to the driver."""
+    """The part of a task that is left to the driver."""
 
     turn: Turn
     rows: int
