@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast
 
@@ -26,6 +27,7 @@ from rich.table import Column
 
 from klamm.cli.options import Output
 from klamm.cli.reach import Reach, reach_of
+from klamm.installing import install_command
 from klamm.model.errors import UsageError
 from klamm.model.text import printable
 from klamm.pipelines.session.lazily import SparkWhenNeeded
@@ -162,6 +164,14 @@ def job(master: str, name: str) -> Iterator[SparkSession]:
         finally:
             if running is None:
                 spark.stop()
+
+
+def require_pyarrow() -> None:
+    """Says what is missing of what work on columns needs, with or without Spark."""
+    for package in ("pyarrow", "numpy"):
+        if find_spec(package) is None:
+            advice = install_command("spark")
+            raise UsageError(f"this needs {package}, which is not installed: `{advice}`")
 
 
 def _running() -> SparkSession | None:
