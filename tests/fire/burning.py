@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from fire import processes
 from fire.program import BRIEF
@@ -52,10 +53,12 @@ class Feeder(threading.Thread):
 
     def run(self) -> None:
         while not self._end.wait(0.05):
-            for _ in range(20):
-                key = b"%d" % (self.written % 97)
-                self._producer.produce(self._topic, b"%d" % self.written, key)
-                self.written += 1
+            # A broker that has just started may deny the topic, which is thrown here.
+            with contextlib.suppress(KafkaException, BufferError):
+                for _ in range(20):
+                    key = b"%d" % (self.written % 97)
+                    self._producer.produce(self._topic, b"%d" % self.written, key)
+                    self.written += 1
             self._producer.poll(0)
 
     def stop(self) -> None:
@@ -118,6 +121,8 @@ class Fire:
             time.sleep(self._random.uniform(0, 0.6))  # somewhere within the next one
             getattr(self, f"_kill_{kind}")()
             self.killed[kind] += 1
+            self._said.write(f"killed: {kind}, after micro-batch {at}\n".encode())
+            self._said.flush()
         feeder.stop()
         self._until(self._is_done, "the end")
         self._check(feeder.written)
