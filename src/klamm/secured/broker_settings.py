@@ -30,6 +30,8 @@ def broker_settings(wishes: Security, vault: Vault, place: ClusterAddresses) -> 
         "inter.broker.listener.name": kinds[0].value,
         "delegation.token.secret.key": vault.drawn["tokens"],
         "password.encoder.secret": vault.drawn["encoder"],
+        # `klamm users remove` ends what the user has open, too.
+        "klamm.revoked.logins.close": "true",
     }
     if wishes.acls:
         found["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
