@@ -422,6 +422,7 @@ REQUESTS: dict[tuple[int, str], Callable[[Site, int], Any]] = {
         {"topic": TOPIC, "topic_id": "A" * 22, "manifest": "m", "sha256": "s", "records": 1}
     ),
     (1010, "cluster"): simple({}),
+    (1011, "cluster"): simple({"kind": "settings", "topics": []}),
 }
 # Asked elsewhere: what takes more than one request, or is not served.
 ELSEWHERE = {
