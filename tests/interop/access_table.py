@@ -426,6 +426,7 @@ REQUESTS: dict[tuple[int, str], Callable[[Site, int], Any]] = {
 # Asked elsewhere: what takes more than one request, or is not served.
 ELSEWHERE = {
     (10, "share"): "klamm has no share groups",
+    (1011, "cluster"): "test_importing.py: it is not all JSON",
     (20, "name"): "test_a_topic_is_deleted_by_id_only_by_who_may_know_its_name",
     (57, "cluster"): "klamm has no features",
     (58, "cluster"): "klamm forwards nothing",

@@ -130,6 +130,16 @@ class Lives(RuleBasedStateMachine):
         if topic not in self.world.store.topics and topic not in self.world.store.markers:
             self._do(lambda: self.world.create(topic, assignment))
 
+    @rule(topic=st.sampled_from(TOPICS), assignment=st.lists(replica_lists, min_size=1, max_size=2))
+    def a_topic_is_imported(self, topic: str, assignment: list[list[int]]) -> None:
+        if topic not in self.world.store.topics and topic not in self.world.store.markers:
+            self._do(lambda: self.world.create(topic, assignment, import_epoch=5))
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def an_import_ends(self, topic: str) -> None:
+        if topic in self.world.store.topics:
+            self._do(lambda: self.world.end_import(topic))
+
     @rule(topic=st.sampled_from(TOPICS), replicas=replica_lists)
     def a_topic_grows(self, topic: str, replicas: list[int]) -> None:
         node = self.world.store.topics.get(topic)

@@ -163,6 +163,14 @@ class FreezeSwitched:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportSwitched:
+    """klamm.importing changed for a topic: whether it is still being filled."""
+
+    topic: str
+    importing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceDue:
     """The timer of the automatic leader rebalance."""
 
@@ -388,6 +396,7 @@ Event = (
     | ElectionsRequested
     | UncleanSwitched
     | FreezeSwitched
+    | ImportSwitched
     | RebalanceDue
     | RetryDue
     | ShutdownAsked

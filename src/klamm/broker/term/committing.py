@@ -7,13 +7,14 @@ writes of that multi are repeated one by one, so that a stale one takes no neigh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 from klamm.controller import effects as do
 from klamm.controller.effects import Outcome, Stale, Stored, Write
 from klamm.model.errors import ControllerFenced
 from klamm.model.names import ZERO_ID, TopicPartition
+from klamm.model.settings.topic import EPOCH_MAX, FROZEN, IMPORT_EPOCH, IMPORTING, is_true
 from klamm.model.topics import StoredTopic
 from klamm.store import layout
 from klamm.store.port import Check, Create, Delete, Op, Result, Session, SetData
@@ -23,6 +24,7 @@ from klamm.store.port import Outcome as StoreOutcome
 OPS_MAX: Final = 500
 BYTES_MAX: Final = 512 * 1024
 _OP_OVERHEAD_BYTES: Final = 64
+_UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class Committer:
@@ -175,18 +177,27 @@ class Committer:
 
 
 def topic_node(
-    topic: layout.TopicNode, version: int, unclean: bool | None = None, *, frozen: bool = False
+    topic: layout.TopicNode, version: int, own: Mapping[str, str] | None = None
 ) -> StoredTopic:
     """A topic as the core sees it. One without an id keeps the zero id until it is given one."""
+    own = own or {}
+    unclean = own.get(_UNCLEAN)
     return StoredTopic(
         topic_id=topic.topic_id or ZERO_ID,
         partitions=topic.assignments,
         version=version,
         original=topic.original_replicas,
-        unclean=unclean,
-        frozen=frozen,
+        unclean=None if unclean is None else is_true(unclean),
+        frozen=is_true(own.get(FROZEN)),
+        importing=is_true(own.get(IMPORTING)),
+        first_epoch=_epoch_of(own.get(IMPORT_EPOCH, "")),
         id_missing=topic.topic_id is None,
     )
+
+
+def _epoch_of(text: str) -> int:
+    """A leader epoch as settings have it; what is none, which no API lets in, counts as 0."""
+    return min(int(text), EPOCH_MAX) if text.isascii() and text.isdecimal() else 0
 
 
 def _operations(write: Write, parents: set[str]) -> list[Op]:

@@ -53,6 +53,7 @@ STATES: Final[Mapping[type, _S]] = {
     events.TopicsChanged: _S.TOPIC_CHANGE,
     events.TopicModified: _S.TOPIC_CHANGE,
     events.FreezeSwitched: _S.TOPIC_CHANGE,
+    events.ImportSwitched: _S.TOPIC_CHANGE,
     observing.MarkersHint: _S.TOPIC_DELETION,
     events.MarkersChanged: _S.TOPIC_DELETION,
     events.StopReplicaAnswered: _S.TOPIC_DELETION,

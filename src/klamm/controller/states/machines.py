@@ -225,6 +225,7 @@ def _partition_view(
         leadership=partition.leadership,
         controller_epoch=context.epoch,
         strategy=strategy,
+        first_epoch=context.topics[id.topic].first_epoch,
     )
 
 

@@ -319,6 +319,7 @@ _TABLE: Final = (
     # Two ends show each other that they know the cluster's secret: it is itself a check.
     _api(1009, "Prove"),
     _api(1010, "Status", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
+    _api(1011, "ImportRecords", _CLUSTER_ACTION),
 )
 
 APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}

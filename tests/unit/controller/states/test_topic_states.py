@@ -14,10 +14,11 @@ VIEW = TopicView(name="T", state=S.CREATED, reason="a reason", is_removed=True)
 
 LEGAL = {
     S.ABSENT: {S.DELETING},
-    S.CREATED: {S.ABSENT, S.GROWING, S.FROZEN, S.HALTED},
-    S.GROWING: {S.CREATED, S.FROZEN},
-    S.FROZEN: {S.CREATED, S.GROWING, S.HALTED},
-    S.QUEUED: {S.CREATED, S.FROZEN},
+    S.IMPORTING: {S.ABSENT, S.GROWING, S.HALTED},
+    S.CREATED: {S.ABSENT, S.IMPORTING, S.GROWING, S.FROZEN, S.HALTED},
+    S.GROWING: {S.CREATED, S.FROZEN, S.IMPORTING},
+    S.FROZEN: {S.CREATED, S.IMPORTING, S.GROWING, S.HALTED},
+    S.QUEUED: {S.CREATED, S.FROZEN, S.IMPORTING},
     S.HALTED: {S.QUEUED, S.HALTED, S.DELETING},
     S.DELETING: {S.QUEUED, S.HALTED},
 }
@@ -58,7 +59,7 @@ def test_no_log_is_removed_while_something_has_to_end_before(before: S) -> None:
     assert plan(vanished, S.DELETING) == TopicStep("a reason")
 
 
-@pytest.mark.parametrize("after", [S.CREATED, S.FROZEN])
+@pytest.mark.parametrize("after", [S.CREATED, S.FROZEN, S.IMPORTING])
 def test_what_has_cost_a_log_is_not_called_off(after: S) -> None:
     step = plan(replace(VIEW, state=S.HALTED, loss="has lost logs already"), after)
     assert step == Refused("has lost logs already")
