@@ -422,6 +422,9 @@ REQUESTS: dict[tuple[int, str], Callable[[Site, int], Any]] = {
         {"topic": TOPIC, "topic_id": "A" * 22, "manifest": "m", "sha256": "s", "records": 1}
     ),
     (1010, "cluster"): simple({}),
+    (1012, "topic"): simple(
+        {"topic": TOPIC, "topic_id": "A" * 22, "other": TOPIC, "other_id": "A" * 22}
+    ),
 }
 # Asked elsewhere: what takes more than one request, or is not served.
 ELSEWHERE = {

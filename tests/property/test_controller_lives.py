@@ -154,6 +154,21 @@ class Lives(RuleBasedStateMachine):
             self.world.store.topics[topic] = replace(node, frozen=frozen)
             self._do(lambda: self.world.handle(events.FreezeSwitched(topic, frozen)))
 
+    @rule(topic=st.sampled_from(TOPICS), other=st.sampled_from(TOPICS), freezes=st.booleans())
+    def two_topics_exchange_their_names(self, topic: str, other: str, freezes: bool) -> None:
+        known = self.world.store.topics
+        if topic in known and other in known:
+            if freezes:
+                self.writing_is_forbidden_or_allowed(topic, True)
+                self.writing_is_forbidden_or_allowed(other, True)
+            ask = events.SwapAsked(
+                topic=topic,
+                topic_id=known[topic].topic_id,
+                other=other,
+                other_id=known[other].topic_id,
+            )
+            self._do(lambda: self.world.ask(ask))
+
     @rule(topic=st.sampled_from(TOPICS))
     def a_topic_is_deleted(self, topic: str) -> None:
         if topic in self.world.store.topics:

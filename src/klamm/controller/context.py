@@ -60,6 +60,7 @@ class Topic:
     importing: bool = False  # it is being filled with batches that have their offsets
     first_epoch: int = 0  # the leader epoch that its partitions begin with
     state: TopicState = TopicState.ABSENT
+    is_renamed: bool = False  # another topic has its name now: only for a moment
 
     def copy(self) -> Topic:
         """One that may be changed without this one."""

@@ -316,6 +316,16 @@ class TopicArchived(Ask[PartitionFault]):
     records: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapAsked(Ask[PartitionFault]):
+    """Two topics, known by their ids, are to exchange their names."""
+
+    topic: str
+    topic_id: uuid.UUID
+    other: str
+    other_id: uuid.UUID
+
+
 class Obstacle(StrEnum):
     """The reasons why a topic may be waiting."""
 
@@ -408,6 +418,7 @@ Event = (
     | ReplicaGivenUp
     | DeletionCancelled
     | TopicArchived
+    | SwapAsked
     | ExplanationAsked
     | StatusAsked
     | PlanAsked

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from klamm.log.cleaning import cleaner
@@ -31,6 +31,7 @@ from klamm.log.partition import PartitionLog
 from klamm.log.recovery.loading import Known, load_log
 from klamm.log.recovery.opening import Remembered, claim, look_into, place_of, remove_log
 from klamm.log.relocation import take_place
+from klamm.log.renaming import rename_all
 from klamm.log.settings import LogSettings
 from klamm.log.syncing import finalize_all, sync_births
 from klamm.model.names import TopicPartition
@@ -254,6 +255,12 @@ class LogDirectory:
         copy = self.futures.pop(partition, None)
         if copy is not None:
             copy.close(clean=False)
+
+    # Logs that are called otherwise
+
+    def rename(self, moves: Mapping[TopicPartition, TopicPartition]) -> None:
+        """Let logs go on under other names, which may be those of each other."""
+        rename_all(self, self._logs, moves)
 
     # Logs that leave
 

@@ -92,6 +92,9 @@ class Committer:
                 return await self._piecewise(_operations(write, set()))
             case do.RemoveElectionRequest() | do.RewriteLeftovers():
                 return await self._piecewise(_operations(write, set()))
+            case do.SwapTopics():
+                results = await self._multi(_operations(write, set()))
+                return Stored() if all(result.ok for result in results) else Stale(None)
             case do.UpdateState() | do.RewriteTopic() | do.ClaimProducerIds():
                 (op,) = _operations(write, set())
                 (result,) = await self._multi([op])
@@ -219,6 +222,8 @@ def _operations(write: Write, parents: set[str]) -> list[Op]:
             stored = layout.TopicNode(node.topic_id, node.partitions, node.original)
             data = layout.encode_topic(stored)
             return [SetData(layout.topic_path(topic), data, node.version)]
+        case do.SwapTopics(first, second):
+            return [*_swap_operations(first), *_swap_operations(second)]
         case do.RemoveMarkers(topics):
             return [Delete(layout.delete_topic_path(topic)) for topic in topics]
         case do.RemoveNotifications(log_dirs, isr_changes):
@@ -245,6 +250,25 @@ def _operations(write: Write, parents: set[str]) -> list[Op]:
             raise AssertionError("removing a topic takes several multis")
         case _:
             assert_never(write)
+
+
+def _swap_operations(side: do.SwappedTopic) -> Iterator[Op]:
+    """The operations that give a name another topic's node and states."""
+    node, name = side.node, side.name
+    data = layout.encode_topic(layout.TopicNode(node.topic_id, node.partitions, node.original))
+    yield SetData(layout.topic_path(name), data, node.version)
+    for index, leadership in sorted(side.states.items()):
+        place = TopicPartition(name, index)
+        state = layout.encode_state(leadership)
+        if index in side.replaces:
+            yield SetData(layout.state_path(place), state, side.replaces[index])
+        else:
+            yield Create(layout.partition_path(place))
+            yield Create(layout.state_path(place), state)
+    for index in sorted(side.replaces.keys() - side.states.keys()):
+        place = TopicPartition(name, index)
+        yield Delete(layout.state_path(place), side.replaces[index])
+        yield Delete(layout.partition_path(place))
 
 
 def _grouped(items: Iterable[tuple[int, list[Op]]]) -> Iterator[list[tuple[int, list[Op]]]]:

@@ -60,6 +60,7 @@ STATES: Final[Mapping[type, _S]] = {
     events.ReplicaGivenUp: _S.TOPIC_DELETION,
     events.DeletionCancelled: _S.TOPIC_DELETION,
     events.TopicArchived: _S.TOPIC_DELETION,
+    events.SwapAsked: _S.TOPIC_CHANGE,
     events.RetryDue: _S.TOPIC_DELETION,
     observing.ReassignmentsHint: _S.ALTER_PARTITION_REASSIGNMENT,
     events.ReassignmentsRequested: _S.ALTER_PARTITION_REASSIGNMENT,

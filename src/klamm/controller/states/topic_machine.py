@@ -75,7 +75,9 @@ def _view(turn: Turn, topic: Topic, why: str) -> TopicView:
     context = turn.context
     deletion = context.deletions.get(topic.name)
     if deletion is None:
-        return TopicView(name=topic.name, state=topic.state, reason=why)
+        return TopicView(
+            name=topic.name, state=topic.state, reason=why, is_renamed=topic.is_renamed
+        )
     return TopicView(
         name=topic.name,
         state=topic.state,

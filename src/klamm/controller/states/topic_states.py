@@ -7,7 +7,8 @@ that again, for a client may have written by then.
 
 So a rule has nothing to write and nobody to tell; it says whether the topic may go there, and why
 it does, in the words of the ledger. What a transition means for the topic's partitions and replicas
-is decided where it is made (`topics.py`, `deletion.py`, `cancellation.py`).
+is decided where it is made (`topics.py`, `deletion.py`, `cancellation.py`,
+`swapping.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class TopicView:
     obstacle: str | None = None  # why its deletion must not begin now
     loss: str | None = None  # why its deletion cannot be called off any more
     is_vanished: bool = False  # its node was removed by hand
+    is_renamed: bool = False  # its name was given to another topic
     is_removed: bool = False  # its nodes were removed, for each copy is confirmed or given up
     given_up: tuple[BrokerId, ...] = ()  # the brokers whose copies were given up
 
@@ -104,6 +106,11 @@ def finish(t: TopicView) -> TopicStep | Refused:
     return TopicStep("every replica has confirmed")
 
 
+def part(t: TopicView) -> TopicStep | Refused:
+    """Another topic has the name now, and this one goes on under another."""
+    return TopicStep(t.reason) if t.is_renamed else Refused("its name is its own")
+
+
 # Every legal transition, and nothing else: a pair that is not here is refused.
 TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.ABSENT, S.CREATED): admit,
@@ -130,6 +137,7 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.HALTED, S.FROZEN): call_off,
     (S.HALTED, S.IMPORTING): call_off,
     (S.DELETING, S.ABSENT): finish,
+    (S.FROZEN, S.ABSENT): part,
 }
 
 

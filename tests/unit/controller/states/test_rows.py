@@ -613,6 +613,48 @@ def test_a_new_controller_finds_a_topic_that_is_imported(world: Watched) -> None
     assert life(world, "I") is T.CREATED
 
 
+def exchanged(world: World) -> events.PartitionFault:
+    """T and another, of two partitions, have each other's name."""
+    world.create("S", [[2, 1], [1, 3]])
+    for name in ("T", "S"):
+        world.store.topics[name] = dataclasses.replace(world.store.topics[name], frozen=True)
+        world.handle(events.FreezeSwitched(name, True))
+    world.deliver()
+    ids = {name: world.store.topics[name].topic_id for name in ("T", "S")}
+    ask = events.SwapAsked(topic="T", topic_id=ids["T"], other="S", other_id=ids["S"])
+    return world.ask(ask)
+
+
+@row(T.FROZEN, T.ABSENT)
+def test_a_topic_gives_its_name_to_another(world: Watched) -> None:
+    before = {name: world.store.topics.get(name) for name in ("T",)}
+    assert exchanged(world) == events.PartitionFault()
+    node = world.store.topics["S"]
+    assert before["T"] is not None
+    assert node.topic_id == before["T"].topic_id
+    assert life(world) is life(world, "S") is T.FROZEN
+    world.deliver()
+    assert {len(world.store.topics[name].partitions) for name in ("T",)} == {2}
+
+
+@row(R.ONLINE, R.NON_EXISTENT)
+def test_a_log_goes_on_under_another_name(world: Watched) -> None:
+    assert exchanged(world) == events.PartitionFault()
+    lines = [m for m in world.transitions() if m.subject == "T-0 on broker 1"]
+    assert (R.ONLINE, R.NON_EXISTENT, "it is called S now") in [
+        (m.before, m.after, m.why) for m in lines
+    ]
+
+
+@row(R.OFFLINE, R.NON_EXISTENT)
+def test_a_log_of_a_broker_that_is_away_goes_on_under_another_name(world: Watched) -> None:
+    world.stop_broker(2)
+    assert exchanged(world) == events.PartitionFault()
+    world.start_broker(2)
+    world.deliver()
+    assert state(world, "T-0") is P.ONLINE
+
+
 @pytest.mark.parametrize(
     ("machine", "rows"),
     [

@@ -135,6 +135,7 @@ BOOK = """
 1008 topic 0 ALTER:T 29 request
 1010 cluster 0 DESCRIBE:C 31 request
 1011 cluster 0 CLUSTER_ACTION:C 31 request
+1012 topic 0 ALTER:T 29 request
 """
 LETTERS = {kind: kind.name[0] for kind in SUPPORTED} | {ResourceType.TRANSACTIONAL_ID: "X"}
 ROWS = [line.split() for line in BOOK.strip().splitlines()]
