@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.model.settings import TopicSettings
-from klamm.model.settings.topic import FROZEN, IMPORTING
 from klamm.protocol.batch import Codec
 
 LONG_MAX: Final = (1 << 63) - 1
@@ -79,8 +78,8 @@ class LogSettings:
             file_delete_delay_ms=topic.int("file.delete.delay.ms"),
             flush_messages=topic.int("flush.messages"),
             flush_ms=topic.int("flush.ms"),
-            frozen=topic.bool(FROZEN),
-            importing=topic.bool(IMPORTING),
+            frozen=topic.bool("klamm.frozen"),
+            importing=topic.bool("klamm.importing"),
             index_interval_bytes=topic.int("index.interval.bytes"),
             max_compaction_lag_ms=topic.int("max.compaction.lag.ms"),
             max_message_bytes=topic.int("max.message.bytes"),

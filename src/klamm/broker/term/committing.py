@@ -14,7 +14,7 @@ from klamm.controller import effects as do
 from klamm.controller.effects import Outcome, Stale, Stored, Write
 from klamm.model.errors import ControllerFenced
 from klamm.model.names import ZERO_ID, TopicPartition
-from klamm.model.settings.topic import EPOCH_MAX, FROZEN, IMPORT_EPOCH, IMPORTING, is_true
+from klamm.model.settings.topic import EPOCH_MAX, FROZEN, IMPORTING, is_true
 from klamm.model.topics import StoredTopic
 from klamm.store import layout
 from klamm.store.port import Check, Create, Delete, Op, Result, Session, SetData
@@ -193,7 +193,7 @@ def topic_node(
         unclean=None if unclean is None else is_true(unclean),
         frozen=is_true(own.get(FROZEN)),
         importing=is_true(own.get(IMPORTING)),
-        first_epoch=_epoch_of(own.get(IMPORT_EPOCH, "")),
+        first_epoch=_epoch_of(own.get("klamm.import.leader.epoch", "")),
         id_missing=topic.topic_id is None,
     )
 
