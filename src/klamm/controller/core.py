@@ -111,10 +111,8 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return elections.elections_requested(turn, event)
         case on.UncleanSwitched():
             return elections.unclean_switched(turn, event)
-        case on.FreezeSwitched():
-            return topics.freeze_switched(turn, event)
-        case on.ImportSwitched():
-            return topics.import_switched(turn, event)
+        case on.FreezeSwitched() | on.ImportSwitched():
+            return topics.settings_switched(turn, event)
         case on.RebalanceDue():
             return elections.rebalance(turn)
         case on.RetryDue():

@@ -80,7 +80,14 @@ def topic_modified(turn: Turn, event: TopicModified) -> Flow[None]:
         move_topic(turn, topic, alive_state(topic))
 
 
-def freeze_switched(turn: Turn, event: FreezeSwitched) -> Flow[None]:
+def settings_switched(turn: Turn, event: FreezeSwitched | ImportSwitched) -> Flow[None]:
+    """Settings of a topic that say what clients may do have changed."""
+    if isinstance(event, FreezeSwitched):
+        return _freeze_switched(turn, event)
+    return _import_switched(turn, event)
+
+
+def _freeze_switched(turn: Turn, event: FreezeSwitched) -> Flow[None]:
     """A topic's settings forbid clients to write, or allow it again."""
     topic = turn.context.topics.get(event.topic)
     if topic is None or topic.frozen == event.frozen:
@@ -90,7 +97,7 @@ def freeze_switched(turn: Turn, event: FreezeSwitched) -> Flow[None]:
     yield from ()  # brokers read the settings themselves
 
 
-def import_switched(turn: Turn, event: ImportSwitched) -> Flow[None]:
+def _import_switched(turn: Turn, event: ImportSwitched) -> Flow[None]:
     """A topic's settings say that all of it was imported."""
     topic = turn.context.topics.get(event.topic)
     if topic is None or topic.importing == event.importing:
