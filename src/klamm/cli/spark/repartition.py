@@ -172,7 +172,11 @@ def _told(done: Report) -> Iterator[str]:
             "their order is that of time only"
         )
     for group, count in done.again.items():
-        yield f"group {group} goes on where it stopped, and sees {count:,} records again"
+        before, after = len(done.groups_before[group]), len(done.groups_after[group])
+        yield (
+            f"group {group} goes on where it stopped: offsets of {before} partitions before, of "
+            f"{after} now; it sees {count:,} records again"
+        )
     if done.is_swapped:
         yield f"the old topic is kept as {done.kept_as} until you delete it"
     yield f"offset map: {done.offset_map}"
