@@ -76,7 +76,7 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self.snapshot = MetadataSnapshot()
-        self.is_fresh = False  # whether any UpdateMetadata has come since the start
+        self.is_introduced = False  # whether it has all topics of the store (`introduction.py`)
         self._waiting: dict[asyncio.Future[None], Predicate] = {}
 
     def apply(self, update: update_metadata.Request) -> frozenset[TopicPartition]:
@@ -120,11 +120,15 @@ class MetadataCache:
             MappingProxyType({BrokerId(live.id): _broker(live) for live in update.live_brokers}),
             BrokerId(update.controller_id),
         )
-        self.is_fresh = True
         self._wake()
         # A topic that goes on under another name is not gone: what is kept for its name stays.
         renamed = {topic for topic, topic_id in dropped.items() if topic_id in names}
         return frozenset(place for place in removed if place.topic not in renamed)
+
+    def introduce(self) -> None:
+        """From here on a topic that is not in the snapshot is one that there is not."""
+        self.is_introduced = True
+        self._wake()
 
     def forget(self, topics: Iterable[str]) -> frozenset[TopicPartition]:
         """Drop topics that the controller no longer speaks of; returns their partitions."""

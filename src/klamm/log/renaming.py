@@ -10,12 +10,13 @@ crash costs a recovery of these logs, and never takes one for another.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from klamm.log.disk.failure import Health
 from klamm.log.disk.files import sync_directory
 from klamm.log.disk.names import between_names
+from klamm.log.paper import PaperLog
 from klamm.log.partition import PartitionLog
 from klamm.model.names import TopicPartition
 
@@ -36,15 +37,32 @@ class Home(Protocol):
     def checkpoint_cleaned(self) -> None: ...
 
 
-def rename_all(home: Home, logs: Logs, moves: Mapping[TopicPartition, TopicPartition]) -> None:
-    """Give new names to those of these logs that are to have one."""
+def begin_all(home: Home, logs: Logs, moves: Mapping[TopicPartition, TopicPartition]) -> None:
+    """Give those on paper a directory that can be renamed."""
+    home.health.check()
+    with home.health.watched():
+        for old in moves:
+            log = logs.get(old)
+            if isinstance(log, PaperLog):
+                log.begin()
+
+
+def rename_all(
+    home: Home, logs: Logs, filed: Logs, moves: Mapping[TopicPartition, TopicPartition]
+) -> None:
+    """Give new names to those of these logs that are to have one. None of them is on paper."""
     home.health.check()
     mine = {old: new for old, new in moves.items() if old in logs}
-    moving = {new: logs.pop(old) for old, new in mine.items()}
-    if not moving:
+    if not mine:
         return
+    for old in mine:
+        logs[old].flush()
+    home.checkpoint()  # then the register has no line of them
+    moving = {new: logs.pop(old) for old, new in mine.items()}
+    for old in mine:
+        filed.pop(old, None)
     try:
-        _forget(home, moving.values())
+        _write_down(home)
         with home.health.watched():
             for new, log in moving.items():
                 _rename(log, new, home, between_names(log.topic_id, new.partition))
@@ -53,15 +71,10 @@ def rename_all(home: Home, logs: Logs, moves: Mapping[TopicPartition, TopicParti
             sync_directory(home.path)
     finally:
         logs.update({log.topic_partition: log for log in moving.values()})
+        filed.update({log.topic_partition: log for log in moving.values()})
     for old, new in mine.items():
         if (end := home.missing.pop(old, None)) is not None:
             home.missing[new] = end
-    _write_down(home)
-
-
-def _forget(home: Home, moving: Iterable[PartitionLog]) -> None:
-    for log in moving:
-        log.flush()
     _write_down(home)
 
 

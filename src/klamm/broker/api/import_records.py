@@ -1,4 +1,4 @@
-"""ImportRecords (private, key 1011): batches with their offsets, for a topic that is imported.
+"""ImportRecords (private, key 1012): batches with their offsets, for a topic that is imported.
 
 The body is the length of a JSON object in four bytes, the object, and record batches as they lie in
 a log. The object is `{"topic": name, "topic_id": id, "partition": index, "log_start": offset,

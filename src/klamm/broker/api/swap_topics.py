@@ -1,4 +1,4 @@
-"""SwapTopics (private, key 1012): have two topics exchange their names.
+"""SwapTopics (private, key 1013): have two topics exchange their names.
 
 Asked of the controller with `{"topic": name, "topic_id": id, "other": name, "other_id": id}`. Both
 must be frozen; what else stands in the way is told. Asked again when it is done, it is a success.

@@ -56,7 +56,8 @@ class Renaming:
             if partition is not None:
                 partition.stop()
         try:
-            await self._ground.in_worker(partial(self._logs.rename, moves))
+            self._logs.rename(moves, begin=True)
+            await self._ground.in_worker(partial(self._logs.rename, moves, begin=False))
         except StorageTrouble as trouble:
             self._ground.storage_trouble(trouble)
         for new in moves.values():

@@ -41,7 +41,7 @@ from klamm.cli.times import parse_time
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from klamm.pipelines.audit.judging import Audit, LedgerEvidence
+    from klamm.pipelines.audit.judging import Findings, LedgerEvidence
 
 app = new_app("Check every decision of the controllers, and write a report.")
 
@@ -115,7 +115,7 @@ def _evidence(
     )
 
 
-def _publish(found: Audit, source: str, page: Path, output: Output) -> None:
+def _publish(found: Findings, source: str, page: Path, output: Output) -> None:
     """Writes the page and says what is in it."""
     from klamm.pipelines.audit.report import render
     from klamm.pipelines.jobs.writing import write_whole
@@ -133,7 +133,7 @@ def _publish(found: Audit, source: str, page: Path, output: Output) -> None:
     )
 
 
-def _summary(found: Audit, source: str) -> Iterator[str]:
+def _summary(found: Findings, source: str) -> Iterator[str]:
     span = f"{when(found.first_ms)} to {when(found.last_ms)} UTC" if found.events else "none"
     yield f"{found.events:,} events, {span}, {found.counts['epochs']} controller epochs"
     yield f"read from {source}"

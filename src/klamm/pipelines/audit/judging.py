@@ -46,7 +46,7 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class Findings:
     """The findings, and the rows that the report shows."""
 
     events: int
@@ -120,7 +120,7 @@ def run(
     since_ms: int = 0,
     stuck_after_ms: int = 60_000,
     progress: Progress | None = None,
-) -> Audit:
+) -> Findings:
     """Judges the events, and writes the tables as Parquet."""
     bar = progress or Silent()
     wanted = tables.since(evidence.ledger, since_ms) if since_ms else evidence.ledger
@@ -154,7 +154,7 @@ def run(
     finally:
         bar.end()
         found.unpersist()
-    return Audit(total, first, last, counts, rows, [row.asDict() for row in by_time])
+    return Findings(total, first, last, counts, rows, [row.asDict() for row in by_time])
 
 
 def put_in_place(fresh: Path, to: Path) -> None:

@@ -19,7 +19,7 @@ from klamm.model.text import printable
 from klamm.pipelines.audit.report_style import STYLE, colour, kind
 
 if TYPE_CHECKING:
-    from klamm.pipelines.audit.judging import Audit
+    from klamm.pipelines.audit.judging import Findings
 
 Row = Mapping[str, Any]
 
@@ -72,7 +72,7 @@ _ROWS_MAX: Final = 100
 _WIDE: Final = 1000  # of a drawing's own measure; the page stretches it
 
 
-def render(audit: Audit, *, title: str) -> str:
+def render(audit: Findings, *, title: str) -> str:
     """The whole page."""
     faults = [
         _section(label, about, _table(audit.rows[name], audit.counts[name]), bad=True)
@@ -120,7 +120,7 @@ def render(audit: Audit, *, title: str) -> str:
     )
 
 
-def _header(audit: Audit, title: str) -> str:
+def _header(audit: Findings, title: str) -> str:
     if not audit.events:
         verdict, word = "The ledger is empty: there is nothing to check.", "none"
     elif audit.is_clean:

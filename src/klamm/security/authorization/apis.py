@@ -319,8 +319,9 @@ _TABLE: Final = (
     # Two ends show each other that they know the cluster's secret: it is itself a check.
     _api(1009, "Prove"),
     _api(1010, "Status", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
-    _api(1011, "ImportRecords", _CLUSTER_ACTION),
-    _api(1012, "SwapTopics", need("topic", "ALTER TOPIC", Told.REQUEST)),
+    _api(1011, "Note", _CLUSTER_ACTION),
+    _api(1012, "ImportRecords", _CLUSTER_ACTION),
+    _api(1013, "SwapTopics", need("topic", "ALTER TOPIC", Told.REQUEST)),
 )
 
 APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}

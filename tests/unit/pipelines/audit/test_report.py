@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.cli.spark.audit import _summary
-from klamm.pipelines.audit.judging import Audit
+from klamm.pipelines.audit.judging import Findings
 from klamm.pipelines.audit.report import render
 
 TABLES = ("illegal", "broken_chains", "lost", "stuck", "moves", "latency", "epochs", "timeline")
 
 
-def _audit(events: int = 0, **rows: list[dict[str, Any]]) -> Audit:
+def _audit(events: int = 0, **rows: list[dict[str, Any]]) -> Findings:
     every = {name: rows.get(name, []) for name in TABLES}
     counts = {name: len(found) for name, found in every.items()}
-    return Audit(events, 0, events * 1000, counts, every, [])
+    return Findings(events, 0, events * 1000, counts, every, [])
 
 
 def _lane(number: int, **more: Any) -> dict[str, Any]:

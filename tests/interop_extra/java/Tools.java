@@ -1,0 +1,69 @@
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.Scanner;
+import org.apache.kafka.common.utils.Exit;
+
+/**
+ * Runs Kafka's tools one after the other in one JVM, each as its `main` would run alone.
+ *
+ * A line on standard input is a class and its words, separated by tabs. The answer is one line:
+ * the exit code, and in base64 what was printed on standard output and on standard error.
+ */
+public class Tools {
+    private static class Ended extends Error {
+        final int code;
+
+        Ended(int code) {
+            super(null, null, false, false);
+            this.code = code;
+        }
+    }
+
+    public static void main(String[] none) throws Exception {
+        PrintStream answers = System.out;
+        PrintStream faults = System.err;
+        Exit.setExitProcedure((code, message) -> { throw new Ended(code); });
+        Exit.setHaltProcedure((code, message) -> { throw new Ended(code); });
+        Scanner lines = new Scanner(System.in, StandardCharsets.UTF_8);
+        while (lines.hasNextLine()) {
+            String[] words = lines.nextLine().split("\t", -1);
+            ByteArrayOutputStream out = new ByteArrayOutputStream();
+            ByteArrayOutputStream err = new ByteArrayOutputStream();
+            System.setIn(new ByteArrayInputStream(new byte[0]));
+            System.setOut(new PrintStream(out, true));
+            System.setErr(new PrintStream(err, true));
+            int code = run(words);
+            System.out.flush();
+            answers.println(code + " " + text(out) + " " + text(err));
+            answers.flush();
+        }
+        System.setErr(faults);
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static int run(String[] words) {
+        try {
+            Class.forName(words[0])
+                .getMethod("main", String[].class)
+                .invoke(null, (Object) Arrays.copyOfRange(words, 1, words.length));
+            return 0;
+        } catch (Throwable fault) {
+            for (Throwable at = fault; at != null; at = at.getCause()) {
+                if (at instanceof Ended) {
+                    return ((Ended) at).code;
+                }
+            }
+            fault.printStackTrace(System.err);
+            return 1;
+        }
+    }
+
+    private static String text(ByteArrayOutputStream bytes) {
+        String coded = Base64.getEncoder().encodeToString(bytes.toByteArray());
+        return coded.isEmpty() ? "-" : coded;
+    }
+}
