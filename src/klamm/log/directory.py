@@ -259,10 +259,7 @@ class LogDirectory:
 
     def rename(self, moves: Mapping[TopicPartition, TopicPartition], *, begin: bool) -> None:
         """Let logs have a directory (`begin`); then, in a worker thread, go on under new names."""
-        if begin:
-            begin_all(self, self._logs, moves)
-        else:
-            rename_all(self, self._logs, self._filed, moves)
+        (begin_all if begin else rename_all)(self, self._logs, self._filed, moves)
 
     # Logs that leave
 

@@ -37,7 +37,9 @@ class Home(Protocol):
     def checkpoint_cleaned(self) -> None: ...
 
 
-def begin_all(home: Home, logs: Logs, moves: Mapping[TopicPartition, TopicPartition]) -> None:
+def begin_all(
+    home: Home, logs: Logs, _filed: Logs, moves: Mapping[TopicPartition, TopicPartition]
+) -> None:
     """Give those on paper a directory that can be renamed."""
     home.health.check()
     with home.health.watched():
