@@ -60,6 +60,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Records in bulk, on Spark": {
         "archive": Command("spark.archive", "archive a topic as Parquet files, and verify them"),
         "restore": Command("spark.restore", "restore a topic from its archive, and verify it"),
+        "repartition": Command(
+            "spark.repartition", "give a topic more or fewer partitions, order per key kept"
+        ),
         "audit": Command("spark.audit", "check every decision of the controllers, write a report"),
         "spark": Command(
             "spark.spark", "open a PySpark shell, check the set-up, read a checkpoint"

@@ -14,7 +14,7 @@ from klamm.controller import elections, failover, isr, producer_ids
 from klamm.controller import events as on
 from klamm.controller.context import Context
 from klamm.controller.effects import Decision, Outcome, Write
-from klamm.controller.lifecycle import cancellation, deletion, leftovers, topics
+from klamm.controller.lifecycle import cancellation, deletion, leftovers, swapping, topics
 from klamm.controller.membership import brokers, refused_orders, shutdown
 from klamm.controller.questions import explanation, planning, status
 from klamm.controller.reassignments import reassignment
@@ -111,8 +111,8 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return elections.elections_requested(turn, event)
         case on.UncleanSwitched():
             return elections.unclean_switched(turn, event)
-        case on.FreezeSwitched():
-            return topics.freeze_switched(turn, event)
+        case on.FreezeSwitched() | on.ImportSwitched():
+            return topics.settings_switched(turn, event)
         case on.RebalanceDue():
             return elections.rebalance(turn)
         case on.RetryDue():
@@ -133,6 +133,8 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return deletion.replica_given_up(turn, event)
         case on.DeletionCancelled():
             return cancellation.deletion_cancelled(turn, event)
+        case on.SwapAsked():
+            return swapping.swap_asked(turn, event)
         case on.TopicArchived():
             return _only(deletion.topic_archived(turn, event))
         case on.ExplanationAsked() | on.StatusAsked() | on.PlanAsked():

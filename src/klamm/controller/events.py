@@ -163,6 +163,14 @@ class FreezeSwitched:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportSwitched:
+    """klamm.importing changed for a topic: whether it is still being filled."""
+
+    topic: str
+    importing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceDue:
     """The timer of the automatic leader rebalance."""
 
@@ -306,6 +314,16 @@ class TopicArchived(Ask[PartitionFault]):
     records: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapAsked(Ask[PartitionFault]):
+    """Two topics, known by their ids, are to exchange their names."""
+
+    topic: str
+    topic_id: uuid.UUID
+    other: str
+    other_id: uuid.UUID
+
+
 class Obstacle(StrEnum):
     """The reasons why a topic may be waiting."""
 
@@ -386,6 +404,7 @@ Event = (
     | ElectionsRequested
     | UncleanSwitched
     | FreezeSwitched
+    | ImportSwitched
     | RebalanceDue
     | RetryDue
     | ShutdownAsked
@@ -397,6 +416,7 @@ Event = (
     | ReplicaGivenUp
     | DeletionCancelled
     | TopicArchived
+    | SwapAsked
     | ExplanationAsked
     | StatusAsked
     | PlanAsked

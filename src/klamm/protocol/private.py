@@ -42,6 +42,8 @@ class PrivateKey(IntEnum):
     PROVE = 1009  # show that one is a broker of this cluster, and have the other show it
     STATUS = 1010  # one look at the whole cluster
     NOTE = 1011  # who is about to change topics, from one broker to the controller's
+    IMPORT_RECORDS = 1012  # batches with their offsets, for a topic that is imported
+    SWAP_TOPICS = 1013  # have two topics exchange their names
 
 
 class Written(NamedTuple):

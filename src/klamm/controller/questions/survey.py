@@ -70,4 +70,5 @@ class Status:
     deletions: tuple[DeletionStatus, ...]
     moves: tuple[MoveStatus, ...]
     frozen: tuple[str, ...]
+    importing: tuple[str, ...]
     refused: tuple[tuple[BrokerId, TopicPartition], ...]

@@ -320,6 +320,8 @@ _TABLE: Final = (
     _api(1009, "Prove"),
     _api(1010, "Status", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
     _api(1011, "Note", _CLUSTER_ACTION),
+    _api(1012, "ImportRecords", _CLUSTER_ACTION),
+    _api(1013, "SwapTopics", need("topic", "ALTER TOPIC", Told.REQUEST)),
 )
 
 APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}
