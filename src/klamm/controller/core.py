@@ -16,7 +16,7 @@ from klamm.controller.context import Context
 from klamm.controller.effects import Decision, Outcome, Write
 from klamm.controller.lifecycle import cancellation, deletion, leftovers, topics
 from klamm.controller.membership import brokers, refused_orders, shutdown
-from klamm.controller.questions import explanation, planning, status
+from klamm.controller.questions import explanation, planning, states, status
 from klamm.controller.reassignments import reassignment
 from klamm.controller.turn import ControllerSettings, Flow, Turn
 from klamm.model.names import BrokerId
@@ -135,17 +135,34 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return cancellation.deletion_cancelled(turn, event)
         case on.TopicArchived():
             return _only(deletion.topic_archived(turn, event))
-        case on.ExplanationAsked() | on.StatusAsked() | on.PlanAsked():
+        case (
+            on.ExplanationAsked()
+            | on.ExplanationsAsked()
+            | on.StatusAsked()
+            | on.StatesAsked()
+            | on.PlanAsked()
+        ):
             return _only(_answer(turn, event))
         case _:
             assert_never(event)
 
 
-def _answer(turn: Turn, event: on.ExplanationAsked | on.StatusAsked | on.PlanAsked) -> object:
+def _answer(
+    turn: Turn,
+    event: on.ExplanationAsked
+    | on.ExplanationsAsked
+    | on.StatusAsked
+    | on.StatesAsked
+    | on.PlanAsked,
+) -> object:
     """The answer to a question, which changes nothing."""
     match event:
         case on.ExplanationAsked():
             return explanation.explain(turn.context, event.topic)
+        case on.ExplanationsAsked(after, limit):
+            return explanation.explain_all(turn.context, after, limit)
+        case on.StatesAsked(topics_asked, after, partitions_max):
+            return states.states(turn.context, topics_asked, after, partitions_max)
         case on.StatusAsked():
             return status.status(turn.context)
         case on.PlanAsked():
