@@ -1,0 +1,41 @@
+"""What the tests in a browser share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def console_of(servers: str, *words: str) -> Iterator[str]:
+    """The console of a cluster, and its address."""
+    command = [sys.executable, "-m", "klamm", "console", "--port", "0", "-b", servers, *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("ready console="), line
+        yield line.strip().removeprefix("ready console=").rstrip("/")
+    finally:
+        process.terminate()
+        process.wait(20)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def live(page: Any, url: str) -> Any:
+    """Opens an address and waits until it is live."""
+    page.goto(url)
+    page.locator('.live[data-live="on"]').wait_for()
+    return page
+
+
+def asked(url: str) -> Any:
+    """The JSON at an address."""
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return json.load(answer)
