@@ -336,5 +336,32 @@ def _raised(state: Leadership) -> Leadership:
     )
 
 
+def test_a_copy_is_accounted_for_though_its_broker_has_all_it_needs() -> None:
+    """The answer that tells that an earlier topic's copy is gone was lost with a controller."""
+    world = World(BROKERS, settings=ControllerSettings(vanished_deletes_logs=True))
+    world.calls_roll = True
+    world.elect(0)
+    world.create("a", [[0]])
+    world.store.remove_topic_by_hand("a")
+    world.tell_topics()
+    world.create("a", [[0]])
+    while world.mail:
+        world.deliver_one()
+    world.elect(1)
+    settle(world, same_controller=True)
+    check_settled(world)
+
+
+def test_a_broker_that_was_fenced_hears_of_what_is_on_its_way_out() -> None:
+    world = World(BROKERS)
+    world.elect(0)
+    world.create("a", [[0]])
+    known = world.store.brokers[BrokerId(1)]
+    world.handle(events.BrokerUnreachable(known.id, known.epoch))
+    world.delete("a")
+    settle(world, same_controller=True)
+    check_settled(world)
+
+
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -71,6 +71,24 @@ def end(world: World) -> None:
 )
 @example(assignment=[[1, 7]], before=[], after=[("give up", 7)], cancellable=False)
 @example(assignment=[[1, 2]], before=[("stop", 2)], after=[("give up", 2)], cancellable=True)
+@example(
+    assignment=[[2, 3]],
+    before=[("stop", 2), ("move", 1)],
+    after=[("give up", 2)],
+    cancellable=False,
+)
+@example(
+    assignment=[[1, 2]],
+    before=[("stop", 2), ("move", 2)],
+    after=[("give up", 2)],
+    cancellable=False,
+)
+@example(
+    assignment=[[1, 2, 3]],
+    before=[("stop", 2), ("stop", 3)],
+    after=[("give up", 2), ("start", 2), ("start", 3)],
+    cancellable=False,
+)
 def test_the_ledger_tells_of_it_truly(
     assignment: list[list[int]],
     before: list[tuple[str, int]],

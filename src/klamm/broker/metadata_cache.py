@@ -76,7 +76,7 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self.snapshot = MetadataSnapshot()
-        self.is_fresh = False  # whether any UpdateMetadata has come since the start
+        self.is_introduced = False  # whether it has all topics of the store (`introduction.py`)
         self._waiting: dict[asyncio.Future[None], Predicate] = {}
 
     def apply(self, update: update_metadata.Request) -> frozenset[TopicPartition]:
@@ -116,9 +116,13 @@ class MetadataCache:
             MappingProxyType({BrokerId(live.id): _broker(live) for live in update.live_brokers}),
             BrokerId(update.controller_id),
         )
-        self.is_fresh = True
         self._wake()
         return frozenset(removed)
+
+    def introduce(self) -> None:
+        """From here on a topic that is not in the snapshot is one that there is not."""
+        self.is_introduced = True
+        self._wake()
 
     def forget(self, topics: Iterable[str]) -> frozenset[TopicPartition]:
         """Drop topics that the controller no longer speaks of; returns their partitions."""

@@ -1,8 +1,8 @@
 """One broker: how it comes up and how it goes down.
 
 Up: a session with the store, the logs (recovering what a crash left), the parts (`building.py`),
-the listener, the registration, and then the controller's first word: a broker that has not heard
-what the cluster looks like has nothing to tell a client, so it is ready only then.
+the listener, the registration, and then the introduction by the controller: a broker that has not
+heard what the cluster looks like has nothing to tell a client, so it is ready only then.
 
 Down: the controller moves the leaderships elsewhere, everything that runs ends, the logs are closed
 with a mark that says so. A killed broker does none of this; what it leaves behind is what a crash
@@ -25,6 +25,7 @@ from klamm.broker.clock import Clock, SystemClock
 from klamm.broker.ground import Ground
 from klamm.broker.handing_over import HandOver, OnLeft
 from klamm.broker.identity.token_follower import TokenFollower
+from klamm.broker.introduction import introduce
 from klamm.broker.listening import Listening
 from klamm.broker.net.framing import FrameMemory
 from klamm.broker.net.listeners import Listeners
@@ -175,13 +176,12 @@ class Broker:
         if gate is not None:
             await gate()
         await parts.controller.start()
-        known = await parts.metadata.wait_for(
-            lambda snapshot: self.id in snapshot.brokers, _INTRODUCED_MS_MAX
-        )
-        if not known:
+        metadata = parts.metadata
+        if not await metadata.wait_for(lambda _: metadata.is_introduced, _INTRODUCED_MS_MAX):
             # It is registered and listens; whoever becomes the controller will find it.
             log.warning(
-                "no controller has spoken to this broker; it starts without knowing the cluster",
+                "no controller has told this broker of all topics; it starts without knowing the "
+                "cluster",
                 extra={"broker": self.id},
             )
 
@@ -248,6 +248,7 @@ class Broker:
             parts, parts.logs, drop_laggards=parts.replicas.drop_laggards, sweep=listeners.sweep
         )
         parts.dynamic_config.on_broker.append(lambda _: housekeeping.settings_changed())
+        self._tasks.start(introduce(parts), f"broker-{self.id}-introduction")
         self._tasks.start(parts.proposals.run(), f"broker-{self.id}-proposals")
         self._tasks.start(housekeeping.run(), f"broker-{self.id}-housekeeping")
         self._tasks.start(parts.relocations.run(), f"broker-{self.id}-relocations")

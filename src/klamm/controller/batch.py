@@ -57,6 +57,8 @@ class Batch:
             # A log that may be created stays one that may be created.
             stays_new = before is not None and before.is_new and not is_new
             orders[id] = replace(order, is_new=True) if stays_new else order
+            if self._context.leftovers and id in self._context.leftovers.get(broker, ()):
+                orders[id] = replace(orders[id], is_question=True)
         self._tells_all = True
         self._metadata[id] = partition
 

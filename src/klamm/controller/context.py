@@ -81,6 +81,11 @@ class QueuedDeletion:
     vanished: bool = False  # the topic's node was removed by hand
     removed: bool = False  # its nodes were removed, for nobody has a copy to confirm any more
 
+    @property
+    def ends_moves(self) -> bool:
+        """Whether it has cost a copy: it cannot be called off, so nobody needs what moves."""
+        return self.started or bool(self.given_up)
+
     def copy(self) -> QueuedDeletion:
         """One that may be changed without this one."""
         return replace(self, entered_ms=dict(self.entered_ms), given_up=dict(self.given_up))
@@ -171,10 +176,15 @@ class Context:
         """Whether a topic is queued for deletion."""
         return topic in self.deletions
 
+    def is_moving(self, id: TopicPartition) -> bool:
+        """Whether a partition is being moved, and no deletion has put an end to that."""
+        deletion = self.deletions.get(id.topic)
+        return id in self.reassigning and not (deletion and deletion.ends_moves)
+
     def is_reassigning(self, topic: str) -> bool:
         """Whether a partition of the topic is being moved, and has a leader to move it."""
         return bool(self.reassigning) and any(
-            p.id in self.reassigning and p.leadership and self.is_online(p.leadership.leader, p.id)
+            self.is_moving(p.id) and p.leadership and self.is_online(p.leadership.leader, p.id)
             for p in self.topics[topic].partitions.values()
         )
 

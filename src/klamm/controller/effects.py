@@ -142,6 +142,8 @@ class ReplicaOrder:
     leadership: Leadership
     assignment: Assignment
     is_new: bool = False
+    # Its answer is waited for: it tells what became of an earlier topic's copy.
+    is_question: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

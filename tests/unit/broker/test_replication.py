@@ -605,14 +605,14 @@ def test_a_broker_that_knows_nothing_yet_does_not_say_that_there_are_no_topics(
         async with world(tmp_path, 1) as w:
             await w.create("t", (0,))
             cache = w.brokers[0].parts.metadata
-            known, cache.snapshot, cache.is_fresh = cache.snapshot, MetadataSnapshot(), False
+            known, cache.snapshot, cache.is_introduced = cache.snapshot, MetadataSnapshot(), False
             connection = await w.connect(0)
             request = metadata.Request([metadata.MetadataRequestTopic(name="t")], False)
             asking = asyncio.create_task(connection.request(ApiKey.METADATA, 7, request))
             await asyncio.sleep(0.05)
             assert not asking.done()
-            cache.snapshot, cache.is_fresh = known, True
-            cache._wake()
+            cache.snapshot = known
+            cache.introduce()
             answer = await asking
             assert [(t.name, t.error_code) for t in answer.topics] == [("t", 0)]
             await connection.close()

@@ -1,6 +1,7 @@
 """Metadata (3), versions 0-12: who is in the cluster and who leads what.
 
-Answered from the newest snapshot alone. What was encoded for a snapshot once is kept with it, so a
+Answered from the newest snapshot alone, once the broker has heard of all topics; a broker that has
+just started lets a client wait for that. What was encoded for a snapshot once is kept with it, so a
 hundred clients that ask for everything cost one encoding. A topic that is not there may be created
 on the way (`auto.create.topics.enable`); such an answer is never kept.
 
@@ -53,7 +54,8 @@ _BY_ID_FROM: Final = 12
 # So many topics are created by one question. Who asks for more is told that they are unknown, and
 # asks again.
 _CREATED_MAX: Final = 1_000
-_FIRST_WORD_MS: Final = 3_000  # so long a client waits for what the controller says first
+# So long a client waits for what the controller says first: less than clients wait for an answer.
+_INTRODUCED_MS_MAX: Final = 8_000
 
 
 def serve(parts: Parts, context: RequestContext, body: memoryview) -> Answer:
@@ -113,13 +115,17 @@ async def _answer(
     kept: _Kept | None = None,
     wait_ms: int = 0,
 ) -> Reply:
-    if not parts.metadata.is_fresh:
+    if not parts.metadata.is_introduced:
         # A broker that has just started would say that there is no topic at all.
-        await parts.metadata.wait_for(lambda _: parts.metadata.is_fresh, _FIRST_WORD_MS)
+        await parts.metadata.wait_for(lambda _: parts.metadata.is_introduced, _INTRODUCED_MS_MAX)
         kept = None
     shown = _Shown(parts, context)
     unknown = _to_create(parts, context, request, shown)
-    if unknown:
+    if not parts.metadata.is_introduced:
+        # Whether a topic is there is not known; clients ask again after this answer.
+        untold = {t.name: ErrorCode.LEADER_NOT_AVAILABLE for t in request.topics or () if t.name}
+        encoded = await _encode(parts, context, request, untold, shown, wait_ms)
+    elif unknown:
         client = QuotaClient.of(context.principal, context.client_id)
         creatable = parts.access.allowed(context, _CREATE)
         faults = {name: _DENIED for name in unknown if name not in creatable}

@@ -206,7 +206,7 @@ class Coordinators:
 
     def _cluster_topics(self) -> ClusterTopics | None:
         metadata = self._hosting.metadata
-        return ClusterTopics(metadata.snapshot) if metadata.is_fresh else None
+        return ClusterTopics(metadata.snapshot) if metadata.is_introduced else None
 
     def _partitions(self, topic: str) -> int:
         # A coordinator leads a partition of the topic, so that the topic is known here or soon will

@@ -5,7 +5,8 @@ broker is down, its disk is bad or it is being moved, halts the whole topic; the
 that broker is back or that move has ended, and a timer asks again in case a broker refused for a
 reason that nobody announces the end of. An operator may also give up the copies on a broker that
 stays away: they are written down and removed when it returns, and the topic's last line in the
-ledger says so.
+ledger says so. From then on the deletion cannot be called off, and its moves are over: a copy that
+nobody waits for is not brought up again to take part in one.
 
 Each deletion has two rounds of StopReplica. The first stops every copy everywhere, the second
 removes the logs, so that no copy is fetched from while another is being removed.
@@ -94,6 +95,7 @@ def release(turn: Turn, names: Iterable[str], why: Release) -> Flow[None]:
         if deletion.halted is not None:
             refused = move_topic(turn, turn.context.topics[name], TopicState.DELETING, why)
             if refused is not None:
+                halt(turn, name, refused.why)  # it may wait for something else by now
                 continue
         released.append(name)
     yield from resume(turn, released)
@@ -219,7 +221,8 @@ def replica_given_up(turn: Turn, event: ReplicaGivenUp) -> Flow[PartitionFault]:
         )
         context.deletions[event.topic].given_up[event.broker] = None
         yield from move_replicas(turn, left, _S.DELETION_SUCCESSFUL, "given up by hand")
-    if not context.absentees(event.topic):
+    waits_for_move = context.deletions[event.topic].halted == Halt.MOVING
+    if waits_for_move or not context.absentees(event.topic):
         yield from release(turn, [event.topic], Release.GIVEN_UP)
     else:
         yield from resume(turn, [event.topic])

@@ -33,13 +33,14 @@ def stop(turn: Turn, brokers: Iterable[BrokerId]) -> None:
     """Have brokers remove their leftovers.
 
     Not where the broker holds a later topic of the same name: the request names no topic id, so it
-    might hit the wrong log. Such a broker says itself that the ids differ (`replace_stale`).
+    might hit the wrong log. Such a broker says itself that the ids differ (`replace_stale`). A copy
+    of the very topic was given up while the topic waits for others: it goes now.
     """
     batch = turn.batch()
     for broker in brokers:
         hosted = turn.context.hosted.get(broker, {})
         for id, topic_id in turn.context.leftovers.get(broker, {}).items():
-            if id not in hosted:
+            if id not in hosted or turn.context.topics[id.topic].id == topic_id:
                 batch.stop_with(broker, StopOrder(id, topic_id, EPOCH_DURING_DELETE, True))
     turn.send(batch)
 

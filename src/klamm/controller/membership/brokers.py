@@ -96,8 +96,9 @@ def _brokers_started(turn: Turn, come: Sequence[BrokerId]) -> Flow[None]:
         context.refused.pop(broker, None)
     turn.publish_brokers([b for b in context.live() if b not in come])
     batch = turn.batch()
+    # Those on their way out, too: a broker that was fenced may show them still.
     batch.publish(
-        (p for p in context.partitions() if p.leadership and not context.is_queued(p.id.topic)),
+        (p for p in context.partitions() if p.leadership or context.is_queued(p.id.topic)),
         to=come,
     )
     turn.send(batch)

@@ -4,7 +4,8 @@ A new controller has its brokers told everything: it cannot know what its predec
 them. Most of that they know. So it asks each one first, and leaves out what would change nothing:
 
 - an order whose partition the broker serves already, for this topic id, under this leader epoch. A
-  leader epoch is a leadership's name, and brokers refuse to obey one twice;
+  leader epoch is a leadership's name, and brokers refuse to obey one twice. Not where the answer
+  tells what became of an earlier topic's copy;
 - the metadata of a topic of which the broker shows just these partitions, just so.
 
 Only what a broker claims is left out, and only from what was decided before it was asked. A replica
@@ -87,6 +88,8 @@ def _unmet(request: LeaderAndIsr, held: Holdings) -> LeaderAndIsr | None:
 
 
 def _is_met(order: ReplicaOrder, request: LeaderAndIsr, held: Holdings) -> bool:
+    if order.is_question:
+        return False
     topic, index = order.partition
     epochs = held.replicas.get(request.topic_ids[topic])
     return epochs is not None and epochs.get(index) == order.leadership.leader_epoch

@@ -65,7 +65,7 @@ def _unwell(context: Context) -> set[str]:
 
 def _deletion(context: Context, partition: Partition) -> Iterator[Waiting]:
     id, deletion = partition.id, context.deletions[partition.id.topic]
-    if id in context.reassigning:
+    if context.is_moving(id):
         since_ms = max(context.reassigning[id], deletion.queued_ms)
         until = "the move ends or is cancelled"
         yield Waiting("deletion", id.partition, None, Obstacle.MOVING, until, since_ms)

@@ -194,12 +194,7 @@ def _reassigning(context: Context, partitions: Iterable[TopicPartition]) -> list
     found = []
     for id in dict.fromkeys(partitions):
         partition = context.partition(id)
-        deletion = context.deletions.get(id.topic)
-        if (
-            id in context.reassigning
-            and partition is not None
-            and not (deletion and deletion.started)
-        ):
+        if partition is not None and context.is_moving(id):
             found.append(partition)
     return found
 
