@@ -2,8 +2,8 @@
 
 Each source has a share of a broker's time, all together two percent. What the one that follows the
 news does not use it may use later, up to a second: so there is an answer at once when something
-happens after a quiet time, and never more than the share in the long run. Durations are what the console waited, which is never
-less than what a broker worked.
+happens after a quiet time, and never more than the share in the long run. Durations are what the
+console waited, which is never less than what a broker worked.
 """
 
 from __future__ import annotations
