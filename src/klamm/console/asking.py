@@ -9,7 +9,7 @@ from klamm.client.aio.admin import Admin
 from klamm.client.aio.groups import Groups
 from klamm.client.errors import ClientError
 from klamm.console.picture import Offsets, Partition, Topic, pictured
-from klamm.model.errors import ErrorCode, KlammError, RequestRefused
+from klamm.model.errors import KlammError, RequestRefused
 from klamm.model.names import TopicPartition, id_text
 from klamm.model.offsets import EARLIEST, LATEST
 from klamm.protocol.messages import metadata
@@ -238,28 +238,23 @@ async def groups(admin: Admin, ends: Mapping[tuple[str, int], Offsets]) -> dict[
         }
         if position < GROUPS_MAX:
             try:
-                found[listed.group_id] |= await group(asked, listed.group_id, ends)
+                is_modern = listed.group_type == "consumer"
+                more = await _group(asked, listed.group_id, ends, is_modern=is_modern)
+                found[listed.group_id] |= more
             except KlammError as fault:
                 found[listed.group_id]["error"] = str(fault)
     return found
 
 
-async def group(asked: Groups, id: str, ends: Mapping[tuple[str, int], Offsets]) -> Json:
+async def _group(
+    asked: Groups, id: str, ends: Mapping[tuple[str, int], Offsets], *, is_modern: bool
+) -> Json:
     """One group: its members, whichever protocol they speak, and where it stands."""
-    described = await asked.describe(id)
+    told = await asked.describe_consumer(id) if is_modern else await asked.describe(id)
     members: list[Json] = [
         {"member_id": m.member_id, "client_id": m.client_id, "client_host": m.client_host}
-        for m in described.members
+        for m in told.members
     ]
-    state = described.group_state
-    if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not members and state == "Dead"):
-        modern = await asked.describe_consumer(id)
-        if not modern.error_code:
-            state = modern.group_state
-            members = [
-                {"member_id": m.member_id, "client_id": m.client_id, "client_host": m.client_host}
-                for m in modern.members
-            ]
     committed = await asked.offsets(id)
     rows = []
     for tp, found in sorted(committed.items()):
@@ -277,12 +272,11 @@ async def group(asked: Groups, id: str, ends: Mapping[tuple[str, int], Offsets])
                 "lag": lag,
             }
         )
-    coordinator = (await asked.client.coordinator(id)).id
-    return {"members": members, "offsets": rows, "state": state, "coordinator": coordinator}
+    return {"members": members, "offsets": rows, "state": told.group_state}
 
 
-async def story(admin: Admin, topic: str, limit: int) -> tuple[list[Json], list[str]]:
-    """What every broker wrote down about a topic, in order, and who could not be asked."""
+async def story(admin: Admin, topic: str | None, limit: int) -> tuple[list[Json], list[str]]:
+    """What every broker wrote down about a topic, or about all, and who could not be asked."""
     found: dict[tuple[int, int], Json] = {}
     faults = []
     picture = await admin.client.refresh([])

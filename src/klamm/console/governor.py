@@ -15,9 +15,9 @@ from klamm.console.picture import Source
 
 SHARES: Final[Mapping[str, float]] = {
     "states": 0.002,
-    "status": 0.008,
+    "status": 0.006,
     "offsets": 0.004,
-    "groups": 0.004,
+    "groups": 0.006,
     "log dirs": 0.002,
 }
 SHARE_ALL: Final = sum(SHARES.values())

@@ -34,6 +34,7 @@ _NEWS_MS: Final = 3_000
 _RETRY_S: Final = 0.5
 _REST_AFTER_S: Final = 60.0
 _SOON_S: Final = 0.2  # between two looks that news ask for
+_REMEMBERED: Final = 1_000  # lines from before
 _QUIET_S: Final = 10.0  # between two looks where there is no news
 
 
@@ -49,6 +50,7 @@ class Reader:
         self._listeners: list[Callable[[], None]] = []
         self._stir = asyncio.Event()  # news: look at status and waits soon
         self._hurry = asyncio.Event()  # look now, whatever the pace
+        self._hurries: list[asyncio.Event] = []  # the same for each other source
         self._seen = asyncio.Event()  # somebody looks
         self._seen_at = time.monotonic()
         self._offsets_at = 0.0
@@ -64,8 +66,8 @@ class Reader:
 
     def hurry(self) -> None:
         """Somebody has just changed something and wants to see what came of it."""
-        self._hurry.set()
-        self._stir.set()
+        for event in (self._hurry, self._stir, *self._hurries):
+            event.set()
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -110,9 +112,17 @@ class Reader:
         picture.topics, picture.place, picture.machines = topics, place, machines
         if self._judge is None:
             self._judge = Judge(machines)
+            await self._remember()
         picture.cluster_id = self._client.picture.cluster_id
         self._stir.set()
         self._changed()
+
+    async def _remember(self) -> None:
+        """The last lines from before the console began to look: asked for once."""
+        lines, _ = await asking.story(self.admin, None, _REMEMBERED)
+        for line in lines:
+            if (line["controller_epoch"], line["sequence"]) <= (self.picture.place or (0, 0)):
+                self._take(line)
 
     async def _ask_metadata(self) -> None:
         """All that a foreign Kafka shows; what changed is kept as seen from outside."""
@@ -202,6 +212,8 @@ class Reader:
         self, name: str, every_s: float, ask: Callable[[], Awaitable[str | None]]
     ) -> None:
         source = self._source(name)
+        hurry = asyncio.Event()
+        self._hurries.append(hurry)
         while True:
             if not self._is_watched:
                 self._seen.clear()
@@ -216,7 +228,8 @@ class Reader:
             except (KlammError, OSError) as error:
                 self._failed(source, error)
             is_first = self.picture.is_klamm is None
-            await asyncio.sleep(_RETRY_S if is_first else governor.pause_s(source, every_s))
+            await _within(hurry, _RETRY_S if is_first else governor.pause_s(source, every_s))
+            hurry.clear()
 
     async def _ask_offsets(self) -> None:
         now = time.monotonic()

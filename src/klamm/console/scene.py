@@ -75,6 +75,8 @@ class View:
     params: tuple[Param, ...] = ()
     live: bool = True
     page: bool = True  # False: only a JSON address
+    secret: bool = False  # it shows records: nothing keeps it, and who looked is written down
+    bar: str = ""  # its word in the bar, where that is another than its title
     about: str = ""
 
     @property

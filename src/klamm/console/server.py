@@ -78,6 +78,8 @@ class Console:
             scene = await self.site.scene(session)
             ask = parsed(view.params, request.path_params, request.query_params)
             values = await _made(view.build(scene, ask))
+            if view.secret:
+                self._looked(request, session, view, ask)
             if session is None:
                 session = self.site.sessions.begin(self.site.options.anonymous)
             want = view.api.format(**{n: _quoted(v) for n, v in request.path_params.items()})
@@ -94,9 +96,23 @@ class Console:
             scene = await self.site.scene(session)
             ask = parsed(view.params, request.path_params, request.query_params)
             values = await _made(view.build(scene, ask))
+            if view.secret:
+                self._looked(request, session, view, ask)
+                return JSONResponse(values)
             return json_answer(request, {**values, "meta": self.site.meta()})
 
         return answer
+
+    def _looked(
+        self, request: Request, session: Session | None, view: View, ask: Mapping[str, Any]
+    ) -> None:
+        """Writes down who looked at records."""
+        self.site.audit.note(
+            who=session.user if session and session.user else "anonymous",
+            **{"from": request.client.host if request.client else ""},
+            what={"view": view.name, "topic": ask.get("topic")},
+            outcome="shown",
+        )
 
     async def about(self, request: Request) -> Response:
         """Versions, own load, keys."""

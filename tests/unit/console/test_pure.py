@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 pytest.importorskip("jinja2", reason="the console is not installed: klamm[console]")
 
 from klamm.broker.api.states import machines
-from klamm.console import formats, governor, pages, remedies, twins
+from klamm.console import formats, governor, pages, paths, remedies, twins
 from klamm.console.differing import SAME, difference
 from klamm.console.folding import Judge
 from klamm.console.gate import Role
@@ -234,3 +234,38 @@ def contrast(one: str, other: str) -> float:
 
     low, high = sorted((light(one), light(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("$.a == 1", True),
+        ("$.a == '1'", False),
+        ("$.b[1].c contains 'ell'", True),
+        ("$.b[*].c == 'hello' and not $.x", True),
+        ("$.x or ($.a < 2 and $.a >= 1)", True),
+        ("$.t == true", True),
+        ("$.a == true", False),
+        ("$.n == null", True),
+        ("$.*.c", False),
+        ("$", True),
+    ],
+)
+def test_a_path_chooses_records(text: str, fits: bool) -> None:
+    value = {"a": 1, "b": [{"c": "x"}, {"c": "hello"}], "t": True, "n": None}
+    assert paths.compiled(text)(value) is fits
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_the_language_of_paths(text: str) -> None:
+    try:
+        test = paths.compiled(text)
+    except paths.PathError:
+        return
+    assert test({"a": [1]}) in (True, False)
+
+
+def test_a_path_is_bounded() -> None:
+    for text in ("not " * 90 + "$.a", "(" * 60 + "$.a" + ")" * 60, "$.a == 1 or " * 60 + "$.b"):
+        with pytest.raises(paths.PathError):
+            paths.compiled(text)

@@ -15,6 +15,8 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
 from starlette.testclient import TestClient
 
+from klamm.client.aio.cluster import Client
+from klamm.client.aio.groups import Groups
 from klamm.cluster import Cluster
 from klamm.console import openapi
 from klamm.console.deeds.doing import DEEDS
@@ -22,7 +24,9 @@ from klamm.console.doors import BODY_MAX, CSP
 from klamm.console.gate import Role
 from klamm.console.options import Options
 from klamm.console.server import build
-from klamm.console.views.table import VIEWS
+from klamm.console.site import Site
+from klamm.console.views.table import BAR, VIEWS
+from klamm.model.names import TopicPartition
 
 HOST = "http://127.0.0.1:8080"
 
@@ -30,8 +34,9 @@ HOST = "http://127.0.0.1:8080"
 class Browser:
     """A client with a session, its token, and patience for what the console learns later."""
 
-    def __init__(self, client: TestClient) -> None:
+    def __init__(self, client: TestClient, site: Site | None = None) -> None:
         self.client = client
+        self.site = site
         self.token = self.get("/").text.split('name="klamm-token" content="')[1].split('"')[0]
 
     def get(self, path: str, **wishes: Any) -> Any:
@@ -51,6 +56,12 @@ class Browser:
         told = planned.json()
         body = {**deed, "digest": told["digest"], "typed": told["plan"]["typed"]}
         return self.post("/api/actions", body)
+
+    def hurry(self) -> None:
+        """Has the reader look at once; what others change it would see later."""
+        assert self.site is not None
+        assert self.client.portal is not None
+        self.client.portal.call(self.site.reader.hurry)
 
     def until(self, path: str, holds: Any) -> Any:
         """The JSON at a path once something holds of it."""
@@ -76,28 +87,131 @@ def served(cluster: Cluster, **wishes: Any) -> TestClient:
 @pytest.fixture(scope="module")
 def browser(cluster: Cluster) -> Iterator[Browser]:
     cluster.create_topic("orders", partitions=3, replication_factor=2)
-    with served(cluster) as client:
-        made = Browser(client)
+    app, site = build(Options(servers=cluster.bootstrap_servers))
+    with TestClient(app, base_url=HOST, raise_server_exceptions=False) as client:
+        made = Browser(client, site)
         made.until("/api/topics/orders", lambda told: len(told["rows"]) == 3)
         yield made
 
 
 def test_every_view_is_a_page_and_json_and_in_the_document(browser: Browser) -> None:
     document = browser.json("/api/openapi.json")
+    commit(browser, "readers")
+    browser.until("/api/groups", lambda told: "readers" in [g["name"] for g in told["items"]])
+    given = {"topic": "orders", "broker": "0"}
     for view in VIEWS:
-        path = view.api.replace("{topic}", "orders")
         assert view.api in document["paths"]
-        found = browser.json(path)
-        assert found["meta"]["stale"] is False
+        query = "?id=readers" if view.name == "group" else ""
+        found = browser.json(view.api.format(**given) + query)
+        if not view.secret:
+            assert found["meta"]["stale"] is False
         if view.page:
-            page = browser.get(view.path.replace("{topic}", "orders"))
-            assert page.status_code == 200
+            page = browser.get(view.path.format(**given) + query)
+            assert page.status_code == 200, page.text
             assert page.headers["content-security-policy"] == CSP
-            twin = view.twin(
-                {param.name: param.default for param in view.params} | {"topic": "orders"}
-            )
+            assert page.headers["cache-control"] == "no-store"
+            ask = {param.name: param.default for param in view.params} | given
+            twin = view.twin(ask)
             assert not twin or twin.startswith("klamm ")
     assert document == openapi.document()
+    assert {view.name for view in VIEWS if view.page} >= set(BAR)
+
+
+def commit(browser: Browser, group: str, **offsets: int) -> None:
+    """Has a group without members stand somewhere, as a plain client would."""
+
+    async def set_offsets() -> None:
+        assert browser.site is not None
+        async with Client(browser.site.options.servers) as client:
+            places = offsets or {"p0": 0}
+            wanted = {TopicPartition("orders", int(p[1:])): at for p, at in places.items()}
+            await Groups(client).set_offsets(group, wanted)
+
+    asyncio.run(set_offsets())
+    browser.hurry()
+
+
+def test_records_are_written_found_and_searched(browser: Browser) -> None:
+    for n in range(5):
+        value = json.dumps({"id": n, "customer": {"name": f"c{n}"}})
+        done = browser.do(kind="produce", topic="orders", partition=1, key=f"k{n}", value=value)
+        assert done.status_code == 200, done.text
+    browser.do(kind="produce", topic="orders", partition=1, value="<script>alert(1)</script>\x00")
+    browser.do(kind="produce", topic="orders", partition=1, key="gone", null=True)
+    browser.do(kind="produce", topic="orders", partition=2, value="x" * 500_000, headers="a=1\nb=2")
+
+    def find(query: str) -> list[dict[str, Any]]:
+        found = browser.json(f"/api/topics/orders/records?{query}")["items"]
+        assert isinstance(found, list)
+        return found
+
+    assert [r["key"] for r in find("from=oldest&p=1&limit=2")] == ["k0", "k1"]
+    assert [r["offset"] for r in find("from=offset&at=3&p=1&limit=1")] == [3]
+    assert [r["key"] for r in find("from=oldest&key=k4")] == ["k4"]
+    assert [r["key"] for r in find("from=oldest&q=c2")] == ["k2"]
+    path = "%24.id%20%3E%3D%203%20and%20not%20%24.customer.name%20%3D%3D%20'c4'"
+    assert [r["key"] for r in find(f"from=oldest&path={path}")] == ["k3"]
+    assert find("from=oldest&key=gone")[0]["value"] is None
+    large = find("from=newest&p=2&limit=1")[0]
+    assert (len(large["value"]), large["value_size"], large["cut"]) == (2_048, 500_000, True)
+    assert [h["name"] for h in large["headers"]] == ["a", "b"]
+    assert len(find("from=newest&p=2&limit=1&full=1")[0]["value"]) == 65_536
+    first = browser.json("/api/topics/orders/records?from=oldest&p=1&limit=2")
+    assert first["stopped"] == "enough"
+    rest = find(f"p=1&cursor={first['cursor']}")
+    assert [r["offset"] for r in rest] == list(range(2, 7))
+    page = browser.get("/topics/orders/records?from=oldest&p=1").text
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;␀" in page
+    for wrong in ("path=%24.a%20==", "path=evil()", "cursor=x", "from=never"):
+        assert browser.get(f"/api/topics/orders/records?{wrong}").status_code == 400
+    with_time = browser.json("/api/topics/orders/records?from=time&at=9999999999999")
+    assert with_time["items"] == []
+
+
+def test_a_group_is_reset_to_what_its_preview_said(browser: Browser) -> None:
+    for id in ("billing", "a/b 'c'\n", "  "):
+        commit(browser, id, p0=0, p1=0)
+    browser.until("/api/groups", lambda told: len(told["items"]) >= 4)
+    odd = browser.json("/api/group?id=a%2Fb%20%27c%27%0A")
+    assert odd["name"] == "a/b 'c'\n"
+    assert browser.get("/group?id=%20%20").status_code == 200
+    deed = {"kind": "reset-group", "group": "billing", "topic": "orders", "to": "latest"}
+    told = browser.post("/api/plans", deed).json()
+    preview = {row[0]: row[2] for row in told["plan"]["table"]["rows"]}
+    assert told["twin"] == "klamm groups reset -t orders --to-latest --execute billing"
+    assert browser.do(**deed).status_code == 200
+
+    def stands(told: dict[str, Any]) -> bool:
+        return {row["partition"]: row["committed"] for row in told["rows"]} == preview
+
+    browser.until("/api/group?id=billing", stands)
+    assert browser.do(kind="delete-group", group="billing").status_code == 200
+    browser.until("/api/groups", lambda told: "billing" not in [g["name"] for g in told["items"]])
+
+
+def test_brokers_are_drained_on_paper_and_lost_on_paper(browser: Browser) -> None:
+    told = browser.post("/api/plans", {"kind": "drain", "broker": 0}).json()
+    assert "too few brokers" in " ".join(told["plan"]["warnings"])
+    lost = browser.json("/api/what-if?lose=0,1")
+    assert lost["offline"] >= 3
+    assert lost["controller"] is None
+    assert browser.json("/api/what-if")["items"] == []
+    planned = browser.json("/api/moves?topics=orders&onto=1&factor=1")["planned"]
+    assert all(row["after"] == "1" for row in planned["items"])
+    assert browser.get("/api/moves?topics=nobody").status_code == 404
+    assert browser.post("/api/plans", planned["deed"]).json()["plan"]["steps"]
+    bad = browser.post("/api/plans", {"kind": "move", "moves": ["orders-0=x"]})
+    assert bad.status_code == 400
+
+
+def test_the_ledger_is_searched(browser: Browser) -> None:
+    found = browser.until("/api/ledger?topic=orders&q=Online", lambda told: told["items"])
+    assert {line["topic"] for line in found["items"]} == {"orders"}
+    only = browser.json("/api/ledger?broker=1&limit=5")["items"]
+    assert all(line["subject"].endswith("broker 1") for line in only)
+    assert browser.json("/api/ledger?illegal=1")["items"] == []
+    assert browser.json("/api/ledger?who=nobody-at-all")["items"] == []
 
 
 def test_the_states_of_a_topic_are_told(browser: Browser) -> None:
@@ -131,6 +245,9 @@ def test_an_unchanged_answer_is_not_sent_again(browser: Browser) -> None:
         ("/api/topics?sort=evil", 400),
         ("/api/topics?limit=99999", 400),
         ("/api/topics/orders/story?at=x", 400),
+        ("/api/group?id=nobody", 404),
+        ("/api/brokers/99", 404),
+        ("/api/brokers/x", 400),
         ("/api/events", 400),
         ("/api/events?want=/etc/passwd", 400),
         ("/api/nothing", 404),

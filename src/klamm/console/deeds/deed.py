@@ -115,7 +115,7 @@ class Deed:
     role: Role
     fields: tuple[Field, ...]
     plan: Callable[[Acting, Picture, Given], Awaitable[Sheet]]
-    do: Callable[[Acting, Given], Awaitable[str]]  # says what was done
+    do: Callable[[Acting, Picture, Given], Awaitable[str]]  # says what was done
     twin: Callable[[Given], str]
 
     def read(self, body: Mapping[str, Any]) -> tuple[Json, list[Json]]:

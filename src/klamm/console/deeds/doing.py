@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from klamm.client.aio.admin import Admin
-from klamm.console.deeds import partitions, topics
+from klamm.console.deeds import groups, partitions, topics
 from klamm.console.deeds.deed import Deed, Json
 from klamm.console.gate import Acting, Role
 from klamm.console.picture import Picture
 from klamm.console.problems import Problem
 
-DEEDS: Final[Mapping[str, Deed]] = {deed.kind: deed for deed in (*topics.DEEDS, *partitions.DEEDS)}
+DEEDS: Final[Mapping[str, Deed]] = {
+    deed.kind: deed for deed in (*topics.DEEDS, *partitions.DEEDS, *groups.DEEDS)
+}
 _KEYS_MAX: Final = 1_000
 
 
@@ -74,7 +76,11 @@ async def act(
         )
     if sheet.typed is not None and body.get("typed") != sheet.typed:
         raise Problem(400, f"type {sheet.typed!r} to go on", fields=[{"field": "typed"}])
-    return {"kind": deed.kind, "done": await deed.do(acting, given), "twin": deed.twin(given)}
+    return {
+        "kind": deed.kind,
+        "done": await deed.do(acting, picture, given),
+        "twin": deed.twin(given),
+    }
 
 
 class Remembered:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 from klamm.client.aio.admin import PREFERRED_ELECTION, UNCLEAN_ELECTION
@@ -58,7 +59,7 @@ async def _plan_election(acting: Acting, picture: Picture, given: Given) -> Shee
     return sheet
 
 
-async def _elect(acting: Acting, given: Given) -> str:
+async def _elect(acting: Acting, _: Picture, given: Given) -> str:
     is_unclean = given["election"] == "unclean"
     number = UNCLEAN_ELECTION if is_unclean else PREFERRED_ELECTION
     chosen = partitions_of(given["partitions"]) if given["partitions"] else None
@@ -118,12 +119,13 @@ async def _plan_moves(acting: Acting, picture: Picture, given: Given) -> Sheet:
     return sheet
 
 
-async def _move(acting: Acting, given: Given) -> str:
-    await _reassign(acting, dict(_targets(given)))
+async def _move(acting: Acting, _: Picture, given: Given) -> str:
+    await reassign(acting, dict(_targets(given)))
     return f"{len(given['moves'])} moves started"
 
 
-async def _reassign(acting: Acting, targets: dict[TopicPartition, list[int] | None]) -> None:
+async def reassign(acting: Acting, targets: dict[TopicPartition, list[int] | None]) -> None:
+    """Starts moves, or cancels those whose target is None; raises with what was refused."""
     refused = [
         f"{tp}: {result.error_message or code_of(result.error_code).name}"
         for tp, result in (await acting.admin.reassign(targets)).items()
@@ -145,10 +147,61 @@ async def _plan_cancelling(acting: Acting, picture: Picture, given: Given) -> Sh
     return sheet
 
 
-async def _cancel(acting: Acting, given: Given) -> str:
+async def _cancel(acting: Acting, _: Picture, given: Given) -> str:
     chosen = partitions_of(given["partitions"])
-    await _reassign(acting, dict.fromkeys(chosen))
+    await reassign(acting, dict.fromkeys(chosen))
     return f"{len(chosen)} moves cancelled"
+
+
+def _drained(picture: Picture, broker: int) -> dict[TopicPartition, list[int]]:
+    """Every partition on a broker with another in its place, the least loaded one."""
+    staying = picture.live - {broker}
+    load = Counter(b for t in picture.topics.values() for p in t.partitions for b in p.replicas)
+    found: dict[TopicPartition, list[int]] = {}
+    for name, topic in sorted(picture.topics.items()):
+        for p in topic.partitions if not topic.is_doomed else ():
+            if broker not in p.origin:
+                continue
+            free = sorted(staying.difference(p.origin), key=lambda b: (load[b], b))
+            after = [free[0] if b == broker and free else b for b in p.origin]
+            if not free:
+                after = [b for b in p.origin if b != broker] or list(p.origin)
+            load.update(free[:1])
+            if after != list(p.origin):
+                found[TopicPartition(name, p.index)] = after
+    return found
+
+
+async def _plan_drain(acting: Acting, picture: Picture, given: Given) -> Sheet:
+    broker = given["broker"]
+    targets = _drained(picture, broker)
+    sheet = Sheet(title=f"Drain broker {broker}", button=f"Start {len(targets)} moves")
+    if not targets:
+        sheet.refused.append(f"nothing on broker {broker} can be moved")
+        return sheet
+    if any(len(after) < len(_origin(picture, tp)) for tp, after in targets.items()):
+        sheet.warnings.append("there are too few brokers: some partitions will have a copy less")
+    wanted = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": ids}
+        for tp, ids in targets.items()
+    ]
+    plan = await planning.ask(acting.admin, {"kind": "move", "partitions": wanted})
+    sheet.derived = plan is None
+    if plan is not None:
+        planning.tell(sheet, plan)
+    sheet.facts = sorted((str(tp), ids) for tp, ids in targets.items())
+    return sheet
+
+
+def _origin(picture: Picture, tp: TopicPartition) -> tuple[int, ...]:
+    partitions = picture.topics[tp.topic].partitions
+    return next(p.origin for p in partitions if p.index == tp.partition)
+
+
+async def _drain(acting: Acting, picture: Picture, given: Given) -> str:
+    targets = _drained(picture, given["broker"])
+    await reassign(acting, dict(targets))
+    return f"{len(targets)} moves started"
 
 
 DEEDS: Final = (
@@ -187,5 +240,14 @@ DEEDS: Final = (
         plan=_plan_cancelling,
         do=_cancel,
         twin=lambda given: twins.command("reassign", "cancel", *(given["partitions"] or ())),
+    ),
+    Deed(
+        kind="drain",
+        title="Drain a broker",
+        role=Role.OPERATOR,
+        fields=(Field(name="broker", label="Broker", kind="number"),),
+        plan=_plan_drain,
+        do=_drain,
+        twin=lambda given: twins.command("brokers", "drain", given["broker"] or 0),
     ),
 )

@@ -70,7 +70,7 @@ def _new(given: Given) -> create_topics.CreatableTopic:
     )
 
 
-async def _create(acting: Acting, given: Given) -> str:
+async def _create(acting: Acting, _: Picture, given: Given) -> str:
     for result in await acting.admin.create_topics([_new(given)]):
         refuse(result.error_code, f"topic {result.name!r}", result.error_message)
     return f"created {given['topic']}"
@@ -105,7 +105,7 @@ async def _plan_growth(acting: Acting, picture: Picture, given: Given) -> Sheet:
     return sheet
 
 
-async def _grow(acting: Acting, given: Given) -> str:
+async def _grow(acting: Acting, _: Picture, given: Given) -> str:
     result = await acting.admin.create_partitions(given["topic"], given["partitions"])
     refuse(result.error_code, f"topic {given['topic']!r}", result.error_message)
     return f"{given['topic']} has {given['partitions']} partitions"
@@ -143,7 +143,7 @@ async def _plan_settings(acting: Acting, picture: Picture, given: Given) -> Shee
     return sheet
 
 
-async def _configure(acting: Acting, given: Given) -> str:
+async def _configure(acting: Acting, _: Picture, given: Given) -> str:
     for result in await acting.admin.change_configs(_changes(given)):
         refuse(result.error_code, f"topic {given['topic']!r}", result.error_message)
     return f"changed the settings of {given['topic']}"
@@ -171,7 +171,7 @@ async def _plan_freeze(acting: Acting, picture: Picture, given: Given) -> Sheet:
     return sheet
 
 
-async def _freeze(acting: Acting, given: Given) -> str:
+async def _freeze(acting: Acting, _: Picture, given: Given) -> str:
     await freeze(acting.admin, [given["topic"]])
     return f"{given['topic']} is frozen"
 
@@ -185,7 +185,7 @@ async def _plan_unfreeze(acting: Acting, picture: Picture, given: Given) -> Shee
     return sheet
 
 
-async def _unfreeze(acting: Acting, given: Given) -> str:
+async def _unfreeze(acting: Acting, _: Picture, given: Given) -> str:
     await unfreeze(acting.admin, [given["topic"]])
     return f"{given['topic']} takes records again"
 
@@ -221,7 +221,7 @@ def _away(picture: Picture, name: str) -> list[int]:
     return sorted(named - picture.live)
 
 
-async def _delete(acting: Acting, given: Given) -> str:
+async def _delete(acting: Acting, _: Picture, given: Given) -> str:
     for result in await acting.admin.delete_topics([given["topic"]], patience_ms=1):
         if result.error_code != ErrorCode.REQUEST_TIMED_OUT:
             refuse(result.error_code, f"topic {given['topic']!r}", result.error_message)
@@ -251,7 +251,7 @@ async def _plan_forgetting(acting: Acting, picture: Picture, given: Given) -> Sh
     return sheet
 
 
-async def _forget(acting: Acting, given: Given) -> str:
+async def _forget(acting: Acting, _: Picture, given: Given) -> str:
     body = {"topic": given["topic"], "broker": given["broker"]}
     await acting.admin.ask_controller(PrivateKey.FORGET_REPLICA, body)
     return f"broker {given['broker']}'s copies of {given['topic']} are given up"
@@ -268,7 +268,7 @@ async def _plan_calling_off(acting: Acting, picture: Picture, given: Given) -> S
     return sheet
 
 
-async def _call_off(acting: Acting, given: Given) -> str:
+async def _call_off(acting: Acting, _: Picture, given: Given) -> str:
     await acting.admin.ask_controller(PrivateKey.CANCEL_DELETION, {"topic": given["topic"]})
     return f"{given['topic']} stays"
 

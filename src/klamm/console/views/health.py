@@ -163,6 +163,7 @@ VIEWS: Final = (
     View(
         name="waits",
         title="Why is it stuck",
+        bar="Waits",
         path="/waits",
         build=waits,
         twin=lambda _: twins.command("topics", "explain", "--all"),
