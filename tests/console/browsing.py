@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from klamm.cluster import Cluster
+
 
 @contextmanager
 def console_of(servers: str, *words: str) -> Iterator[str]:
@@ -39,3 +41,10 @@ def asked(url: str) -> Any:
     """The JSON at an address."""
     with urllib.request.urlopen(url, timeout=20) as answer:
         return json.load(answer)
+
+
+def klamm(cluster: Cluster, *words: str, given: str = "") -> str:
+    """Runs a command against a cluster; what it prints."""
+    command = [sys.executable, "-m", "klamm", *words, "-b", cluster.bootstrap_servers]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    return done.stdout

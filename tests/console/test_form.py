@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console.browsing import asked, live
+from console.browsing import asked, klamm, live
 from klamm.cluster import Cluster
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
@@ -25,6 +25,17 @@ VIEWS = {
     "topic": "/topics/orders?p=1&b=2",
     "story": "/topics/orders/story",
     "waits": "/waits",
+    "records": "/topics/orders/records",
+    "settings": "/topics/orders/settings",
+    "groups": "/groups",
+    "group": "/group?id=billing",
+    "brokers": "/brokers",
+    "broker": "/brokers/0",
+    "moves": "/moves?topics=payments&onto=0,1",
+    "elections": "/elections",
+    "deletions": "/deletions",
+    "what-if": "/what-if?lose=1",
+    "ledger": "/ledger",
     "about": "/about",
 }
 FORMS = {
@@ -41,6 +52,9 @@ def _something_to_see(cluster: Cluster) -> Iterator[None]:
     cluster.create_topic("payments", partitions=12, replication_factor=2)
     for name in ("clicks", "sessions", "users", "returns", "audit-log"):
         cluster.create_topic(name, partitions=3, replication_factor=3)
+    orders = "\n".join(f'{n}={{"order": {n}, "total": {n * 7 % 90}.5}}' for n in range(40))
+    klamm(cluster, "produce", "orders", "--key-separator", "=", given=orders)
+    klamm(cluster, "groups", "reset", "billing", "-t", "orders", "--to-earliest", "--execute")
     victim = next(id for id in range(3, -1, -1) if id != cluster.controller_id)
     cluster.kill_broker(victim)
     yield

@@ -121,7 +121,7 @@ def derived_status(controller: int, nodes: Mapping[int, Any], topics: Iterable[T
 
 
 async def explanations(admin: Admin) -> list[Json]:
-    """What every topic that waits is waiting for; 1,000 topics at most."""
+    """The waits of every topic that waits for something; 1,000 topics at most."""
     found: list[Json] = []
     while len(found) < 1_000:
         body = {"after": found[-1]["topic"]} if found else {}
@@ -133,7 +133,7 @@ async def explanations(admin: Admin) -> list[Json]:
 
 
 def derived_waits(topics: Iterable[Topic], live: frozenset[int]) -> list[Json]:
-    """What can be told to wait from outside: no leader, not in sync."""
+    """The waits that can be seen from outside: no leader, not in sync."""
     found = []
     for topic in topics:
         waiting: list[Json] = []
@@ -276,7 +276,7 @@ async def _group(
 
 
 async def story(admin: Admin, topic: str | None, limit: int) -> tuple[list[Json], list[str]]:
-    """What every broker wrote down about a topic, or about all, and who could not be asked."""
+    """The lines of every broker about a topic, or about all, and who could not be asked."""
     found: dict[tuple[int, int], Json] = {}
     faults = []
     picture = await admin.client.refresh([])

@@ -13,7 +13,7 @@ SAME: Final = object()
 
 
 def difference(before: Any, after: Any) -> Any:
-    """What turns `before` into `after`; SAME where nothing does."""
+    """The change that turns `before` into `after`; SAME where there is none."""
     if isinstance(before, dict) and isinstance(after, dict):
         return _members(before, after)
     if _is_keyed(before) and _is_keyed(after):

@@ -54,7 +54,7 @@ def size(value: Any) -> str:
 
 
 def age(value: Any) -> str:
-    """How long ago a time was, in one unit."""
+    """The time since a moment, in one unit."""
     if value is None:
         return _NONE
     seconds = max(0, time.time() - value / 1000)

@@ -12,7 +12,7 @@ from klamm.console.problems import Problem
 
 
 class Role(IntEnum):
-    """How much somebody may do; each may do what the ones before may."""
+    """The role of somebody; each may do what the ones before may."""
 
     VIEWER = 0
     OPERATOR = 1

@@ -1,4 +1,4 @@
-"""Where the states of the three machines are drawn.
+"""The places at which the states of the three machines are drawn.
 
 Left to right is birth to service; the way out runs back along the bottom. Every state of the
 tables has a place, which a test holds; the transitions are drawn from the tables themselves.

@@ -1,4 +1,4 @@
-"""What a console is started with."""
+"""The options that a console is started with."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Problem(Exception):
 
 
 def problem_of(error: KlammError | OSError) -> Problem:
-    """What a refusal or a failure on the way to the cluster is, to whoever asked."""
+    """The answer to whoever asked, where the cluster refused or could not be reached."""
     text = str(error) or type(error).__name__
     if isinstance(error, DeadlineExceeded):
         return Problem(504, text, retry_after_ms=1_000)

@@ -18,7 +18,7 @@ Ask = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What one viewer may see; None for the topics or groups means all of them."""
+    """The things one viewer may see; None for the topics or groups means all of them."""
 
     picture: Picture
     role: Role

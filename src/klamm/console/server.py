@@ -137,7 +137,7 @@ class Console:
     # What is about the console itself
 
     async def me(self, request: Request) -> Response:
-        """Who one is here."""
+        """The name and role of whoever asks."""
         session = self.site.session_of(request)
         role = self.site.role_of(session)
         return JSONResponse(
@@ -152,7 +152,7 @@ class Console:
         )
 
     async def load(self, request: Request) -> Response:
-        """What the console asks, and what that costs."""
+        """The questions that the console asks, and what they cost."""
         self.site.admit(self.site.session_of(request))
         return JSONResponse(self._load())
 
@@ -194,7 +194,7 @@ class Console:
     # The stream
 
     async def events(self, request: Request) -> Response:
-        """What changes on the views that somebody looks at."""
+        """The stream of changes on the views that somebody looks at."""
         site = self.site
         session = site.session_of(request)
         await site.scene(session)
@@ -223,7 +223,7 @@ class Console:
     # What changes something
 
     async def plan(self, request: Request) -> Response:
-        """What a deed would do."""
+        """The plan of a deed."""
         session, body = await self._said(request)
         scene = await self.site.scene(session)
         who = session.user or "anonymous"

@@ -63,7 +63,7 @@ class Site:
         return self.sessions.find(request.cookies.get(self.cookie))
 
     def role_of(self, session: Session | None) -> Role:
-        """What whoever this is may do."""
+        """The role of whoever this is."""
         if session and session.user:
             return session.role
         return Role.VIEWER if self.accounts.is_secured else self.options.anonymous
@@ -105,11 +105,11 @@ class Site:
         session.cut_at = now
 
     def key_of(self, session: Session | None) -> object:
-        """What tells viewers apart who may see different things."""
+        """A key that tells viewers apart who may see different things."""
         return session.id if session is not None and session.client is not None else None
 
     def meta(self) -> Json:
-        """How old everything is, and what the console costs."""
+        """The age of everything, and what the console costs."""
         picture = self.picture
         sources = [
             {
@@ -132,7 +132,7 @@ class Site:
         }
 
     def pulse(self, session: Session | None) -> tuple[Json, Any]:
-        """What every page shows, and what of it is worth telling at once."""
+        """The facts that every page shows, and those of them that are worth telling at once."""
         if self.accounts.is_secured and (session is None or session.user is None):
             return {}, None  # nothing is said to whoever has not signed in
         key = self.key_of(session)

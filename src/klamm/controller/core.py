@@ -82,6 +82,8 @@ def _take(turn: Turn, event: on.Event) -> Flow[object]:
 
 
 def _work(turn: Turn, event: on.Event) -> Flow[object]:
+    if isinstance(event, on.Question):
+        return _only(_answer(turn, event))
     match event:
         case on.TermBegan():
             return failover.term_began(turn, event)
@@ -135,26 +137,11 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return cancellation.deletion_cancelled(turn, event)
         case on.TopicArchived():
             return _only(deletion.topic_archived(turn, event))
-        case (
-            on.ExplanationAsked()
-            | on.ExplanationsAsked()
-            | on.StatusAsked()
-            | on.StatesAsked()
-            | on.PlanAsked()
-        ):
-            return _only(_answer(turn, event))
         case _:
             assert_never(event)
 
 
-def _answer(
-    turn: Turn,
-    event: on.ExplanationAsked
-    | on.ExplanationsAsked
-    | on.StatusAsked
-    | on.StatesAsked
-    | on.PlanAsked,
-) -> object:
+def _answer(turn: Turn, event: on.Question) -> object:
     """The answer to a question, which changes nothing."""
     match event:
         case on.ExplanationAsked():

@@ -389,6 +389,9 @@ class PlanAsked(Ask[PlannedEffects]):
     about: Plannable
 
 
+# Answered without changing anything.
+Question = ExplanationAsked | ExplanationsAsked | StatusAsked | StatesAsked | PlanAsked
+
 Event = (
     TermBegan
     | BrokersChanged
@@ -416,9 +419,5 @@ Event = (
     | ReplicaGivenUp
     | DeletionCancelled
     | TopicArchived
-    | ExplanationAsked
-    | ExplanationsAsked
-    | StatusAsked
-    | StatesAsked
-    | PlanAsked
+    | Question
 )

@@ -53,7 +53,7 @@ def tell(sheet: Sheet, plan: Json, *, is_placed: bool = True) -> Sheet:
 
 
 def refusals(plan: Mapping[str, Any]) -> Iterator[str]:
-    """What the controller would refuse, in its words."""
+    """The refusals of the controller, in its words."""
     for entry in plan["refused"]:
         if entry["error_code"] == ErrorCode.ELECTION_NOT_NEEDED:
             continue

@@ -215,7 +215,7 @@ def _spread(scene: Scene, ask: Ask) -> Json | None:
 
 
 async def what_if(scene: Scene, ask: Ask) -> Json:
-    """What would follow if brokers went: who would lead, what would be offline or refuse writes."""
+    """The partitions that would change if brokers went: new leaders, offline, refusing writes."""
     lost = {int(id) for id in (ask["lose"] or "").replace(",", " ").split() if id.isdecimal()}
     live = scene.picture.live - lost
     least = await _least_in_sync(scene) if lost else {}

@@ -50,7 +50,7 @@ def _fits(line: dict[str, Any], ask: Ask) -> bool:
 
 
 def deletions(scene: Scene, _: Ask) -> Json:
-    """What is going, how far it is, and what has gone since the console began to look."""
+    """The topics that are going, how far they are, and those that have gone lately."""
     status = {d["topic"]: d for d in scene.picture.status.get("deletions", {}).get("items", ())}
     going = []
     for topic in scene.topics():

@@ -35,7 +35,7 @@ _HEADERS: Final = 20
 
 @dataclass(slots=True)
 class _Scan:
-    """How far a search has come."""
+    """The progress of a search."""
 
     records: int = 0
     size: int = 0
@@ -115,7 +115,7 @@ async def _read(
 async def _places(
     scene: Scene, ask: Ask, topic: str, partitions: list[int]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where to begin in each partition, and where it ends now."""
+    """The offset to begin at in each partition, and its end now."""
     tps = [TopicPartition(topic, p) for p in partitions]
     if not tps:
         return {}, {}
