@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-spark chaos demo differential dist docs hostile interop-extra leader-kills mixed help shell suites up test test-console test-processes check unit format clean install install-dev
+.PHONY: bench bench-spark chaos demo differential dist docs hostile interop-extra leader-kills mixed newcomer help shell suites up test test-console test-processes check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -91,6 +91,9 @@ chaos: $(VENV)/.installed-dev ## kill, freeze, cut and fill broker processes for
 
 mixed: $(VENV)/.installed-dev ## brokers of klamm and of Apache Kafka 3.9 in one cluster (jars from Maven)
 	KLAMM_MIXED=1 $(BIN)/python -m pytest tests/mixed $(ARGS)
+
+newcomer: $(VENV)/.installed-dev ## do README, tutorial and how-tos word for word, in a fresh clone
+	KLAMM_NEWCOMER=1 $(BIN)/python -m pytest tests/newcomer $(ARGS)
 
 leader-kills: $(VENV)/.installed-dev ## kill leaders 50 times under load and check every promise
 	KLAMM_LEADER_KILLS=50 $(BIN)/python -m pytest tests/interop/test_leader_kills.py $(ARGS)

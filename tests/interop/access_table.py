@@ -423,7 +423,8 @@ REQUESTS: dict[tuple[int, str], Callable[[Site, int], Any]] = {
         {"topic": TOPIC, "topic_id": "A" * 22, "manifest": "m", "sha256": "s", "records": 1}
     ),
     (1010, "cluster"): simple({}),
-    (1011, "cluster"): simple({}),
+    (1011, "cluster"): simple({"kind": "settings", "topics": []}),
+    (1014, "cluster"): simple({}),
 }
 # Asked elsewhere: what takes more than one request, or is not served.
 ELSEWHERE = {

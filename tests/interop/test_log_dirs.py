@@ -120,3 +120,44 @@ def test_the_command_line_moves_logs_and_says_where_they_are(
     code, said = klamm("brokers", "move-logs", str(broker), "/nowhere", "placed-0")
     assert code == 1
     assert "LOG_DIR_NOT_FOUND" in said
+
+
+def test_the_drop_in_starts_tells_and_cancels_moves_between_directories(
+    cluster: Cluster, klamm: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    cluster.create_topic("packed", partitions=1, replication_factor=1)
+    fill = "kafka-console-producer --topic packed --bootstrap-server"
+    with pytest.MonkeyPatch.context() as patch, (tmp_path / "lines").open("w+") as lines:
+        lines.write(f"{'x' * 1000}\n" * 3000)
+        lines.seek(0)
+        patch.setattr("sys.stdin", lines)
+        assert klamm(*fill.split(), cluster.bootstrap_servers)[0] == 0
+    broker = cluster.wait_for_leader("packed")
+    home, other = home_of(cluster, broker, "packed-0")
+    plan = tmp_path / "plan.json"
+
+    def tool(*words: str) -> tuple[int, list[str]]:
+        where = ["--bootstrap-server", cluster.bootstrap_servers, "--reassignment-json-file"]
+        code, said = klamm("kafka-reassign-partitions", *where, str(plan), *words)
+        return code, said.splitlines()
+
+    def want(directory: Path) -> None:
+        entry = {"topic": "packed", "partition": 0, "replicas": [broker]}
+        plan.write_text(json.dumps({"partitions": [{**entry, "log_dirs": [str(directory)]}]}))
+
+    want(other)
+    code, told = tool("--execute", "--replica-alter-log-dirs-throttle", "1000")
+    begun = f"Successfully started moving log directory to {other} for replica packed-0 with broker"
+    assert (code, told[-1].strip()) == (0, f"{begun} {broker}")
+    code, told = tool("--verify")
+    going = f"Reassignment of replica packed-0-{broker} is still in progress."
+    assert (code, told[2:]) == (0, [going])
+    code, told = tool("--cancel", "--preserve-throttles")
+    assert (code, told[0]) == (0, "None of the specified partition reassignments are active.")
+    assert told[1].startswith(f"Successfully started moving log directory to {home} for replica")
+    code, told = tool("--verify")
+    stays = f"is not being moved from log dir {home} to {other}."
+    assert told[2] == f"Partition packed-0 on broker {broker} {stays}"
+    want(home)
+    done = f"Reassignment of replica packed-0-{broker} completed successfully."
+    assert tool("--verify")[1][2] == done

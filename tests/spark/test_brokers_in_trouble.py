@@ -213,7 +213,7 @@ class Ends(Silent):
                 self._cluster.kill_broker(0)
 
 
-GONE = r"(no broker answers at|the broker at) 127\.0\.0\.1:\d+.*"
+GONE = r"(no broker can be reached:|no broker answers at|the broker at) 127\.0\.0\.1:\d+.*"
 
 
 def test_reads_and_writes_when_a_broker_vanishes(small: Cluster, reach: ConnectionOptions) -> None:

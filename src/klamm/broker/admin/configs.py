@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
@@ -79,6 +79,10 @@ class NamedResource(Protocol):
     @property
     def resource_name(self) -> str: ...
 
+
+# Who asks is known of these topics; False: nothing came of it.
+Note = Callable[[Sequence[str], bool], Awaitable[None]]
+_TWICE: Final = Refused("Each resource must appear at most once.")
 
 R = TypeVar("R", bound=NamedResource)
 A = TypeVar("A")
@@ -186,25 +190,32 @@ async def alter_all(
     denied: Callable[[R], Refused | None] = lambda _: None,
     incremental: bool,
     validate_only: bool,
+    note: Note | None = None,
 ) -> list[A]:
     """Change the settings of every resource of a request; each has an answer of its own."""
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
-    answers = []
+    outcomes: list[Refused | None] = []
     async for each in in_turns(resources):
-        kind, name = each.resource_type, each.resource_name
-        if counts[kind, name] > 1:
-            outcome: Refused | None = Refused("Each resource must appear at most once.")
-        elif (outcome := denied(each)) is None:
-            outcome = await alter(
+        twice = counts[each.resource_type, each.resource_name] > 1
+        outcomes.append(_TWICE if twice else denied(each))
+    taken = [each for each, refused in zip(resources, outcomes, strict=True) if refused is None]
+    if note is not None and not validate_only:
+        await note(topics_of(taken), True)
+    for at, each in enumerate(resources):
+        if outcomes[at] is None:
+            outcomes[at] = await alter(
                 host,
-                kind,
-                name,
+                each.resource_type,
+                each.resource_name,
                 changes_of(each),
                 incremental=incremental,
                 validate_only=validate_only,
             )
-        answers.append(_answered(each, outcome, answer))
-    return answers
+    answered = list(zip(resources, outcomes, strict=True))
+    failed = [each for each, refused in answered if refused is not None and each in taken]
+    if note is not None and not validate_only:
+        await note(topics_of(failed), False)
+    return [_answered(each, outcome, answer) for each, outcome in answered]
 
 
 def topics_of(resources: Sequence[NamedResource]) -> list[str]:

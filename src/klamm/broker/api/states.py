@@ -1,4 +1,4 @@
-"""States (private, key 1011): where every topic, partition and replica is in its life.
+"""States (private, key 1014): where every topic, partition and replica is in its life.
 
 Asked with `{"topics": [names] or null, "after": name or null, "limit": partitions}` it answers
 `topics` in the order of their names, each with its state and its partitions, and `more` where

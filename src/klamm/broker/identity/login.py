@@ -94,6 +94,9 @@ class Login:
         self._sasl = SaslServer(desk.config)
         self._address = "?"
         self._ending: asyncio.TimerHandle | None = None
+        # The wait of a login that has failed. A refused token is told before the login ends, and
+        # counts though the client leaves without another word.
+        self._owed_s: float | None = None
 
     @property
     def frame_size_max(self) -> int:
@@ -158,11 +161,14 @@ class Login:
         if step.login is not None:
             self._logged_in(connection, step.login)
         reply = self._reply(header, frame, step.answer)
+        if step.failed and self._owed_s is None:
+            self._owed_s = self._failed(step.why)
         if not step.close:
             return reply
         reply.then_close = True
         if step.failed:
-            return _later(self._failed(step.why), reply)
+            assert self._owed_s is not None, "whoever fails waits"
+            return _later(self._owed_s, reply)
         self._tell(step.why)
         return reply
 

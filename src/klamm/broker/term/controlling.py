@@ -321,7 +321,12 @@ class ControllerShell:
         if isinstance(ended, ExceptionGroup) and ended.subgroup(ControllerFenced):
             log.info("another controller was elected: this one resigned")
             return
-        log.error("the controller's term ended with a fault", exc_info=ended)
+        lost = ended.subgroup(StoreUnavailable) if isinstance(ended, ExceptionGroup) else None
+        if lost is not None:
+            why = str(_first(lost))
+            log.error("the controller's term ended: its store fails", extra={"why": why})
+        else:
+            log.error("the controller's term ended with a fault", exc_info=ended)
         await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
     async def _give_up_node(self, mandate: Mandate) -> None:
@@ -363,3 +368,11 @@ class ControllerShell:
 
     async def _open(self, broker: Registration) -> Link:
         return await self._host.peers.connect_to(broker, f"controller-{self._host.id}")
+
+
+def _first(group: ExceptionGroup[StoreUnavailable]) -> Exception:
+    """The first of a group that is not a group itself."""
+    first: Exception = group
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+    return first

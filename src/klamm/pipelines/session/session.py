@@ -17,6 +17,7 @@ from klamm.client.addresses import parse_bootstrap
 from klamm.installing import install_command
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.session.java import use_java
+from klamm.pipelines.session.stderr import without_incubator_warning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +62,8 @@ def start(
     for key, value in {**_SETTINGS, **shuffle, **(settings or {})}.items():
         builder = builder.config(key, value)
     try:
-        spark = builder.getOrCreate()
+        with without_incubator_warning():
+            spark = builder.getOrCreate()
     except PySparkRuntimeError as fault:
         if fault.getCondition() != "JAVA_GATEWAY_EXITED":
             raise

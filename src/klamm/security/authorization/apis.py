@@ -324,7 +324,8 @@ _TABLE: Final = (
     # Two ends show each other that they know the cluster's secret: it is itself a check.
     _api(1009, "Prove"),
     _api(1010, "Status", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
-    _api(1011, "States", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
+    _api(1011, "Note", _CLUSTER_ACTION),
+    _api(1014, "States", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
 )
 
 APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}

@@ -13,6 +13,7 @@ class Challenge:
     """The client has to show more."""
 
     token: bytes
+    refused: str = ""  # why the login has failed already, where this only tells the client so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ time for every name. A client that says `tokenauth=true` logs in with a delegati
 is the token's id, and the principal is the token's owner.
 
 Stricter than Kafka, which no client notices: the nonce must be the whole one, and the channel
-binding must repeat the header of the first message.
+binding must repeat the header of the first message. librdkafka before 2.6 says its own nonce twice
+(kcat of many distributions does), which is taken: both parts are those of this exchange.
 """
 
 from __future__ import annotations
@@ -115,6 +116,7 @@ class ScramExchange:
             bare=match["bare"],
             answer=answer,
             nonce=both,
+            doubled_nonce=match["nonce"] + both,
             other_id=authzid is not None and _plain_name(authzid) != name,
             credential=credential,
             principal=principal,
@@ -159,7 +161,7 @@ class ScramExchange:
         proof, binding = _decoded(match["proof"]), _decoded(match["binding"])
         if binding != first.header.encode():
             return Denied("the channel binding is not that of the first message")
-        if not hmac.compare_digest(match["nonce"], first.nonce):
+        if match["nonce"] not in (first.nonce, first.doubled_nonce):
             return Denied("the nonce is not that of the exchange")
         signed = f"{first.bare},{first.answer},{match['unproven']}".encode()
         kept = first.credential
@@ -188,6 +190,7 @@ class _First:
     bare: str
     answer: str
     nonce: str
+    doubled_nonce: str  # as old librdkafkas say it
     other_id: bool
     credential: ScramCredential
     principal: Principal | None  # None: nobody

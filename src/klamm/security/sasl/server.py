@@ -104,7 +104,7 @@ class Step:
     delayed: bool = False  # the answer and the close wait, and nothing is read meanwhile
     login: Login | None = None
     why: str = ""  # of a close, for the log
-    failed: bool = False  # counts as a failed authentication
+    failed: bool = False  # counts as a failed authentication, once for a connection
 
 
 # A mechanism's exchange, made of fresh random bytes.
@@ -230,8 +230,9 @@ class SaslServer:
         assert self._exchange is not None
         outcome = self._exchange.step(token, now_ms)
         match outcome:
-            case Challenge(challenge):
-                return Step(answer=AuthenticateAnswer(ErrorCode.NONE, challenge))
+            case Challenge(challenge, refused):
+                answer = AuthenticateAnswer(ErrorCode.NONE, challenge)
+                return Step(answer=answer, why=refused, failed=bool(refused))
             case Denied(why, told):
                 return self._denied(why, told)
             case Accepted():
@@ -248,8 +249,8 @@ class SaslServer:
         assert self._exchange is not None
         outcome = self._exchange.step(token, now_ms)
         match outcome:
-            case Challenge(challenge):
-                return Step(answer=RawAnswer(challenge))
+            case Challenge(challenge, refused):
+                return Step(answer=RawAnswer(challenge), why=refused, failed=bool(refused))
             case Denied(why):
                 return self._fail(why)
             case Accepted():

@@ -135,7 +135,8 @@ BOOK = """
 1007 topic 0 DESCRIBE:T 29 request
 1008 topic 0 ALTER:T 29 request
 1010 cluster 0 DESCRIBE:C 31 request
-1011 cluster 0 DESCRIBE:C 31 request
+1011 cluster 0 CLUSTER_ACTION:C 31 request
+1014 cluster 0 DESCRIBE:C 31 request
 """
 LETTERS = {kind: kind.name[0] for kind in SUPPORTED} | {ResourceType.TRANSACTIONAL_ID: "X"}
 ROWS = [line.split() for line in BOOK.strip().splitlines()]
@@ -179,7 +180,7 @@ def test_only_these_need_nothing() -> None:
 
 def test_brokers_own_requests() -> None:
     brokers = {key for key, need in CASES if need.is_for_brokers}
-    assert brokers == {1, 4, 5, 6, 7, 10, 24, 56, 58, 67, 1006}
+    assert brokers == {1, 4, 5, 6, 7, 10, 24, 56, 58, 67, 1006, 1011}
 
 
 def test_versions_of_a_case_leave_no_gap() -> None:

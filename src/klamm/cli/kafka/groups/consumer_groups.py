@@ -13,8 +13,8 @@ from typing import Final
 
 from klamm.cli.asking import bare, run
 from klamm.cli.groups.views import GroupView
-from klamm.cli.kafka import group_resets
-from klamm.cli.kafka.group_reports import (
+from klamm.cli.kafka.groups import resets as group_resets
+from klamm.cli.kafka.groups.reports import (
     Row,
     coordinator_text,
     member_lines,

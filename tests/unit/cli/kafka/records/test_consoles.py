@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.cli.kafka import console_consumer, console_producer
-from klamm.cli.kafka.line_reader import LineReader
-from klamm.cli.kafka.record_writer import RecordWriter
+from klamm.cli.kafka.records import console_consumer, console_producer
+from klamm.cli.kafka.records.line_reader import LineReader
+from klamm.cli.kafka.records.record_writer import RecordWriter
 from klamm.client.aio.consumer import Consumed
 from klamm.model.offsets import EARLIEST, LATEST
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.cli.kafka.credentials import is_about, parse, without_secrets
+from klamm.cli.kafka.access.credentials import is_about, parse, without_secrets
 from klamm.model.scram import ScramMechanism
 
 

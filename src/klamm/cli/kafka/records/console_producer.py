@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from klamm.cli.asking import bare, run
-from klamm.cli.kafka.line_reader import LineReader
 from klamm.cli.kafka.options import HELP, VERSION, Options, ToolOption, begin
+from klamm.cli.kafka.records.line_reader import LineReader
 from klamm.cli.options import Compression
 from klamm.cli.output import counted, say
 from klamm.client import properties

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from klamm.cli.groups.views import GroupView, MemberView
-from klamm.cli.kafka import group_reports, group_resets
-from klamm.cli.kafka.consumer_groups import chosen, parse
+from klamm.cli.kafka.groups import reports as group_reports
+from klamm.cli.kafka.groups import resets as group_resets
+from klamm.cli.kafka.groups.consumer_groups import chosen, parse
 from klamm.model.names import TopicPartition
 
 B = ["--bootstrap-server", "h:1"]

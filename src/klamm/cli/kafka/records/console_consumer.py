@@ -18,9 +18,9 @@ from typing import Final
 from klamm.cli.asking import bare, run
 from klamm.cli.facts import describe_settings, list_topics
 from klamm.cli.groups import offsets as group_offsets
-from klamm.cli.kafka import group_resets
+from klamm.cli.kafka.groups import resets as group_resets
 from klamm.cli.kafka.options import HELP, VERSION, Options, ToolOption, begin
-from klamm.cli.kafka.record_writer import RecordWriter
+from klamm.cli.kafka.records.record_writer import RecordWriter
 from klamm.cli.output import say
 from klamm.client import properties
 from klamm.client import settings as client_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.cli.kafka.acls import app, parse, wanted_of
+from klamm.cli.kafka.access.acls import app, parse, wanted_of
 from klamm.security.authorization.acls import (
     Acl,
     Operation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.cli.kafka.quotas import parse_rates
+from klamm.cli.kafka.access.quotas import parse_rates
 
 
 def test_rates_are_numbers() -> None:
