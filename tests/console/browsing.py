@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from klamm.client.aio.cluster import Client
+from klamm.client.aio.groups import Groups
 from klamm.cluster import Cluster
+from klamm.model.names import TopicPartition
 
 
 @contextmanager
@@ -48,3 +52,16 @@ def klamm(cluster: Cluster, *words: str, given: str = "") -> str:
     command = [sys.executable, "-m", "klamm", *words, "-b", cluster.bootstrap_servers]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
     return done.stdout
+
+
+def commit(cluster: Cluster, group: str, topic: str) -> None:
+    """Has a group without members stand at the beginning of a topic."""
+
+    async def set_offsets() -> None:
+        async with Client(cluster.bootstrap_servers) as client:
+            picture = await client.refresh([topic])
+            count = len(picture.topics[topic].partitions)
+            wanted = {TopicPartition(topic, p): 0 for p in range(count)}
+            await Groups(client).set_offsets(group, wanted)
+
+    asyncio.run(set_offsets())

@@ -27,6 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.console)
+            item.add_marker(pytest.mark.timeout(300))
             if CHROMIUM is None:
                 item.add_marker(pytest.mark.skip(reason="no Chromium here: make test-console"))
             elif not os.environ.get("KLAMM_CONSOLE"):
@@ -67,7 +68,7 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
     def made(**wishes: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **wishes})
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", watched)

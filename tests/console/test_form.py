@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from console.browsing import asked, klamm, live
+from console.browsing import asked, commit, klamm, live
 from klamm.cluster import Cluster
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+expect.set_options(timeout=30_000)
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
 
 SHOTS = os.environ.get("KLAMM_SHOTS")
@@ -54,7 +55,7 @@ def _something_to_see(cluster: Cluster) -> Iterator[None]:
         cluster.create_topic(name, partitions=3, replication_factor=3)
     orders = "\n".join(f'{n}={{"order": {n}, "total": {n * 7 % 90}.5}}' for n in range(40))
     klamm(cluster, "produce", "orders", "--key-separator", "=", given=orders)
-    klamm(cluster, "groups", "reset", "billing", "-t", "orders", "--to-earliest", "--execute")
+    commit(cluster, "billing", "orders")
     victim = next(id for id in range(3, -1, -1) if id != cluster.controller_id)
     cluster.kill_broker(victim)
     yield

@@ -11,6 +11,7 @@ from console.browsing import asked, live
 from klamm.cluster import Cluster
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+expect.set_options(timeout=30_000)
 
 
 def test_a_fresh_cluster_is_healthy_and_says_what_was_checked(console: str, page: Any) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from console.browsing import asked, klamm, live
+from console.browsing import asked, commit, klamm, live
 from klamm.cluster import Cluster
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+expect.set_options(timeout=30_000)
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202e\x1b[2J"
 
@@ -43,7 +44,7 @@ def test_records_are_produced_searched_and_followed(
 
 
 def test_a_group_is_reset_as_its_preview_says(cluster: Cluster, console: str, page: Any) -> None:
-    klamm(cluster, "groups", "reset", "a/b <i>", "-t", "notes", "--to-earliest", "--execute")
+    commit(cluster, "a/b <i>", "notes")
     live(page, f"{console}/groups")
     page.get_by_role("link", name="a/b <i>").click(timeout=60_000)
     page.wait_for_url("**/group?id=**")

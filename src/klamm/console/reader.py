@@ -97,7 +97,7 @@ class Reader:
                 while self.picture.is_klamm:
                     await self._ask_news(source)
                 await asyncio.sleep(governor.pause_s(source, 2.0))
-            except (KlammError, OSError) as fault:
+            except Exception as fault:  # noqa: BLE001 - whatever a cluster says, the others go on
                 self._failed(source, fault)
                 await asyncio.sleep(_RETRY_S)
 
@@ -194,7 +194,7 @@ class Reader:
                 if self.picture.is_klamm:
                     await self._ask_status()
                     self._told(source, time.monotonic() - began)
-            except (KlammError, OSError) as fault:
+            except Exception as fault:  # noqa: BLE001 - whatever a cluster says, the others go on
                 self._failed(source, fault)
             await _within(self._hurry, governor.pause_s(source, _SOON_S))
             self._hurry.clear()
@@ -225,7 +225,7 @@ class Reader:
                     self._told(source, time.monotonic() - began)
                     source.error = fault
                     self._changed()
-            except (KlammError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever a cluster says, the others go on
                 self._failed(source, error)
             is_first = self.picture.is_klamm is None
             await _within(hurry, _RETRY_S if is_first else governor.pause_s(source, every_s))
@@ -271,10 +271,17 @@ class Reader:
             self._changed()
 
     def _failed(self, source: Source, fault: Exception) -> None:
+        told = str(fault) or type(fault).__name__
         if source.error is None:
-            log.info("a source does not answer", extra={"source": source.name, "why": str(fault)})
-        if source.error != str(fault):
-            source.error = str(fault)
+            is_ours = not isinstance(fault, KlammError | OSError)
+            log.log(
+                logging.ERROR if is_ours else logging.INFO,
+                "a source does not answer",
+                exc_info=fault if is_ours else None,
+                extra={"source": source.name, "why": told},
+            )
+        if source.error != told:
+            source.error = told
             self._changed()
 
     def _changed(self) -> None:

@@ -248,6 +248,7 @@ class Console:
             raise
         self.site.audit.note(**told, outcome=done["done"])
         self.site.remembered.keep(session.id, key, done)
+        session.cut_at = 0.0  # there may be a topic more that this user may see
         self.site.reader.hurry()
         return JSONResponse(done)
 

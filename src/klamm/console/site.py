@@ -23,6 +23,7 @@ from klamm.console.scene import Json, Scene
 from klamm.console.sessions import Session, Sessions
 from klamm.console.stream import Hub
 from klamm.console.views.health import short, waiting
+from klamm.model.errors import KlammError
 
 TOKEN_HEADER: Final = "x-klamm-token"
 _CUT_S: Final = 300.0
@@ -99,10 +100,14 @@ class Site:
         now = time.monotonic()
         if session.topics is not None and now - session.cut_at < _CUT_S:
             return
-        admin = Admin(session.client)
-        session.topics = frozenset(await admin.topics())
-        session.groups = frozenset(g.group_id for g in await Groups(session.client).all())
-        session.cut_at = now
+        try:
+            topics = frozenset(await Admin(session.client).topics())
+            groups = frozenset(g.group_id for g in await Groups(session.client).all())
+        except (KlammError, OSError):
+            # The last answer stands; who has had none may know of nothing.
+            topics, groups = session.topics or frozenset(), session.groups or frozenset()
+            now = session.cut_at
+        session.topics, session.groups, session.cut_at = topics, groups, now
 
     def key_of(self, session: Session | None) -> object:
         """A key that tells viewers apart who may see different things."""

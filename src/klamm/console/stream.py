@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -17,6 +18,8 @@ from typing import Any, Final
 
 from klamm.console.differing import SAME, difference
 from klamm.console.problems import Problem
+
+log = logging.getLogger(__name__)
 
 STREAMS_MAX: Final = 200
 STREAMS_A_SESSION: Final = 16
@@ -54,6 +57,10 @@ class Watch:
             value = self.build()
         except Problem as problem:
             value = {"problem": problem.body()}
+        except Exception:
+            # One view that cannot be made must not end the stream of all the others.
+            log.exception("a view cannot be made", extra={"view": self.wish})
+            value = {"problem": Problem(500, "this view cannot be made; see the log").body()}
         change = SAME if self.rev == 0 else difference(self.value, value)
         took = time.perf_counter() - began
         self.due = now + max(_PACE_S, took * _COST)
