@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,4 +65,6 @@ def commit(cluster: Cluster, group: str, topic: str) -> None:
             wanted = {TopicPartition(topic, p): 0 for p in range(count)}
             await Groups(client).set_offsets(group, wanted)
 
-    asyncio.run(set_offsets())
+    # The browser's driver has a loop of its own in this thread.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, set_offsets()).result()

@@ -27,7 +27,7 @@ def browser(
     zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Browser]:
     data: Path = tmp_path_factory.mktemp("kafka")
-    root = f"{zookeeper.address}/console"
+    root = f"{zookeeper.connect_string}/console"
     with kafka_server(data / "logs", root, data / "said", SETTINGS) as servers:
         app, site = build(Options(servers=servers))
         with TestClient(app, base_url=HOST, raise_server_exceptions=False) as client:
