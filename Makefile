@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-peers bench-spark chaos check clean demo differential dist docs fire format help hostile install install-dev interop-extra leader-kills mixed newcomer shell suites test test-processes unit up
+.PHONY: bench bench-peers bench-spark chaos check clean demo differential dist docs fire format help hostile install install-dev interop-extra leader-kills mixed newcomer shell suites test test-console test-processes unit up
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -80,6 +80,11 @@ bench-spark: $(VENV)/.installed-dev ## measure the Spark jobs beside Spark's own
 
 test-processes: $(VENV)/.installed-dev ## all interop and lifecycle tests with a process a broker
 	KLAMM_TEST_PROCESSES=1 $(BIN)/python -m pytest tests/interop $(ARGS)
+
+test-console: $(VENV)/.installed-dev ## the console in a browser; installs Chromium where apt-get can, makes the pictures of the docs
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || [ -n "$$KLAMM_CHROMIUM" ] \
+	  || apt-get install -y -q chromium || echo "no Chromium: install one, or name it in KLAMM_CHROMIUM"
+	KLAMM_CONSOLE=1 KLAMM_SHOTS=docs/images/console $(BIN)/python -m pytest tests/console $(ARGS)
 
 hostile: $(VENV)/.installed-dev ## every attack at full size, and fuzzed requests (KLAMM_HOSTILE_INPUTS=1000000)
 	KLAMM_HOSTILE=1 $(BIN)/python -m pytest tests/hostile $(ARGS)

@@ -412,6 +412,7 @@ REQUESTS: dict[tuple[int, str], Callable[[Site, int], Any]] = {
     (69, "group"): described(consumer_group_describe),
     (1000, "line"): simple({"topic": TOPIC}),
     (1001, "topic"): simple({"topic": TOPIC}),
+    (1001, "cluster"): simple({}),
     (1002, "cluster"): simple({"topic": TOPIC, "broker": 9}),
     (1003, "cluster"): simple({"kind": "delete", "topics": [TOPIC]}),
     (1004, "topic"): simple({"topic": TOPIC}),
@@ -426,6 +427,7 @@ REQUESTS: dict[tuple[int, str], Callable[[Site, int], Any]] = {
     (1013, "topic"): simple(
         {"topic": TOPIC, "topic_id": "A" * 22, "other": TOPIC, "other_id": "A" * 22}
     ),
+    (1014, "cluster"): simple({}),
 }
 # Asked elsewhere: what takes more than one request, or is not served.
 ELSEWHERE = {

@@ -32,6 +32,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
         "up": Command("cluster.up", "run a cluster until Ctrl-C"),
         "broker": Command("cluster.broker", "run one broker of a cluster until it is told to stop"),
         "demo": Command("spark.demo", "take a guided tour of about two minutes"),
+        "console": Command("cluster.console", "show a cluster in a browser until Ctrl-C"),
         "doctor": Command("cluster.doctor", "check whether this machine can run a cluster"),
         "version": Command("version", "print the versions of klamm, Python and the protocol"),
     },

@@ -16,7 +16,7 @@ from klamm.controller.context import Context
 from klamm.controller.effects import Decision, Outcome, Write
 from klamm.controller.lifecycle import cancellation, deletion, leftovers, swapping, topics
 from klamm.controller.membership import brokers, refused_orders, shutdown
-from klamm.controller.questions import explanation, planning, status
+from klamm.controller.questions import explanation, planning, states, status
 from klamm.controller.reassignments import reassignment
 from klamm.controller.turn import ControllerSettings, Flow, Turn
 from klamm.model.names import BrokerId
@@ -82,6 +82,8 @@ def _take(turn: Turn, event: on.Event) -> Flow[object]:
 
 
 def _work(turn: Turn, event: on.Event) -> Flow[object]:
+    if isinstance(event, on.Question):
+        return _only(_answer(turn, event))
     match event:
         case on.TermBegan():
             return failover.term_began(turn, event)
@@ -137,17 +139,19 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return swapping.swap_asked(turn, event)
         case on.TopicArchived():
             return _only(deletion.topic_archived(turn, event))
-        case on.ExplanationAsked() | on.StatusAsked() | on.PlanAsked():
-            return _only(_answer(turn, event))
         case _:
             assert_never(event)
 
 
-def _answer(turn: Turn, event: on.ExplanationAsked | on.StatusAsked | on.PlanAsked) -> object:
+def _answer(turn: Turn, event: on.Question) -> object:
     """The answer to a question, which changes nothing."""
     match event:
         case on.ExplanationAsked():
             return explanation.explain(turn.context, event.topic)
+        case on.ExplanationsAsked(after, limit):
+            return explanation.explain_all(turn.context, after, limit)
+        case on.StatesAsked(topics_asked, after, partitions_max):
+            return states.states(turn.context, topics_asked, after, partitions_max)
         case on.StatusAsked():
             return status.status(turn.context)
         case on.PlanAsked():

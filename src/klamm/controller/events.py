@@ -19,7 +19,7 @@ from klamm.controller.effects import (
     Reassignments,
     StopReplica,
 )
-from klamm.controller.questions.survey import Status
+from klamm.controller.questions.survey import States, Status
 from klamm.controller.states import TopicState
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Registration
@@ -377,6 +377,23 @@ class StatusAsked(Ask[Status]):
     """A request for one look at the whole cluster."""
 
 
+@dataclass(frozen=True, slots=True)
+class ExplanationsAsked(Ask[Mapping[str, Explanation]]):
+    """A request to explain every topic that waits for something, those behind `after` first."""
+
+    after: str | None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatesAsked(Ask[States]):
+    """A request for the states of these topics, or of all, behind `after`."""
+
+    topics: tuple[str, ...] | None
+    after: str | None
+    partitions_max: int
+
+
 # New topics, more partitions, deletions, reassignments, elections.
 Plannable = TopicsChanged | TopicModified | MarkersChanged | ReassignmentsAsked | ElectionsAsked
 
@@ -387,6 +404,9 @@ class PlanAsked(Ask[PlannedEffects]):
 
     about: Plannable
 
+
+# Answered without changing anything.
+Question = ExplanationAsked | ExplanationsAsked | StatusAsked | StatesAsked | PlanAsked
 
 Event = (
     TermBegan
@@ -417,7 +437,5 @@ Event = (
     | DeletionCancelled
     | TopicArchived
     | SwapAsked
-    | ExplanationAsked
-    | StatusAsked
-    | PlanAsked
+    | Question
 )

@@ -126,6 +126,7 @@ BOOK = """
 69 topic 1 DESCRIBE:T 29 group
 1000 line 0 DESCRIBE:Cq|DESCRIBE:Tq 0 omitted
 1001 topic 0 DESCRIBE:T 29 request
+1001 cluster 0 DESCRIBE:C 31 request
 1002 cluster 0 ALTER:C 31 request
 1003 cluster 0 DESCRIBE:C 31 request
 1004 topic 0 ALTER:T 29 request
@@ -137,6 +138,7 @@ BOOK = """
 1011 cluster 0 CLUSTER_ACTION:C 31 request
 1012 cluster 0 CLUSTER_ACTION:C 31 request
 1013 topic 0 ALTER:T 29 request
+1014 cluster 0 DESCRIBE:C 31 request
 """
 LETTERS = {kind: kind.name[0] for kind in SUPPORTED} | {ResourceType.TRANSACTIONAL_ID: "X"}
 ROWS = [line.split() for line in BOOK.strip().splitlines()]
