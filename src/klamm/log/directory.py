@@ -207,6 +207,10 @@ class LogDirectory:
         self._logs.update((log.topic_partition, log) for log in fresh)
         self._born += fresh
 
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """Make the directories of logs on paper that nobody has written to, where that is easy."""
+        self._papers.begin([self._logs[partition] for partition in partitions])
+
     def make(
         self, partition: TopicPartition, topic_id: uuid.UUID | None, settings: LogSettings
     ) -> PartitionLog:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from interop.process import up
 
 ROOT = Path(__file__).parents[3]
@@ -15,6 +17,7 @@ PAGE = ROOT / "docs" / "how-to" / "secure-a-cluster.md"
 _BLOCK = re.compile(r'^```(\w+) ?(?:title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.timeout(300)  # each of its commands is a process
 def test_the_page_can_be_typed(tmp_path: Path) -> None:
     (start, *blocks) = [
         (title, text) for _, title, text in _BLOCK.findall(PAGE.read_text()) if title

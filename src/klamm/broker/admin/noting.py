@@ -1,4 +1,4 @@
-"""Who asks for a change is told to the controller, whichever broker writes it.
+"""Notes for the controller: it hears who asks for a change, whichever broker writes it.
 
 The ledger is the controller's. A change of settings is written by the broker that was asked, and a
 topic that comes into being by being asked for is created by way of another broker; the controller
