@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-spark chaos demo differential dist docs hostile interop-extra leader-kills mixed newcomer help shell suites up test test-processes check unit format clean install install-dev
+.PHONY: bench bench-spark chaos demo differential dist docs fire hostile interop-extra leader-kills mixed newcomer help shell suites up test test-processes check unit format clean install install-dev
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -83,6 +83,9 @@ hostile: $(VENV)/.installed-dev ## every attack at full size, and fuzzed request
 
 chaos: $(VENV)/.installed-dev ## kill, freeze, cut and fill broker processes for half an hour, twice (KLAMM_CHAOS_SECONDS=60)
 	KLAMM_CHAOS=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
+
+fire: $(VENV)/.installed-dev ## exactly once under twenty kills, on klamm and Apache Kafka 3.9 (KLAMM_FIRE_SEED=7 KLAMM_FIRE_KILLS=5)
+	KLAMM_FIRE=1 $(BIN)/python -m pytest tests/fire $(ARGS)
 
 mixed: $(VENV)/.installed-dev ## brokers of klamm and of Apache Kafka 3.9 in one cluster (jars from Maven)
 	KLAMM_MIXED=1 $(BIN)/python -m pytest tests/mixed $(ARGS)

@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from klamm.log.disk.files import FILE_MODE, make_directory, tighten, tighten_below
-from klamm.log.disk.names import META_PROPERTIES, parse_partition
+from klamm.log.disk.names import META_PROPERTIES, REGISTER, parse_partition
+from klamm.log.disk.register import read_register
 from klamm.model.errors import UsageError
 from klamm.store.backups import DIRECTORY as BACKUPS
 from klamm.store.backups import LOST_MARK, put_in_place
@@ -161,13 +162,18 @@ def log_directories(broker: Path) -> list[Path]:
 
 def count_logs(directories: Iterable[Path]) -> int:
     """The number of partition logs in these directories."""
-    places = (place for directory in directories for place in log_directories(directory))
-    return sum(
-        parse_partition(entry.name) is not None and entry.is_dir()
-        for place in places
-        if place.is_dir()
+    places = [place for directory in directories for place in log_directories(directory)]
+    return sum(map(_count_logs_in, filter(Path.is_dir, places)))
+
+
+def _count_logs_in(place: Path) -> int:
+    on_paper = {str(partition) for partition in read_register(str(place / REGISTER))}
+    with_files = {
+        entry.name
         for entry in place.iterdir()
-    )
+        if parse_partition(entry.name) is not None and entry.is_dir()
+    }
+    return len(on_paper | with_files)
 
 
 def _fill(path: Path, text: str) -> None:

@@ -213,8 +213,6 @@ class IsrChangesAsked(Ask[IsrAnswer]):
     broker: BrokerId
     broker_epoch: int
     changes: tuple[IsrChange, ...]
-    # What a replica that is not live is refused with: it depends on the request's version.
-    ineligible: ErrorCode = ErrorCode.INELIGIBLE_REPLICA
 
 
 class ElectionType(IntEnum):

@@ -8,18 +8,17 @@ once, the directory is offline for good, and every log in it refuses to work (`f
 from __future__ import annotations
 
 import os
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from klamm.log.cleaning import cleaner
-from klamm.log.disk import checkpoints, names
+from klamm.log.disk import names
 from klamm.log.disk.failure import (
     DirectoryUnusable,
     Health,
     LogDirectoryFailed,
-    LogRefused,
     StorageShortage,
     StorageTrouble,
     unusable,
@@ -27,15 +26,21 @@ from klamm.log.disk.failure import (
 from klamm.log.disk.files import FilePool, make_directory, tighten_below
 from klamm.log.disk.filesystem import FileSystem
 from klamm.log.disk.lock import DirectoryLock
+from klamm.log.notes import Notes
+from klamm.log.paper import NewLog, Papers
 from klamm.log.partition import PartitionLog
-from klamm.log.recovery.loading import Known, load_log
-from klamm.log.recovery.opening import Remembered, claim, look_into, place_of, remove_log
+from klamm.log.recovery.loading import load_log
+from klamm.log.recovery.making import create_or_load
+from klamm.log.recovery.opening import Found, Remembered, claim, look_into, place_of, remove_log
+from klamm.log.recovery.stock import take_stock
 from klamm.log.relocation import take_place
 from klamm.log.settings import LogSettings
 from klamm.log.syncing import finalize_all, sync_births
 from klamm.model.names import TopicPartition
 
 DELETE_DELAY_MS: Final = 60_000
+# Up to so many directories for each new log, one listing is quicker than a look for each.
+_LISTED_MAX: Final = 20
 
 
 def _default_settings(topic: str) -> LogSettings:
@@ -61,13 +66,13 @@ class LogDirectory:
         self.health = Health(path, lambda: on_offline(self) if on_offline else None)
         self._settings_for = settings_for
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self.futures: dict[
-            TopicPartition, PartitionLog
-        ] = {}  # copies of logs that are relocated here
+        self._filed: dict[TopicPartition, PartitionLog] = {}  # those with files: not on paper
+        self._papers = Papers(path, self.health, pool, self._filed)
+        # Copies of logs that are relocated here.
+        self.futures: dict[TopicPartition, PartitionLog] = {}
         self._doomed: list[tuple[int, str]] = []
         self._lock = DirectoryLock(path)
-        # Checkpoints are written by worker threads, of which there may be several.
-        self._writing = threading.Lock()
+        self._notes = Notes(path, self.health)
         self._file_system: FileSystem | None = None  # while the directory is ours
         self._born: list[PartitionLog] = []  # made since the last `take_new`
         self._is_stale = False  # whether checkpoints still tell of logs that were put aside
@@ -155,6 +160,9 @@ class LogDirectory:
         """The reason why the directory is offline."""
         return self.health.failure
 
+    def _with_files(self) -> list[PartitionLog]:
+        return list(self._filed.values())
+
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(partition)
 
@@ -174,55 +182,52 @@ class LogDirectory:
         existing = self._logs.get(partition)
         if existing is not None:
             return existing
-        log = self.make(partition, topic_id, settings)
-        self.adopt(log)
-        return log
+        if self.taken([partition]):
+            self.adopt(self.make(partition, topic_id, settings))
+        else:
+            self.put_on_paper([NewLog(partition, topic_id, settings)])
+        return self._logs[partition]
+
+    def taken(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """The new partitions whose place somebody has put something in since we started."""
+        self.health.check()
+        with self.health.watched():
+            if len(self._filed) < _LISTED_MAX * len(partitions):
+                found = frozenset(os.listdir(self.path))
+                return {partition for partition in partitions if str(partition) in found}
+            return {p for p in partitions if os.path.lexists(os.path.join(self.path, str(p)))}
+
+    def put_on_paper(self, wanted: Sequence[NewLog]) -> None:
+        """Take up new logs whose places are free, without a file for any of them."""
+        self.health.check()
+        for partition, _, _ in wanted:
+            place_of(self.path, str(partition), partition)
+        fresh = self._papers.put_down(wanted)
+        self._logs.update((log.topic_partition, log) for log in fresh)
+        self._born += fresh
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """Make the directories of logs on paper that nobody has written to, where that is easy."""
+        self._papers.begin([self._logs[partition] for partition in partitions])
 
     def make(
         self, partition: TopicPartition, topic_id: uuid.UUID | None, settings: LogSettings
     ) -> PartitionLog:
-        """The files of a new log, for `adopt`. For a worker thread: making files takes its time."""
+        """A log in a place that is taken, for `adopt`. For a worker thread: it may be long."""
         self.health.check()
-        return self._make(str(partition), partition, topic_id, settings)
+        return self._make(str(partition), NewLog(partition, topic_id, settings))
 
     def adopt(self, log: PartitionLog) -> None:
         """Let a log that was made be one of this directory's."""
-        self._logs[log.topic_partition] = log
+        self._logs[log.topic_partition] = self._filed[log.topic_partition] = log
         self._born.append(log)
 
-    def _make(
-        self,
-        name: str,
-        partition: TopicPartition,
-        topic_id: uuid.UUID | None,
-        settings: LogSettings,
-    ) -> PartitionLog:
-        path = place_of(self.path, name, partition)
+    def _make(self, name: str, new: NewLog) -> PartitionLog:
+        path = place_of(self.path, name, new.partition)
         with self.health.watched():
-            log = self._new_or_found(path, partition, topic_id, settings)
-        log.durability.rewrite = self.checkpoint
+            log = create_or_load(path, new, self.pool, self.health)
+        log.durability.rewrite = self._write_points
         return log
-
-    def _new_or_found(
-        self,
-        path: str,
-        partition: TopicPartition,
-        topic_id: uuid.UUID | None,
-        settings: LogSettings,
-    ) -> PartitionLog:
-        try:
-            return PartitionLog.create(
-                partition, path, settings, self.pool, topic_id=topic_id, health=self.health
-            )
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise LogRefused(
-                    f"{path} is no directory: move it out of the log directory"
-                ) from None
-            # Somebody has put it there since we started: take it for what it is, or not at all.
-            log = load_log(partition, path, settings, self.pool, Known(), health=self.health)
-            log.durability.names_synced = log.durability.home_synced = False
-            return log
 
     # Logs that are relocated here
 
@@ -231,7 +236,7 @@ class LogDirectory:
         self.health.check()
         partition = original.topic_partition
         name = names.aside_name(partition, names.FUTURE)
-        copy = self._make(name, partition, original.topic_id, original.settings)
+        copy = self._make(name, NewLog(partition, original.topic_id, original.settings))
         # What has been compacted before is copied compacted.
         copy.cleaned_to = original.cleaned_to
         self._born.append(copy)
@@ -245,7 +250,7 @@ class LogDirectory:
         copy = self.futures[partition]
         with self.health.watched():
             take_place(copy, original, os.path.join(self.path, str(partition)))
-        self._logs[partition] = self.futures.pop(partition)
+        self._logs[partition] = self._filed[partition] = self.futures.pop(partition)
         self._is_stale = True
         return copy
 
@@ -284,11 +289,17 @@ class LogDirectory:
         for partition in partitions:
             self.made_up_for(partition)
         found = [log for p in partitions if (log := logs.pop(p, None)) is not None]
-        if not found:
+        for log in found:
+            log.is_open = False
+        self._papers.strike(found)
+        filed = [log for log in found if not log.is_on_paper]
+        if not filed:
             return
         with self.health.watched():
-            for log in found:
-                log.close(clean=False)
+            self.pool.forget_under(*(log.directory for log in filed))
+            for log in filed:
+                if self._filed.get(log.topic_partition) is log:
+                    del self._filed[log.topic_partition]
                 aside = os.path.join(self.path, names.aside_name(log.topic_partition, suffix))
                 os.rename(log.directory, aside)
                 if suffix == names.DOOMED:
@@ -318,10 +329,13 @@ class LogDirectory:
         assert self._file_system is not None, f"{self.path} is not open"
         # A log of the same name may have been here, and what was said of it is not true of this.
         self._forget_those_put_aside()
-        with self.health.watched():
-            sync_births(born, self.path, self._file_system)
-        if remember:
-            self.checkpoint()
+        self._papers.sync()
+        filed = [log for log in born if not self._papers.is_registered(log)]
+        if filed:
+            with self.health.watched():
+                sync_births(filed, self.path, self._file_system)
+            if remember:
+                self._write_points()
 
     def purge_due(self, now_ms: int) -> int:
         """Remove directories and files whose delay has passed; how many directories it was.
@@ -334,19 +348,20 @@ class LogDirectory:
         for entry in due:
             remove_log(entry[1])
             self._doomed.remove(entry)
-        for log in self:
+        for log in self._with_files():
             log.segments.purge(now_ms)
         return len(due)
 
     def next_purge_ms(self) -> int | None:
         """The time at which there is something to remove next."""
         times = [due_ms for due_ms, _ in self._doomed]
-        times += [due for log in self if (due := log.segments.next_purge_ms) is not None]
+        segments = [log.segments for log in self._with_files()]
+        times += [due for each in segments if (due := each.next_purge_ms) is not None]
         return min(times, default=None)
 
     def apply_retention(self, now_ms: int) -> int:
         """Let go of what no log has to keep; how many segments it was."""
-        return sum(log.apply_retention(now_ms) for log in self)
+        return sum(log.apply_retention(now_ms) for log in self._with_files())
 
     def flush_due(self, now_ms: int) -> int:
         """Flush logs that closed a segment or whose `flush.ms` has passed. For a worker thread.
@@ -354,7 +369,8 @@ class LogDirectory:
         Once logs were put aside, the checkpoints are written without them.
         """
         self._forget_those_put_aside()
-        due = [log for log in self if log.needs_flush(now_ms)]
+        self._papers.look(now_ms)
+        due = [log for log in self._with_files() if log.needs_flush(now_ms)]
         for log in due:
             log.flush(now_ms)
         return len(due)
@@ -363,7 +379,7 @@ class LogDirectory:
         if self._is_stale:
             self._is_stale = False
             try:
-                self.checkpoint()
+                self._write_points()
                 self.checkpoint_high_watermarks()
                 self.checkpoint_cleaned()
             except StorageTrouble:
@@ -372,7 +388,12 @@ class LogDirectory:
 
     def expire_producers(self, before_ms: int) -> int:
         """Forget producers silent since then, in every log."""
-        return sum(log.expire_producers(before_ms) for log in self)
+        return sum(log.expire_producers(before_ms) for log in self._with_files())
+
+    def has_whole(self, partition: TopicPartition) -> bool:
+        """Whether a log is here, and not only the line of one that is gone."""
+        log = self._logs.get(partition)
+        return log is not None and not (log.is_on_paper and partition in self.missing)
 
     def made_up_for(self, partition: TopicPartition) -> None:
         """Nobody counts any more on what a log has lost."""
@@ -382,41 +403,36 @@ class LogDirectory:
     def _write_missing(self) -> None:
         missing = dict(self.missing)
         if missing != self._missing_written:
-            self._write(names.MISSING, missing)
+            self._notes.write(names.MISSING, missing)
             self._missing_written = missing
 
     def checkpoint(self) -> None:
-        """Write recovery points and log starts. For a worker thread."""
+        """Write recovery points and log starts. For a worker thread.
+
+        Logs that were on paper before are brought to the disk, and leave the register.
+        """
+        assert self._file_system is not None, f"{self.path} is not open"
+        begun = self._papers.bring_to_disk(self._file_system)
+        self._write_points()
+        self._papers.strike_begun(begun, self)
+
+    def _write_points(self) -> None:
         self._write_missing()
-        logs = [*self, *list(self.futures.values())]
-        points = {g.topic_partition: g.recovery_point for g in logs}
-        self._write(names.RECOVERY_POINTS, points)
-        for log in logs:
-            log.durability.promised = points[log.topic_partition]
-        starts = {
-            g.topic_partition: g.log_start_offset
-            for g in logs
-            if g.log_start_offset > g.segments[0].base_offset
-        }
-        self._write(names.LOG_STARTS, starts)
+        self._notes.write_points([*self._with_files(), *list(self.futures.values())])
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down how far consumers could see. For a worker thread."""
-        self._write(names.HIGH_WATERMARKS, {g.topic_partition: g.high_watermark for g in self})
+        marks = {log.topic_partition: log.high_watermark for log in self._with_files()}
+        self._notes.write(names.HIGH_WATERMARKS, marks)
 
     def plan_cleaning(self, now_ms: int) -> cleaner.CleaningPlan | None:
         """The log most in need of compaction, if one is: build it in a thread, then install."""
-        return cleaner.most_needed((log for log in self if not log.is_relocating), now_ms)
+        return cleaner.most_needed((g for g in self._with_files() if not g.is_relocating), now_ms)
 
     def checkpoint_cleaned(self) -> None:
         """Write down up to where logs are compacted. For a worker thread."""
-        offsets = {g.topic_partition: g.cleaned_to for g in self if g.settings.compact}
-        self._write(names.CLEANER_OFFSETS, offsets)
-
-    def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        self.health.check()
-        with self.health.watched(), self._writing:
-            checkpoints.write_offsets(os.path.join(self.path, name), offsets)
+        logs = [log for log in self._with_files() if log.settings.compact]
+        self._notes.write(names.CLEANER_OFFSETS, {g.topic_partition: g.cleaned_to for g in logs})
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stop. A clean stop flushes and says so; an unclean one leaves all as after a crash."""
@@ -429,6 +445,8 @@ class LogDirectory:
             for log in [*self, *self.futures.values()]:
                 log.is_open = False
             self._logs.clear()
+            self._filed.clear()
+            self._papers.close()
             self.futures.clear()
             self.pool.clear()
             self._let_go()
@@ -442,45 +460,39 @@ class LogDirectory:
         """Bring all logs to the disk, and then say so."""
         assert self._file_system is not None, f"{self.path} is not open"
         with self.health.watched():
-            finalize_all([*self, *self.futures.values()], self._file_system)
+            finalize_all([*self._with_files(), *self.futures.values()], self._file_system)
             self.checkpoint()
             self.checkpoint_high_watermarks()
-            extents = {log.topic_partition: log.segments.extent for log in self}
-            checkpoints.write_extents(os.path.join(self.path, names.EXTENTS), broker_epoch, extents)
-            path = os.path.join(self.path, names.CLEAN_SHUTDOWN)
-            checkpoints.write_clean_shutdown(path, broker_epoch)
+            self._notes.write_stop(broker_epoch, self._with_files())
 
     # Opening
 
     def _load(self, now_ms: int, progress: Callable[[int, int], None] | None) -> None:
         remembered = Remembered.read(self.path)
+        registered = self._papers.read()
         content = look_into(self.path)
-        found, doomed, self.not_logs, _ = content
         # What was to be deleted when we stopped still is.
-        self._doomed += [(now_ms + self.delete_delay_ms, path) for path in doomed]
-        for count, (partition, path, is_future) in enumerate(found, 1):
-            try:
-                log = self._load_one(partition, path, remembered, is_future=is_future)
-            except LogRefused:
-                self.not_logs.append(path)
-                continue
-            (self.futures if is_future else self._logs)[partition] = log
-            if log.damage is not None and log.damage.at_rest and not is_future:
-                self.missing[partition] = log.damage.log_end + log.damage.missing
-            if progress is not None:
-                progress(count, len(found))
-        self.missing |= remembered.gone(content)
+        self._doomed += [(now_ms + self.delete_delay_ms, path) for path in content.doomed]
+        stock = take_stock(
+            content, registered, remembered, partial(self._load_one, remembered), progress
+        )
+        self._logs, self.futures, self.not_logs = stock.logs, stock.futures, stock.not_logs
+        self._filed.update(stock.logs)
+        for partition, entry in stock.on_paper.items():
+            settings = self._settings_for(partition.topic)
+            self._logs[partition] = self._papers.log(NewLog(partition, entry.topic_id, settings))
+        self.missing = stock.missing
         self._missing_written = dict(remembered.missing)
         # Before anything else is: a start that crashes must not be the last that knew.
         self._write_missing()
+        self._papers.take_up(registered, self._logs)
 
-    def _load_one(
-        self, partition: TopicPartition, path: str, remembered: Remembered, *, is_future: bool
-    ) -> PartitionLog:
+    def _load_one(self, remembered: Remembered, found: Found) -> PartitionLog:
+        partition, path, is_future = found
         settings = self._settings_for(partition.topic)
         known = (remembered.of_future if is_future else remembered.of)(partition)
         log = load_log(partition, path, settings, self.pool, known, health=self.health)
         tighten_below(path)
         log.cleaned_to = min(remembered.cleaned.get(partition, 0), log.log_end_offset)
-        log.durability.rewrite = self.checkpoint
+        log.durability.rewrite = self._write_points
         return log

@@ -60,6 +60,11 @@ class Durability:
         self.rewrite: Callable[[], None] = lambda: None
         self._last_flush_ms = 0
 
+    def begin(self, flushed_ms: int) -> None:
+        """The log has a directory, which no disk knows of yet; before it had nothing to flush."""
+        self.names_synced = self.home_synced = False
+        self._last_flush_ms = flushed_ms
+
     def is_due(self, log: DurableLog, now_ms: int) -> bool:
         """Whether a segment was closed, or `flush.ms` has passed, since the last flush."""
         if log.log_end_offset <= log.recovery_point:

@@ -20,9 +20,9 @@ import random
 import struct
 import uuid
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
-from klamm.log.cleaning.retention import expendable
+from klamm.log.cleaning.retention import let_go
 from klamm.log.disk import names
 from klamm.log.disk.checkpoints import write_topic_id
 from klamm.log.disk.failure import Damage, Health, LogDirectoryFailed, StorageTrouble, is_shortage
@@ -30,6 +30,7 @@ from klamm.log.disk.files import DIRECTORY_MODE, FilePool, remove_files
 from klamm.log.disk.filesystem import Bulk
 from klamm.log.durability import Durability
 from klamm.log.epochs import EpochCache
+from klamm.log.home import Home
 from klamm.log.lookup import Search, first_at_or_after, newest
 from klamm.log.producers.history import ProducerHistory
 from klamm.log.producers.snapshots import Snapshots
@@ -74,6 +75,15 @@ _pack_epoch: Final = struct.Struct(">i").pack_into
 class PartitionLog:
     """One partition's records, in order; see the module for what its offsets mean."""
 
+    is_on_paper: ClassVar[bool] = False  # whether there is nothing of it but a line (`paper`)
+
+    __slots__ = (
+        *("topic_partition", "topic_id", "directory", "settings", "pool", "health", "home"),
+        *("log_start_offset", "log_end_offset", "recovery_point", "high_watermark", "cleaned_to"),
+        *("segments", "history", "epochs", "durability"),
+        *("is_open", "is_relocating", "truncations", "damage"),
+    )
+
     def __init__(
         self,
         topic_partition: TopicPartition,
@@ -84,9 +94,25 @@ class PartitionLog:
         topic_id: uuid.UUID | None = None,
         health: Health | None = None,
     ) -> None:
+        self._begin_empty(topic_partition, settings, pool, topic_id, health or Health(directory))
+        self.directory = directory
+        self.segments = SegmentList(pool)
+        self.history = ProducerHistory(Snapshots(directory), self.replay)
+        self.epochs = EpochCache(lambda: self.log_end_offset)
+        self.durability = Durability()
+
+    def _begin_empty(
+        self,
+        topic_partition: TopicPartition,
+        settings: LogSettings,
+        pool: FilePool,
+        topic_id: uuid.UUID | None,
+        health: Health,
+        home: Home[PartitionLog] | None = None,
+    ) -> None:
+        self.home = home  # keeps its line, while the log is on paper
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.directory = directory
         self.settings = settings
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -94,15 +120,11 @@ class PartitionLog:
         self.high_watermark = 0
         self.cleaned_to = 0  # below, compaction has left every key once
         self.pool = pool
-        self.segments = SegmentList(pool)
-        self.history = ProducerHistory(Snapshots(directory), self._replay)
-        self.epochs = EpochCache(lambda: self.log_end_offset)
         self.is_open = True
         self.is_relocating = False  # to another directory: compacting it would be lost work
         self.truncations = 0  # how often records were taken back, which others may have to know
-        self.health = health or Health(directory)
+        self.health = health
         self.damage: Damage | None = None  # that recovery has found
-        self.durability = Durability()
 
     @classmethod
     def create(
@@ -359,7 +381,7 @@ class PartitionLog:
         with self.health.watched():
             return find_aborted(self.segments, from_offset, upto)
 
-    def _replay(self, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    def replay(self, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """The headers of all batches from an offset on, and the bytes of control batches."""
         for segment in self.segments.from_offset(from_offset):
             found = segment.locate(from_offset)
@@ -392,24 +414,7 @@ class PartitionLog:
         """Let go of segments that are too old, too much or below the start; how many it was."""
         self.health.check()
         with self.health.watched():
-            found = expendable(
-                self.segments,
-                self.settings,
-                now_ms=now_ms,
-                log_start=self.log_start_offset,
-                log_end=self.log_end_offset,
-                high_watermark=self.high_watermark,
-            )
-            if found and found[-1] is self.segments.active:
-                self.roll(now_ms=now_ms)
-            self.segments.retire(found, now_ms + self.settings.file_delete_delay_ms)
-            if found:
-                self.history.snapshots.prune(self.segments.bases)
-        first = self.segments[0].base_offset
-        if first > self.log_start_offset:
-            self.log_start_offset = first
-            self.epochs.truncate_start(first)
-        return len(found)
+            return let_go(self, now_ms)
 
     # Going back, and on
 

@@ -17,6 +17,7 @@ import pytest
 from klamm.broker.replicas.partition import Role
 from klamm.broker.server import Broker
 from klamm.client.aio.connection import Connection
+from klamm.log.paper import PaperLog
 from klamm.model.errors import ErrorCode, UsageError
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
@@ -31,6 +32,8 @@ def replace_segment(broker: Broker, device: str) -> None:
     """Let the file that takes the partition's records be this device."""
     local = broker.parts.logs.get(TP)
     assert local is not None
+    if isinstance(local, PaperLog):
+        local.begin()
     active = local.segments.active
     broker.parts.logs.directories[0].pool.clear()
     Path(active.path).unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from klamm.protocol.frames import encode_request_frame, parse_response_header
 
 _FRAME_SIZE_MAX: Final = 1 << 30
 _CONNECT_S: Final = 10.0
+_QUIET_S: Final = 1.0  # after which the memory for large answers is given back
 _CLEAR_TEXT: Final = Security()
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._loop = loop
         self._frames = FrameBuffer(_FRAME_SIZE_MAX)
         self._transport: asyncio.Transport | None = None
+        self._resting: asyncio.TimerHandle | None = None
 
     async def open(self, host: str, port: int, security: Security = _CLEAR_TEXT) -> None:
         """Connect, and log in where that is asked for."""
@@ -114,8 +116,21 @@ class LeaderLink(asyncio.BufferedProtocol):
             self._end(fault)
             return
         self._frames.make_room()
+        if self._resting is None and self._frames.is_large:
+            self._resting = self._loop.call_later(_QUIET_S, self._rest)
+
+    def _rest(self) -> None:
+        """Give back the memory of large answers, unless they still come."""
+        self._resting = None
+        if self._loop.time() - self.heard_at < _QUIET_S:
+            self._resting = self._loop.call_later(_QUIET_S, self._rest)
+        else:
+            self._frames.shrink()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._frames.close()
+        if self._resting is not None:
+            self._resting.cancel()
         self._end(exc or ConnectionLost("the leader closed the connection"))
 
     def _end(self, fault: Exception) -> None:

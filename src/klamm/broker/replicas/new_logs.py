@@ -1,4 +1,4 @@
-"""Makes the files of new logs, and brings them to the disk, while others are served.
+"""Makes new logs, and brings them to the disk, while others are served.
 
 Whoever calls holds the lock of the broker's partitions: nobody else makes or removes logs now.
 """
@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from typing import Final
 
 from klamm.broker.ground import Ground
-from klamm.broker.storage.logs import Logs, NewLog, make_files
+from klamm.broker.storage.logs import Logs
+from klamm.log.directory import LogDirectory
 from klamm.log.disk.failure import StorageShortage, StorageTrouble
+from klamm.log.paper import NewLog
 from klamm.model.names import TopicPartition
+
+# So few new logs have their directories at once: people look for them there, as with Kafka.
+_FILED_AT_ONCE_MAX: Final = 50
 
 
 class NewLogs:
@@ -24,18 +30,38 @@ class NewLogs:
 
     async def make(self, wanted: Sequence[NewLog]) -> Mapping[TopicPartition, StorageTrouble]:
         """Makes logs that are about to be needed; what could not be made, and why."""
-        if not wanted or not self._logs.online:
-            return {}
-        homes = self._logs.homes_for(wanted)
-        made = await self._ground.in_worker(partial(make_files, homes))
         troubles: dict[TopicPartition, StorageTrouble] = {}
-        for new, outcome in zip(wanted, made, strict=True):
-            if isinstance(outcome, StorageTrouble):
-                troubles[new.partition] = outcome
-            else:
-                directory, local = outcome
-                directory.adopt(local)
+        if not wanted or not self._logs.online:
+            return troubles
+        homes: dict[LogDirectory, list[NewLog]] = {}
+        for directory, new in self._logs.homes_for(wanted):
+            homes.setdefault(directory, []).append(new)
+        for directory, mine in homes.items():
+            try:
+                taken = directory.taken([new.partition for new in mine])
+                fresh = [new for new in mine if new.partition not in taken]
+                directory.put_on_paper(fresh)
+                if len(fresh) <= _FILED_AT_ONCE_MAX:
+                    directory.begin([new.partition for new in fresh])
+            except StorageTrouble as trouble:
+                troubles |= dict.fromkeys([new.partition for new in mine], trouble)
+                continue
+            for new in mine:
+                if new.partition in taken:
+                    await self._take_over(directory, new, troubles)
         return troubles
+
+    async def _take_over(
+        self,
+        directory: LogDirectory,
+        new: NewLog,
+        troubles: dict[TopicPartition, StorageTrouble],
+    ) -> None:
+        """Take a log that somebody has put there for what it is; it may have to be recovered."""
+        try:
+            directory.adopt(await self._ground.in_worker(partial(directory.make, *new)))
+        except StorageTrouble as trouble:
+            troubles[new.partition] = trouble
 
     async def sync(self, *, remember: bool) -> AbstractSet[TopicPartition]:
         """Brings new logs to the disk, so that no loss of power undoes what the controller hears.

@@ -36,9 +36,10 @@ from klamm.broker.replicas.partition import Partition, Role
 from klamm.broker.replicas.proposals import Proposals
 from klamm.broker.replicas.refusals import is_only_called_otherwise, refused_at_once, stop_fault
 from klamm.broker.replicas.roll_call import holdings
-from klamm.broker.storage.logs import Logs, NewLog
+from klamm.broker.storage.logs import Logs
 from klamm.controller.membership.roll_call import Holdings
 from klamm.log.disk.failure import LogDirectoryFailed, StorageShortage, StorageTrouble
+from klamm.log.paper import NewLog
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode

@@ -6,13 +6,14 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm import gc_pause
 from klamm.log.directory import LogDirectory
 from klamm.log.disk.failure import DirectoryUnusable
 from klamm.log.disk.files import FilePool
-from klamm.log.partition import LogDirectoryFailed, PartitionLog, StorageTrouble
+from klamm.log.paper import NewLog
+from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.relocation import holds_more
 from klamm.log.settings import LogSettings
 from klamm.model.errors import InvariantBroken
@@ -24,27 +25,6 @@ log = logging.getLogger(__name__)
 _PREFERRED_MAX: Final = 10_000
 
 Progress = Callable[[int, int], None]
-
-
-class NewLog(NamedTuple):
-    """A log that is to be made."""
-
-    partition: TopicPartition
-    topic_id: uuid.UUID
-    settings: LogSettings
-
-
-def make_files(
-    homes: Iterable[tuple[LogDirectory, NewLog]],
-) -> list[tuple[LogDirectory, PartitionLog] | StorageTrouble]:
-    """Make the files of new logs; what became of each. For a worker thread."""
-    made: list[tuple[LogDirectory, PartitionLog] | StorageTrouble] = []
-    for directory, new in homes:
-        try:
-            made.append((directory, directory.make(*new)))
-        except StorageTrouble as trouble:
-            made.append(trouble)
-    return made
 
 
 class Logs:
@@ -170,8 +150,8 @@ class Logs:
         """Looks for logs that moved from one directory to another."""
         for directory in self.directories:
             for partition, end in list(directory.missing.items()):
-                found = self.get(partition)
-                if found is not None and found.log_end_offset >= end:
+                found = [log for d in self.directories if (log := d.get(partition)) is not None]
+                if any(log.log_end_offset >= end for log in found):
                     directory.made_up_for(partition)
 
     def schedule_delete(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
@@ -222,7 +202,7 @@ class Logs:
         """Finish relocations that a crash has interrupted; what cannot go on is put away."""
         for directory in self.directories:
             for partition in list(directory.futures):
-                homes = [d for d in self.directories if d.get(partition) is not None]
+                homes = [d for d in self.directories if d.has_whole(partition)]
                 if not homes and self.any_failed:
                     # Its log may be on the disk that cannot be read: both wait for a better day.
                     directory.drop_future(partition)

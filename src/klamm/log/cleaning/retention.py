@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Protocol
 
+from klamm.log.epochs import EpochCache
+from klamm.log.producers.history import ProducerHistory
 from klamm.log.segments.segment import Segment
 from klamm.log.segments.series import SegmentList
 from klamm.log.settings import LogSettings
@@ -46,3 +49,39 @@ def newest_ms(segment: Segment) -> int:
     """The time of a segment's newest record; of its file where records have no time."""
     newest = segment.largest.timestamp
     return newest if newest >= 0 else int(os.stat(segment.path).st_mtime * 1000)
+
+
+class RetainedLog(Protocol):
+    """A log, as far as it lets go of segments."""
+
+    segments: SegmentList
+    settings: LogSettings
+    history: ProducerHistory
+    epochs: EpochCache
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+    def roll(self, base_offset: int | None = None, *, now_ms: int = 0) -> None: ...
+
+
+def let_go(log: RetainedLog, now_ms: int) -> int:
+    """Take segments out of a log that are too old, too much or below its start; how many."""
+    found = expendable(
+        log.segments,
+        log.settings,
+        now_ms=now_ms,
+        log_start=log.log_start_offset,
+        log_end=log.log_end_offset,
+        high_watermark=log.high_watermark,
+    )
+    if found and found[-1] is log.segments.active:
+        log.roll(now_ms=now_ms)
+    log.segments.retire(found, now_ms + log.settings.file_delete_delay_ms)
+    if found:
+        log.history.snapshots.prune(log.segments.bases)
+    first = log.segments[0].base_offset
+    if first > log.log_start_offset:
+        log.log_start_offset = first
+        log.epochs.truncate_start(first)
+    return len(found)

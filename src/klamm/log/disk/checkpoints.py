@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from klamm.log.disk import names
 from klamm.log.disk.files import read_file, replace_file, sync_directory, write_file
 from klamm.log.disk.filesystem import Replace
 from klamm.model.errors import UsageError
@@ -88,7 +89,16 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
 
 def write_topic_id(path: str, topic_id: uuid.UUID) -> None:
     """partition.metadata: whose records these are. Bringing it to the disk is the caller's."""
-    write_file(path, f"version: 0\ntopic_id: {id_text(topic_id)}".encode())
+    write_file(path, _topic_id_content(topic_id))
+
+
+def write_topic_id_in(directory: int, topic_id: uuid.UUID) -> None:
+    """The same in a directory that is open, whatever it is called by now."""
+    write_file(names.PARTITION_METADATA, _topic_id_content(topic_id), directory=directory)
+
+
+def _topic_id_content(topic_id: uuid.UUID) -> bytes:
+    return f"version: 0\ntopic_id: {id_text(topic_id)}".encode()
 
 
 def read_topic_id(path: str) -> uuid.UUID | None:

@@ -93,10 +93,10 @@ class FilePool:
         for path in paths:
             self._open.pop(path, None)
 
-    def forget_under(self, directory: str) -> None:
-        """Let go of every file of one directory."""
-        prefix = directory + os.sep
-        for path in [path for path in list(self._open) if path.startswith(prefix)]:
+    def forget_under(self, *directories: str) -> None:
+        """Let go of every file of these directories."""
+        gone = frozenset(directories)
+        for path in [path for path in list(self._open) if os.path.dirname(path) in gone]:
             self._open.pop(path, None)
 
     def clear(self) -> None:
@@ -208,9 +208,14 @@ def read_file(path: str) -> bytes | None:
         os.close(fd)
 
 
-def write_file(path: str, content: bytes, *, durable: bool = False) -> None:
-    """Write a whole file; a crash may leave half of it. A link is not followed, but refused."""
-    _write(path, content, os.O_TRUNC, durable=durable)
+def write_file(
+    path: str, content: bytes, *, durable: bool = False, directory: int | None = None
+) -> None:
+    """Write a whole file; a crash may leave half of it. A link is not followed, but refused.
+
+    `directory` is an open one that the path is relative to.
+    """
+    _write(path, content, os.O_TRUNC, durable=durable, directory=directory)
 
 
 def write_draft(path: str, content: bytes, *, durable: bool = False) -> str:
@@ -227,8 +232,11 @@ def write_draft(path: str, content: bytes, *, durable: bool = False) -> str:
     return draft
 
 
-def _write(path: str, content: bytes, flags: int, *, durable: bool) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, FILE_MODE)
+def _write(
+    path: str, content: bytes, flags: int, *, durable: bool, directory: int | None = None
+) -> None:
+    flags |= os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, FILE_MODE, dir_fd=directory)
     try:
         write_at(fd, content, 0)
         if durable:

@@ -40,6 +40,7 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 # Ours alone; Kafka looks at none of them.
 EXTENTS: Final = "klamm-extent-checkpoint"
 MISSING: Final = "klamm-missing-offset-checkpoint"
+REGISTER: Final = "klamm-paper-logs"
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)\Z")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -119,12 +119,15 @@ class Remembered:
         """The same of a copy, which nobody counts on."""
         return replace(self.of(partition), extent=None, missed_end=0)
 
-    def gone(self, content: Content) -> dict[TopicPartition, int]:
+    def end_of(self, partition: TopicPartition) -> int:
+        """The end that a log is known to have had."""
+        return max(self.recovery_points.get(partition, 0), self.missing.get(partition, 0))
+
+    def gone(self, content: Content, here: Container[TopicPartition]) -> dict[TopicPartition, int]:
         """The logs that there were when the checkpoints were written, with their ends, and are not.
 
         One that was put aside has left in good order.
         """
-        here = {found.partition for found in content.logs}
         return {
             partition: end
             for partition, end in {**self.recovery_points, **self.missing}.items()

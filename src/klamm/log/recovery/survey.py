@@ -19,6 +19,7 @@ from klamm.log.disk.checkpoints import (
     read_offsets,
     read_topic_id,
 )
+from klamm.log.disk.register import Entry, read_register
 from klamm.log.recovery.opening import look_into
 from klamm.log.segments.batches import is_intact, whole_batches
 from klamm.model.found_logs import FoundLog
@@ -43,13 +44,17 @@ def survey(path: str) -> Survey | None:
         return None
     compacted = _compacted(path)
     found = look_into(path).logs
-    logs = tuple(
-        _log(BrokerId(identity.broker_id), partition, where, partition in compacted)
+    broker = BrokerId(identity.broker_id)
+    registered = read_register(os.path.join(path, names.REGISTER))
+    logs = [
+        _log(broker, partition, where, partition in compacted, registered.get(partition))
         for partition, where, is_future in found
         if not is_future and name_fault(partition.topic) is None
-    )
+    ]
+    here = {log.partition for log in logs}
+    logs += [_paper(broker, p, entry) for p, entry in registered.items() if p not in here]
     aside = tuple(sorted(name for name in os.listdir(path) if name.endswith(names.STRAY)))
-    return Survey(identity, logs, aside)
+    return Survey(identity, tuple(logs), aside)
 
 
 def _compacted(path: str) -> frozenset[TopicPartition]:
@@ -59,7 +64,23 @@ def _compacted(path: str) -> frozenset[TopicPartition]:
         return frozenset()
 
 
-def _log(broker: BrokerId, partition: TopicPartition, path: str, is_compacted: bool) -> FoundLog:
+def _paper(broker: BrokerId, partition: TopicPartition, entry: Entry) -> FoundLog:
+    """A log that is on paper: empty, but there."""
+    return FoundLog(
+        broker=broker,
+        partition=partition,
+        topic_id=entry.topic_id,
+        epoch=_NOTHING,
+        epoch_max=_NOTHING,
+        end=0,
+        producer_id_max=_NOTHING,
+        is_compacted=False,
+    )
+
+
+def _log(
+    broker: BrokerId, partition: TopicPartition, path: str, is_compacted: bool, entry: Entry | None
+) -> FoundLog:
     segments = _segments(path)
     end, epoch, producer = (segments[-1] if segments else 0), _NOTHING, _NOTHING
     # Behind a roll the last segment may be empty; then the one before tells the epoch.
@@ -69,10 +90,11 @@ def _log(broker: BrokerId, partition: TopicPartition, path: str, is_compacted: b
         if epoch != _NOTHING:
             break
     known = _epochs(path)
+    topic_id = read_topic_id(os.path.join(path, names.PARTITION_METADATA))
     return FoundLog(
         broker=broker,
         partition=partition,
-        topic_id=read_topic_id(os.path.join(path, names.PARTITION_METADATA)),
+        topic_id=topic_id or (entry.topic_id if entry is not None else None),
         epoch=epoch,
         epoch_max=max([epoch, *known]),
         end=end,

@@ -89,6 +89,8 @@ async def test_a_replica_moved_while_its_broker_was_away_is_removed_and_no_stray
 ) -> None:
     async with world(tmp_path) as w:
         await w.create("t", (0, 2))
+        await write_to(w, 0)
+        await until(lambda: log_values(w.replica(2)) == [b"first"], "broker 2 has a record")
         await w.kill(2)
         await until(lambda: w.leader("t").isr.committed == (0,), "the set without broker 2")
         request = alter_partition_reassignments.Request(
@@ -112,6 +114,13 @@ async def test_a_replica_moved_while_its_broker_was_away_is_removed_and_no_stray
         home = tmp_path / "broker-2"
         await until(lambda: any(home.glob("t-0.*-delete")), "the controller has it removed")
         assert not list(home.glob("t-0.*-stray"))
+
+
+async def write_to(w: World, broker: int) -> None:
+    """Let the log have files, by its first record."""
+    connection = await w.connect(broker)
+    assert (await produce(connection, b"first")).error_code == 0
+    await connection.close()
 
 
 async def remove_by_hand(session: Session, w: World) -> None:
@@ -152,6 +161,7 @@ async def test_a_running_broker_keeps_the_other_log_until_it_restarts_and_anothe
 ) -> None:
     async with world(tmp_path) as w:
         await w.create("t", (2,))
+        await write_to(w, 2)
         session = w.brokers[0].parts.session
         await remove_by_hand(session, w)
         # The second partition has nothing in its way: its neighbour must not spoil it.
