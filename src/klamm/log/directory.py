@@ -44,10 +44,6 @@ DELETE_DELAY_MS: Final = 60_000
 _LISTED_MAX: Final = 20
 
 
-def _default_settings(topic: str) -> LogSettings:
-    return LogSettings()
-
-
 class LogDirectory:
     """The logs below one path."""
 
@@ -91,7 +87,7 @@ class LogDirectory:
         broker_id: int,
         cluster_id: str,
         *,
-        settings_for: Callable[[str], LogSettings] = _default_settings,
+        settings_for: Callable[[str], LogSettings] = lambda _: LogSettings(),
         pool: FilePool | None = None,
         delete_delay_ms: int = DELETE_DELAY_MS,
         now_ms: int = 0,
@@ -137,7 +133,7 @@ class LogDirectory:
         directory = cls(
             fault.path,
             pool=FilePool(),
-            settings_for=_default_settings,
+            settings_for=lambda _: LogSettings(),
             delete_delay_ms=DELETE_DELAY_MS,
             on_offline=None,
         )
