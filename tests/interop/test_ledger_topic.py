@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from confluent_kafka.admin import ResourceType as Kind
 
 from klamm import Cluster
+from klamm.cli.__main__ import main
 from klamm.model.names import KLAMM_LEDGER
 
 _ENABLE = "klamm.ledger.topic.enable"
@@ -117,12 +118,28 @@ def test_what_happens_to_the_topic_itself_is_not_told_for_ever(cluster: Cluster)
     assert len(_written(cluster)) - lines == 5
 
 
-def test_a_killed_controllers_lines_come_when_it_is_back(cluster: Cluster) -> None:
+def _story(
+    cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
+) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["story", topic, "-o", "json", "-b", cluster.bootstrap_servers]) == 0
+    told: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_a_killed_controllers_lines_are_told_and_come_when_it_is_back(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster.wait_for_isr(KLAMM_LEDGER, size=3)
     first = cluster.wait_for_controller()
+    cluster.create_topic("of-the-dead", partitions=1, replication_factor=3)
+    _await_all(cluster)
     cluster.create_topic("fourth", partitions=3, replication_factor=3)
     cluster.kill_broker(first)
     cluster.wait_for_controller(other_than=first)
+    told = _story(cluster, "of-the-dead", capsys)
+    assert told[0]["controller_id"] == first, "decided by a broker that is down"
+    assert [e["after"] for e in told][:2] == ["created", "New"]
     cluster.create_topic("fifth", partitions=1, replication_factor=1)
     # A cursor that was not saved: the topic itself tells what it has.
     (cluster.data / f"broker-{first}" / "ledger-forwarded.json").unlink(missing_ok=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartitionReplica
 from kafka.errors import LogDirNotFoundError, NoError, ReplicaNotAvailableError
 
@@ -48,13 +47,6 @@ def home_of(cluster: Cluster, broker: int, name: str) -> tuple[Path, Path]:
     return (one, two) if (one / name).exists() else (two, one)
 
 
-def write(cluster: Cluster, topic: str) -> None:
-    """Let the first partition of a topic have a record, and so a directory for each replica."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    producer.produce(topic, b"x", partition=0)
-    assert producer.flush(60) == 0
-
-
 def arrives(path: Path, admin: KafkaAdminClient) -> bool:
     """Whether a log is here at last; asking its broker lets the time pass that a move takes."""
     for _ in range(2000):
@@ -73,7 +65,6 @@ def admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
 
 def test_kafka_python_moves_a_log(cluster: Cluster, admin: KafkaAdminClient) -> None:
     cluster.create_topic("moved", partitions=1, replication_factor=2)
-    write(cluster, "moved")
     for broker in (0, 1):
         source, target = home_of(cluster, broker, "moved-0")
         replica = TopicPartitionReplica("moved", 0, broker)
@@ -91,7 +82,6 @@ def test_a_replica_goes_where_the_plan_says(
 ) -> None:
     assert klamm("topics", "create", "planned", "--assignment", "0")[0] == 0
     cluster.wait_for_topic("planned")
-    write(cluster, "planned")
     for wanted in directories(cluster, 1):
         replica = TopicPartitionReplica("planned", 0, 1)
         asked = admin.alter_replica_log_dirs({replica: str(wanted)})
@@ -117,7 +107,6 @@ def test_the_command_line_moves_logs_and_says_where_they_are(
     cluster: Cluster, admin: KafkaAdminClient, klamm: Callable[..., tuple[int, str]]
 ) -> None:
     cluster.create_topic("placed", partitions=2, replication_factor=1)
-    write(cluster, "placed")
     (broker,) = (cluster.partition("placed", 0) or pytest.fail("no partition")).replicas
     _, target = home_of(cluster, broker, "placed-0")
     code, said = klamm("brokers", "move-logs", str(broker), str(target), "placed-0")
@@ -131,3 +120,44 @@ def test_the_command_line_moves_logs_and_says_where_they_are(
     code, said = klamm("brokers", "move-logs", str(broker), "/nowhere", "placed-0")
     assert code == 1
     assert "LOG_DIR_NOT_FOUND" in said
+
+
+def test_the_drop_in_starts_tells_and_cancels_moves_between_directories(
+    cluster: Cluster, klamm: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    cluster.create_topic("packed", partitions=1, replication_factor=1)
+    fill = "kafka-console-producer --topic packed --bootstrap-server"
+    with pytest.MonkeyPatch.context() as patch, (tmp_path / "lines").open("w+") as lines:
+        lines.write(f"{'x' * 1000}\n" * 3000)
+        lines.seek(0)
+        patch.setattr("sys.stdin", lines)
+        assert klamm(*fill.split(), cluster.bootstrap_servers)[0] == 0
+    broker = cluster.wait_for_leader("packed")
+    home, other = home_of(cluster, broker, "packed-0")
+    plan = tmp_path / "plan.json"
+
+    def tool(*words: str) -> tuple[int, list[str]]:
+        where = ["--bootstrap-server", cluster.bootstrap_servers, "--reassignment-json-file"]
+        code, said = klamm("kafka-reassign-partitions", *where, str(plan), *words)
+        return code, said.splitlines()
+
+    def want(directory: Path) -> None:
+        entry = {"topic": "packed", "partition": 0, "replicas": [broker]}
+        plan.write_text(json.dumps({"partitions": [{**entry, "log_dirs": [str(directory)]}]}))
+
+    want(other)
+    code, told = tool("--execute", "--replica-alter-log-dirs-throttle", "1000")
+    begun = f"Successfully started moving log directory to {other} for replica packed-0 with broker"
+    assert (code, told[-1].strip()) == (0, f"{begun} {broker}")
+    code, told = tool("--verify")
+    going = f"Reassignment of replica packed-0-{broker} is still in progress."
+    assert (code, told[2:]) == (0, [going])
+    code, told = tool("--cancel", "--preserve-throttles")
+    assert (code, told[0]) == (0, "None of the specified partition reassignments are active.")
+    assert told[1].startswith(f"Successfully started moving log directory to {home} for replica")
+    code, told = tool("--verify")
+    stays = f"is not being moved from log dir {home} to {other}."
+    assert told[2] == f"Partition packed-0 on broker {broker} {stays}"
+    want(home)
+    done = f"Reassignment of replica packed-0-{broker} completed successfully."
+    assert tool("--verify")[1][2] == done

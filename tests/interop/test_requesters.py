@@ -20,7 +20,7 @@ from klamm.protocol.messages import (
 )
 from klamm.protocol.messages import incremental_alter_configs as altering
 from klamm.store import layout
-from klamm.store.port import Create
+from klamm.store.port import Create, SetData
 
 BY = re.compile(r"User:ANONYMOUS \(client (.+) at 127\.0\.0\.1\)")
 
@@ -75,7 +75,7 @@ def test_a_topic_that_came_by_asking_for_it_is_somebodys_too(wire: Wire) -> None
     wire.ask(ApiKey.METADATA, 12, elsewhere, name="curious", broker=wire.other)
     wire.cluster.wait_for_topic("sent-on")
     (told,) = clients(wire, "sent-on", "TopicsChanged")
-    assert told == "a broker at 127.0.0.1 for client curious"
+    assert told == "User:ANONYMOUS (client curious at 127.0.0.1) through a broker at 127.0.0.1"
 
 
 def test_moves_and_elections_are_asked_for_by_somebody(wire: Wire) -> None:
@@ -91,14 +91,50 @@ def test_moves_and_elections_are_asked_for_by_somebody(wire: Wire) -> None:
     assert clients(wire, "m", "ElectionsAsked") == {"voter"}
 
 
+def freeze(wire: Wire, name: str, value: str, client: str, broker: int | None = None) -> None:
+    change = altering.AlterableConfig("klamm.frozen", SET, value)
+    request = altering.Request([altering.AlterConfigsResource(TOPIC, name, [change])])
+    wire.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, name=client, broker=broker)
+
+
 def test_a_freeze_is_somebodys(wire: Wire) -> None:
     wire.create(topic("f", 1, 1), name="maker")
-    change = altering.AlterableConfig("klamm.frozen", SET, "true")
-    request = altering.Request([altering.AlterConfigsResource(TOPIC, "f", [change])])
-    wire.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, name="freezer")
+    freeze(wire, "f", "true", "freezer")
     wire.settle()
     wire.delete("f")
     assert clients(wire, "f", "FreezeSwitched") == {"freezer"}
+
+
+def test_settings_changed_through_another_broker_are_somebodys(wire: Wire) -> None:
+    wire.create(topic("g", 1, 1), name="maker")
+    freeze(wire, "g", "true", "freezer", wire.other)
+    wire.settle()
+    wire.delete("g")
+    (told,) = clients(wire, "g", "FreezeSwitched")
+    assert told == "User:ANONYMOUS (client freezer at 127.0.0.1) through a broker at 127.0.0.1"
+
+
+@pytest.mark.parametrize("through", ["controller", "other"])
+def test_a_change_of_settings_that_failed_is_nobodys_later(wire: Wire, through: str) -> None:
+    name = f"failed-{through}"
+    wire.create(topic(name, 1, 1), name="maker")
+    broker = wire.other if through == "other" else None
+    freeze(wire, name, "perhaps", "fumbler", broker)
+
+    async def by_hand(session: Any) -> None:
+        entity = layout.ConfigEntity(layout.ConfigKind.TOPIC, name)
+        announced = layout.encode_config_change(entity)
+        await session.multi(
+            [
+                SetData(entity.path, layout.encode_config({"klamm.frozen": "true"})),
+                Create(layout.CONFIG_CHANGE_PREFIX, announced, sequential=True),
+            ]
+        )
+
+    wire.in_store(by_hand)
+    wire.settle()
+    wire.delete(name)
+    assert clients(wire, name, "FreezeSwitched") == {""}
 
 
 def test_what_a_hand_did_is_nobodys_even_after_a_request_that_failed(wire: Wire) -> None:

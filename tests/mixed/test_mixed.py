@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -519,3 +522,56 @@ def test_an_emptied_disk_does_not_lead(
             own.stop()
             del cluster.brokers[12]
             cluster.wait_for_all()
+
+
+@contextmanager
+def small_disk(place: Path, megabytes: int) -> Iterator[Path]:
+    """A disk that fills up; skips where none can be mounted."""
+    place.mkdir(parents=True)
+    mount = shutil.which("mount")
+    size = f"size={megabytes}m"
+    done = mount and subprocess.run(
+        [mount, "-t", "tmpfs", "-o", size, "tmpfs", str(place)], check=False, capture_output=True
+    )
+    if not done or done.returncode != 0:
+        pytest.skip("a small disk can only be mounted by root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("failing", [KAFKA, KLAMM])
+def test_a_disk_that_fails_under_the_other_kinds_controller(
+    cluster: MixedCluster, failing: str, shown: Shown
+) -> None:
+    controller = _OTHER[failing]
+    with shown(f"a disk of {failing}'s broker fails", controller) as said:
+        broker_id = 3 if failing == KAFKA else 12
+        with small_disk(cluster.data / f"small-{broker_id}", 24) as disk:
+            own = cluster.add(failing, broker_id, log_segment_bytes=str(1024 * 1024))
+            own.directory = disk / "logs"
+            try:
+                cluster.start(broker_id)
+                cluster.controlled_by(controller)
+                topic = next(names)
+                heirs = [1, 10]
+                cluster.create(topic, [[broker_id, *heirs]])
+                # Somebody else takes what was left of the disk; writing goes on until it fails.
+                (disk / "ballast").write_bytes(bytes(disk_left(disk) - 512 * 1024))
+                produce(cluster, topic, 1, 60_000)
+                cluster.until(
+                    lambda: cluster.state(topic, 0)["leader"] in heirs, "another to lead", 60
+                )
+                said.append("another leads, and nothing acknowledged is lost")
+                assert len(read(cluster, f"{topic}-group", topic, 60_000)) == 60_000
+            finally:
+                own.kill()
+                del cluster.brokers[broker_id]
+                cluster.wait_for_all()
+                cluster.delete(topic, wait=False)
+
+
+def disk_left(place: Path) -> int:
+    found = os.statvfs(place)
+    return found.f_bavail * found.f_frsize

@@ -268,7 +268,8 @@ def test_doctor_knows_what_is_there(klamm: Run) -> None:
         ),
         (
             {"subscribe": "x", "kafka.bootstrap.servers": "127.0.0.1:1"},
-            "no broker answers at 127.0.0.1:1: connection refused",
+            "no broker can be reached: 127.0.0.1:1: connection refused; `klamm up` starts a "
+            "cluster on this machine",
         ),
     ],
 )

@@ -95,7 +95,8 @@ MISTAKES: list[tuple[str, int, str]] = [
     (
         "archive there-is --to x -b 127.0.0.1:1",
         1,
-        "no broker answers at 127.0.0.1:1: connection refused",
+        "no broker can be reached: 127.0.0.1:1: connection refused; `klamm up` starts a cluster "
+        "on this machine",
     ),
     (
         "archive there-is --to x",

@@ -77,3 +77,10 @@ def test_no_docstring_begins_as_a_riddle(house: ModuleType) -> None:
         if text.split(maxsplit=1)[0] in {"How", "What", "Where", "Who"}
     ]
     assert riddles == []
+
+
+def test_few_names_stand_for_two_things(house: ModuleType) -> None:
+    counts = house.class_names(house.modules())
+    shared = sorted(name for name, count in counts.items() if count > 1 and name[0] != "_")
+    # Most are one thing on two sides of a wire. A new one needs another word.
+    assert len(shared) <= 26, shared

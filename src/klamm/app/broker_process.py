@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from klamm.app import views
-from klamm.app.conversation import Conversation, Details, HungUp
+from klamm.app.conversation import Details, HungUp, ParentTalk
 from klamm.app.nursery import Nursery
 from klamm.app.one_broker import BrokerPlan
 from klamm.app.running import Gate
@@ -22,7 +22,7 @@ from klamm.model.errors import KlammError, UsageError
 from klamm.view import BrokerView
 
 
-class State(StrEnum):
+class ProcessState(StrEnum):
     """The state of a broker of a local cluster."""
 
     STARTING = "starting"
@@ -49,7 +49,7 @@ class BrokerProcess:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._gate = gate
         self._progress = progress
-        self._talk: Conversation
+        self._talk: ParentTalk
         self._talking: asyncio.Task[None]
         self._number = 0  # of the view it told last
         self._view = BrokerView(views.NOTHING)
@@ -69,7 +69,7 @@ class BrokerProcess:
         ours, its = socket.socketpair()
         with its:
             self.pid = await nursery.bear(its)
-        self._talk = await Conversation.over(ours, serve=self._serve, hear=self._hear)
+        self._talk = await ParentTalk.over(ours, serve=self._serve, hear=self._hear)
         self._talking = asyncio.create_task(self._talk.run(), name=f"broker-{self.id}-talk")
 
     async def start(self) -> None:
@@ -155,13 +155,17 @@ def end_of(status: int) -> str:
     return _WORDS.get(code, f"failed with exit code {code}")
 
 
-def state_after(status: int) -> State:
+def state_after(status: int) -> ProcessState:
     """The state of a broker whose process has ended like this."""
     if os.WIFSIGNALED(status):
-        return State.KILLED
-    return State.STOPPED if os.waitstatus_to_exitcode(status) in (0, CUT_SHORT) else State.FAILED
+        return ProcessState.KILLED
+    return (
+        ProcessState.STOPPED
+        if os.waitstatus_to_exitcode(status) in (0, CUT_SHORT)
+        else ProcessState.FAILED
+    )
 
 
 def is_own_failure(status: int) -> bool:
     """Whether it ended by itself, and not because somebody sent it a signal."""
-    return state_after(status) is State.FAILED
+    return state_after(status) is ProcessState.FAILED

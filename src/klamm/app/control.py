@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from klamm.app.conversation import LINE_BYTES_MAX, Conversation, Details, HungUp
+from klamm.app.conversation import LINE_BYTES_MAX, Details, HungUp, ParentTalk
 from klamm.model.errors import KlammError, UsageError
 from klamm.view import ClusterView, Predicate, all_are_in_sync, lagging
 
@@ -95,7 +95,7 @@ class ControlServer:
             self._server = None
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        talk = asyncio.create_task(Conversation(reader, writer, serve=self._serve).run())
+        talk = asyncio.create_task(ParentTalk(reader, writer, serve=self._serve).run())
         self._talks.add(talk)
         talk.add_done_callback(self._talks.discard)
 
@@ -160,7 +160,7 @@ async def ask(data: Path, what: str, **details: Any) -> Any:
             f"no cluster runs on {data}: start one with `klamm up --data {data}`, or name another "
             f"directory with --data ({error.strerror})"
         ) from error
-    talk = await Conversation.over(door)
+    talk = await ParentTalk.over(door)
     running = asyncio.create_task(talk.run())
     try:
         return await talk.ask(what, **details)

@@ -36,7 +36,7 @@ class HungUp(KlammError):
     """The other side has gone before it answered."""
 
 
-class Conversation:
+class ParentTalk:
     """One side of a talk; `run` must run for anything to be heard."""
 
     def __init__(

@@ -16,7 +16,7 @@ from klamm.app.plan import Plan, check_settings
 from klamm.broker.net.addresses import reachable
 from klamm.model.settings import BrokerSettings
 from klamm.secured.secured import Secured, refuse_open
-from klamm.secured.wishes import Place
+from klamm.secured.wishes import ClusterAddresses
 from klamm.security.listeners.placing import EVERYWHERE
 
 
@@ -32,7 +32,7 @@ def _lock(plan: Plan, data: Path) -> tuple[Plan, Secured | None]:
     told = plan.advertise or plan.host
     if told in EVERYWHERE:
         told = reachable("--advertise HOST", by_name=False)
-    place = Place(host=plan.host, port=plan.port, brokers=plan.brokers, advertise=told)
+    place = ClusterAddresses(host=plan.host, port=plan.port, brokers=plan.brokers, advertise=told)
     secured = Secured.open(data, plan.security, place)
     settings = secured.settings(plan.settings)
     if plan.zookeeper is None and not settings.get("zookeeper.connect"):

@@ -128,9 +128,8 @@ class BrokerApp:
 
 
 def buffer_less() -> None:
-    """Have asyncio take 64 KB for a connection with TLS, and not 256.
+    """Have asyncio take 64 KB for a connection that a broker makes with TLS, and not 256.
 
-    A broker has thousands of them, most of them idle, and is no slower for it (`bench/tls.py`).
     Only here, too. The name is not documented: where it is gone, the buffers stay as they are.
     """
     if getattr(sslproto.SSLProtocol, "max_size", 0) > _TLS_BUFFER_SIZE:

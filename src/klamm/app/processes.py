@@ -18,7 +18,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from klamm.app import asking
-from klamm.app.broker_process import BrokerProcess, State, end_of, is_own_failure, state_after
+from klamm.app.broker_process import (
+    BrokerProcess,
+    ProcessState,
+    end_of,
+    is_own_failure,
+    state_after,
+)
 from klamm.app.faults import plain
 from klamm.app.locking import write_clients
 from klamm.app.nursery import Nursery
@@ -53,7 +59,7 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         if not self.settings.str("zookeeper.connect") and not plan.zookeeper_nodes:
             served = max(0, self.settings.int("klamm.store.serve.port"))
             self.settings = self.settings.with_static({"klamm.store.serve.port": str(served)})
-        self._states: dict[int, State] = {}  # of those that do not run
+        self._states: dict[int, ProcessState] = {}  # of those that do not run
         self._metrics: dict[int, str] = {}
         self._nursery = nursery
         self._born: dict[int, BrokerProcess] = {}  # by pid, until they have ended
@@ -116,7 +122,7 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
     async def start_broker(self, at: int) -> None:
         """Bring back one broker, on the port and the data it had."""
         self._check_id(at)
-        if at in self.brokers or self._states.get(at) is State.STARTING:
+        if at in self.brokers or self._states.get(at) is ProcessState.STARTING:
             raise UsageError(f"broker {at} already runs")
         await self._start(at, at_once)
         await self._wait_for_all()
@@ -139,13 +145,13 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         self._running(at).resume()
         self._wake()
 
-    def state(self, at: int) -> State:
+    def state(self, at: int) -> ProcessState:
         """The state of one broker."""
         self._check_id(at)
         process = self.brokers.get(at)
         if process is None:
             return self._states[at]
-        return State.PAUSED if process.is_paused else State.RUNNING
+        return ProcessState.PAUSED if process.is_paused else ProcessState.RUNNING
 
     def pid(self, at: int) -> int | None:
         """The process of a broker that runs."""
@@ -203,14 +209,14 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
     async def _start(self, at: int, gate: Gate) -> None:
         assert self._nursery is not None, "the cluster has no nursery yet"
         process = BrokerProcess(self._plan_of(at), gate, self._progress)
-        self._states[at] = State.STARTING
+        self._states[at] = ProcessState.STARTING
         try:
             await process.bear(self._nursery)
             self._born[process.pid] = process
             await process.start()
         except BaseException:
             process.is_expected_to_end = True
-            self._states[at] = State.FAILED
+            self._states[at] = ProcessState.FAILED
             if process.pid:
                 await process.hang_up()
             raise

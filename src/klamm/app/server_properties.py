@@ -31,7 +31,7 @@ _BYTES_MAX: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class BrokerWishes:
     """The checked wishes for one broker."""
 
     settings: Mapping[str, str]
@@ -72,7 +72,7 @@ def gathered(
     return {**kept, **typed, **options}
 
 
-def checked(given: Mapping[str, str], here: Path) -> Wishes:
+def checked(given: Mapping[str, str], here: Path) -> BrokerWishes:
     """The wishes that these settings are; UsageError where no broker can be made of them."""
     heeded = heed_alone(given)
     if heeded.refusals:
@@ -91,7 +91,7 @@ def checked(given: Mapping[str, str], here: Path) -> Wishes:
     if not isinstance(config, Refused):
         warn_of_openness(config.listeners, settings)
     log_dirs = _log_dirs(settings, here)
-    return Wishes(
+    return BrokerWishes(
         settings={**given, "log.dirs": ",".join(log_dirs)},
         log_dirs=log_dirs,
         id=_id(settings, log_dirs),

@@ -138,10 +138,10 @@ async def _serve(
 ) -> StoreServer:
     """Open the embedded store's door for other processes."""
     # Not at the top: most clusters never need it.
-    from klamm.store.serving.server import Door, StoreServer
+    from klamm.store.serving.server import ServedDoor, StoreServer
 
     try:
-        door = Door(
+        door = ServedDoor(
             host=settings.str("klamm.store.serve.host"),
             port=settings.int("klamm.store.serve.port"),
             digest=read_or_draw(directory.path),

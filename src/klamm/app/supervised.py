@@ -17,7 +17,7 @@ from dataclasses import astuple
 from typing import Any, Final
 
 from klamm.app import views
-from klamm.app.conversation import Conversation, Details
+from klamm.app.conversation import Details, ParentTalk
 from klamm.app.one_broker import BrokerApp, BrokerPlan, buffer_less, collect_seldom
 from klamm.broker.metadata_cache import MetadataSnapshot
 from klamm.model.errors import UsageError
@@ -52,7 +52,7 @@ class _Life:
     def __init__(self, on_birth: OnBirth) -> None:
         self._on_birth = on_birth
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._parent: Conversation
+        self._parent: ParentTalk
         self._app: BrokerApp | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._seen: MetadataSnapshot | None = (
@@ -62,7 +62,7 @@ class _Life:
         self._is_stopping = False
 
     async def run(self, channel: socket.socket) -> int:
-        self._parent = await Conversation.over(channel, serve=self._serve, hear=self._hear)
+        self._parent = await ParentTalk.over(channel, serve=self._serve, hear=self._hear)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminated)
         talking = asyncio.create_task(self._parent.run(), name="parent")
         talking.add_done_callback(self._deserted)

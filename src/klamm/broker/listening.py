@@ -303,4 +303,5 @@ def _means(
             settings.int("connections.max.idle.ms"),
         ),
         refuse=refuse,
+        cuts_revoked=lambda: parts.settings.bool("klamm.revoked.logins.close"),
     )

@@ -44,6 +44,8 @@ class Troubles:
         if failure.path in self._failed_paths:
             return  # several who met the failure tell of it
         self._failed_paths.add(failure.path)
-        log.critical("a log directory failed", extra={"path": failure.path}, exc_info=failure)
+        # The operating system's word says it all; where in the code it was met helps nobody.
+        why = failure.cause.strerror or str(failure.cause)
+        log.critical("a log directory failed", extra={"path": failure.path, "why": why})
         for hook in self.on_failure:
             hook(failure)

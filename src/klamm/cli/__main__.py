@@ -32,6 +32,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
         "up": Command("cluster.up", "run a cluster until Ctrl-C"),
         "broker": Command("cluster.broker", "run one broker of a cluster until it is told to stop"),
         "demo": Command("spark.demo", "take a guided tour of about two minutes"),
+        "console": Command("cluster.console", "show a cluster in a browser until Ctrl-C"),
         "doctor": Command("cluster.doctor", "check whether this machine can run a cluster"),
         "version": Command("version", "print the versions of klamm, Python and the protocol"),
     },
@@ -60,6 +61,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Records in bulk, on Spark": {
         "archive": Command("spark.archive", "archive a topic as Parquet files, and verify them"),
         "restore": Command("spark.restore", "restore a topic from its archive, and verify it"),
+        "repartition": Command(
+            "spark.repartition", "give a topic more or fewer partitions, order per key kept"
+        ),
         "audit": Command("spark.audit", "check every decision of the controllers, write a report"),
         "spark": Command(
             "spark.spark", "open a PySpark shell, check the set-up, read a checkpoint"
@@ -73,25 +77,27 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "With the flags of Kafka's own tools": {
         "kafka-topics": Command("kafka.topics", "the same as kafka-topics.sh"),
         "kafka-configs": Command("kafka.configs", "the same as kafka-configs.sh"),
-        "kafka-acls": Command("kafka.acls", "the same as kafka-acls.sh"),
+        "kafka-acls": Command("kafka.access.acls", "the same as kafka-acls.sh"),
         "kafka-delegation-tokens": Command(
-            "kafka.delegation_tokens", "the same as kafka-delegation-tokens.sh"
+            "kafka.access.delegation_tokens", "the same as kafka-delegation-tokens.sh"
         ),
         "kafka-consumer-groups": Command(
-            "kafka.consumer_groups", "the same as kafka-consumer-groups.sh"
+            "kafka.groups.consumer_groups", "the same as kafka-consumer-groups.sh"
         ),
         "kafka-reassign-partitions": Command(
             "kafka.reassign_partitions", "the same as kafka-reassign-partitions.sh"
         ),
         "kafka-console-producer": Command(
-            "kafka.console_producer", "the same as kafka-console-producer.sh"
+            "kafka.records.console_producer", "the same as kafka-console-producer.sh"
         ),
         "kafka-console-consumer": Command(
-            "kafka.console_consumer", "the same as kafka-console-consumer.sh"
+            "kafka.records.console_consumer", "the same as kafka-console-consumer.sh"
         ),
-        "kafka-get-offsets": Command("kafka.get_offsets", "the same as kafka-get-offsets.sh"),
+        "kafka-get-offsets": Command(
+            "kafka.records.get_offsets", "the same as kafka-get-offsets.sh"
+        ),
         "kafka-delete-records": Command(
-            "kafka.delete_records", "the same as kafka-delete-records.sh"
+            "kafka.records.delete_records", "the same as kafka-delete-records.sh"
         ),
         "kafka-leader-election": Command(
             "kafka.leader_election", "the same as kafka-leader-election.sh"

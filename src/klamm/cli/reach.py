@@ -73,7 +73,8 @@ ClientOption = Annotated[
         "SASL: a file of them, or one; repeatable, after the file in KLAMM_COMMAND_CONFIG",
     ),
 ]
-DEFAULT_BOOTSTRAP: Final = Reach("127.0.0.1:9092")
+# All that `klamm up` listens on if nothing else is said: any of them may be down.
+DEFAULT_BOOTSTRAP: Final = Reach("127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094")
 
 
 class App(typer.Typer):

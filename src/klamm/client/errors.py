@@ -43,7 +43,13 @@ class NobodyThere(ConnectionLost):
 
     def __init__(self, address: Address, why: str) -> None:
         super().__init__(f"no broker answers at {text(address)}: {why}")
-        self.short = f"{text(address)}: {why}"
+        self.address = address
+        self.why = why
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the address is one of this machine alone."""
+        return self.address[0] in ("localhost", "::1") or self.address[0].startswith("127.")
 
 
 class DeadlineExceeded(Unreachable):
@@ -121,5 +127,16 @@ def nobody(faults: list[Exception]) -> ConnectionLost:
     Where somebody is there at all, what is wrong with the first is wrong with the others, too.
     """
     there = [str(fault) for fault in faults if not isinstance(fault, NobodyThere)]
-    absent = [fault.short for fault in faults if isinstance(fault, NobodyThere)]
-    return ConnectionLost("no broker can be reached: " + "; ".join(there[:1] or absent))
+    absent = [fault for fault in faults if isinstance(fault, NobodyThere)]
+    words = "no broker can be reached: " + "; ".join(there[:1] or _by_reason(absent))
+    if not there and all(fault.is_local for fault in absent):
+        words += "; `klamm up` starts a cluster on this machine"
+    return ConnectionLost(words)
+
+
+def _by_reason(faults: list[NobodyThere]) -> list[str]:
+    """Each reason once, behind the addresses it holds for."""
+    places: dict[str, list[str]] = {}
+    for fault in faults:
+        places.setdefault(fault.why, []).append(text(fault.address))
+    return [f"{', '.join(at)}: {why}" for why, at in places.items()]

@@ -123,7 +123,7 @@ def _judge(
     if change.recovery is Recovery.RECOVERING and now.recovery is Recovery.RECOVERED:
         return ErrorCode.INVALID_REQUEST
     if not all(_is_eligible(context, change, broker) for broker in change.isr):
-        return event.ineligible
+        return ErrorCode.INELIGIBLE_REPLICA
     return replace(
         now,
         isr=context.shared(change.isr),

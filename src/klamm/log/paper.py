@@ -15,11 +15,12 @@ import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klamm.log.disk import names
 from klamm.log.disk.checkpoints import write_topic_id_in
-from klamm.log.disk.failure import Health
+from klamm.log.disk.failure import Health, StorageShortage
 from klamm.log.disk.files import DIRECTORY_MODE, FilePool
 from klamm.log.disk.filesystem import FileSystem
 from klamm.log.disk.register import Entry, Register
@@ -200,6 +201,13 @@ class Papers:
         with self._health.watched():
             self._register.add([(log.topic_partition, log.topic_id) for log in logs])
         return logs
+
+    def begin(self, logs: Iterable[PartitionLog]) -> None:
+        """Make directories that nobody needs yet; where the disk is full, they can wait."""
+        with suppress(StorageShortage), self._health.watched():
+            for log in logs:
+                assert isinstance(log, PaperLog), f"{log} has begun"
+                log.begin()
 
     def log(self, new: NewLog) -> PartitionLog:
         """A log on paper."""

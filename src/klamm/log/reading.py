@@ -7,11 +7,15 @@ named by a `Slice` that keeps their file open.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from klamm.log.disk.files import NO_FILE, Handle
+from klamm.log.segments.segment import Segment
 from klamm.log.segments.series import SegmentList
 from klamm.log.segments.transactions import Aborted
+
+_LOOKED_AT_MAX: Final = 16
 
 
 class Slice(NamedTuple):
@@ -54,11 +58,29 @@ def find_slice(
             break
         size = end - position
         if size > max_bytes:
-            size = max_bytes
-            if at_least_one:
-                size = max(size, next(segment.headers(position, end))[1].size)
+            size = _whole_batches(segment, position, end, max_bytes, at_least_one)
         return Slice(segment.handle(), position, size, offset, segment_end < bound)
     return no_bytes(offset)
+
+
+def _whole_batches(
+    segment: Segment, position: int, end: int, max_bytes: int, at_least_one: bool
+) -> int:
+    """The size of an answer that has to end before the segment does.
+
+    The part of a batch at its end would be sent again with the next answer: where batches are
+    large, that is a good part of all bytes. Small ones are not worth looking for.
+    """
+    size = 0
+    for _, header in islice(segment.headers(position, end), _LOOKED_AT_MAX):
+        if size + header.size > max_bytes:
+            if size:
+                return size
+            return max(max_bytes, header.size) if at_least_one else max_bytes
+        size += header.size
+        if header.size < max_bytes // _LOOKED_AT_MAX:
+            break
+    return max_bytes
 
 
 def bound_of(segments: SegmentList, part: Slice, log_end: int) -> int:

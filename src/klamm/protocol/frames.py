@@ -55,6 +55,8 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
     Of an API or a version that is not served only the first three fields are known, and nothing
     may be said about what follows them: such a header has no client id and an empty body.
     """
+    if len(frame) < _HEADER.size:
+        raise ProtocolError(f"a request of {len(frame)} bytes is too short to have a header")
     try:
         key, version, correlation_id = _HEADER.unpack_from(frame)
         layout = _REQUEST_LAYOUTS.get((key, version))

@@ -12,7 +12,7 @@ from typing import Final
 from klamm.model.errors import UsageError
 from klamm.secured.texts import jaas
 from klamm.secured.vault import AUTHORITY, BROKER_STORE, JWKS, Vault
-from klamm.secured.wishes import ADMIN, BROKER, ListenerKind, Place, Security
+from klamm.secured.wishes import ADMIN, BROKER, ClusterAddresses, ListenerKind, Security
 
 _VALIDATOR: Final = (
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler"
@@ -21,7 +21,7 @@ _VALIDATOR: Final = (
 _MAPPING: Final = r"RULE:^CN=([A-Za-z0-9._-]+)$/$1/,DEFAULT"
 
 
-def broker_settings(wishes: Security, vault: Vault, place: Place) -> dict[str, str]:
+def broker_settings(wishes: Security, vault: Vault, place: ClusterAddresses) -> dict[str, str]:
     """All settings, under their full names."""
     kinds = wishes.kinds
     found = {
@@ -30,6 +30,8 @@ def broker_settings(wishes: Security, vault: Vault, place: Place) -> dict[str, s
         "inter.broker.listener.name": kinds[0].value,
         "delegation.token.secret.key": vault.drawn["tokens"],
         "password.encoder.secret": vault.drawn["encoder"],
+        # `klamm users remove` ends what the user has open, too.
+        "klamm.revoked.logins.close": "true",
     }
     if wishes.acls:
         found["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
@@ -42,7 +44,7 @@ def broker_settings(wishes: Security, vault: Vault, place: Place) -> dict[str, s
     return found
 
 
-def _addresses(kinds: tuple[ListenerKind, ...], place: Place) -> dict[str, str]:
+def _addresses(kinds: tuple[ListenerKind, ...], place: ClusterAddresses) -> dict[str, str]:
     """A port for each listener; the brokers of one take as many, one after the other."""
     ports = [place.port and place.port + at * place.brokers for at in range(len(kinds))]
     found = {

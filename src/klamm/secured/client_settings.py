@@ -20,7 +20,7 @@ from klamm.secured.wishes import ListenerKind
 
 CLIENTS: Final = ("confluent-kafka", "kafka-python", "aiokafka", "java")
 _LOGIN_HANDLER: Final = (
-    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 )
 
 

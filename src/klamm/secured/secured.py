@@ -18,7 +18,7 @@ from klamm.secured import client_files, libraries, vault
 from klamm.secured.broker_settings import broker_settings, merged
 from klamm.secured.client_settings import Login, settings_for
 from klamm.secured.seeding import Seeded, seed
-from klamm.secured.wishes import ADMIN, ListenerKind, Place, Security
+from klamm.secured.wishes import ADMIN, ClusterAddresses, ListenerKind, Security
 from klamm.security.listeners.placing import EVERYWHERE
 from klamm.store.port import Store
 
@@ -37,7 +37,9 @@ Addresses = Mapping[ListenerKind, str]  # host:port,... of all brokers
 class Secured:
     """The secrets of a cluster and what is made of them."""
 
-    def __init__(self, wishes: Security, kept: vault.Vault, data: Path, place: Place) -> None:
+    def __init__(
+        self, wishes: Security, kept: vault.Vault, data: Path, place: ClusterAddresses
+    ) -> None:
         self.wishes = wishes
         self._vault = kept
         self._data = data
@@ -46,7 +48,7 @@ class Secured:
         self._seeded = Seeded()
 
     @classmethod
-    def open(cls, data: Path, wishes: Security, place: Place) -> Secured:
+    def open(cls, data: Path, wishes: Security, place: ClusterAddresses) -> Secured:
         """The secrets of this data directory; what is missing is made."""
         kept = vault.open_vault(
             data,
@@ -235,7 +237,7 @@ def refuse_open(data: Path) -> None:
         )
 
 
-def hosts_for(place: Place) -> frozenset[str]:
+def hosts_for(place: ClusterAddresses) -> frozenset[str]:
     """The names and addresses by which a client may call the brokers."""
     named = {place.host, place.advertise, socket.gethostname()} - EVERYWHERE
     return frozenset((*_LOCAL, *named))

@@ -102,7 +102,7 @@ class Security:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ClusterAddresses:
     """The addresses at which brokers listen, and those that clients are sent to."""
 
     host: str

@@ -18,7 +18,7 @@ from klamm.store.tree import Entry, Tree, as_int32
 _BATCH: Final = 1000
 
 
-class Denied(StoreUnavailable):
+class NodeDenied(StoreUnavailable):
     """The node is there, and may not be read."""
 
 
@@ -134,5 +134,5 @@ def _may_have_below(seen: Seen) -> bool:
 async def _names(browser: Browser, path: str) -> tuple[str, ...]:
     try:
         return await browser.children(path) or ()
-    except Denied:
+    except NodeDenied:
         return ()

@@ -27,7 +27,7 @@ from klamm import gc_pause
 from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.store.access import OPEN, Acl, Grant
 from klamm.store.port import Stat
-from klamm.store.presence import Presence, StoreLost
+from klamm.store.presence import StoreFiles, StoreLost
 from klamm.store.tree import Draft, Entry, Tree
 
 _APPLICATION_ID: Final = int.from_bytes(b"klam", "big")
@@ -146,7 +146,7 @@ class Database:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
-        self._presence = Presence(path)
+        self._presence = StoreFiles(path)
 
     @classmethod
     def open(cls, path: Path, *, fsync: bool) -> Self:

@@ -29,7 +29,7 @@ class _Seen(NamedTuple):
     size: int
 
 
-class Presence:
+class StoreFiles:
     """The file and its write-ahead log, as they were when they were last looked at."""
 
     def __init__(self, path: Path) -> None:

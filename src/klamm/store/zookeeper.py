@@ -27,7 +27,7 @@ from klamm.store.port import Hint, Node, Op, Result, SessionState, TreeHint, Unw
 from klamm.store.tree import ROOT, Touched, check_path
 from klamm.store.watches import Watches
 from klamm.store.zookeeper_bridge import Bridge, Request
-from klamm.store.zookeeper_door import Distrusted, Door
+from klamm.store.zookeeper_door import ZooKeeperDistrusted, ZooKeeperDoor
 from klamm.store.zookeeper_nodes import ServerNodes
 from klamm.store.zookeeper_tickets import TICKETS, TicketOffice
 from klamm.store.zookeeper_wire import AddWatch, RemoveWatch
@@ -53,7 +53,7 @@ class ZooKeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int | None = None,
         digest: str = "",
-        door: Door | None = None,
+        door: ZooKeeperDoor | None = None,
     ) -> None:
         """A digest, `user:password`, makes a door by itself."""
         hosts, _, chroot = connect_string.partition("/")
@@ -66,7 +66,7 @@ class ZooKeeperStore:
         self.chroot: Final = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
         self.session_timeout_ms: Final = session_timeout_ms
         self.connection_timeout_ms: Final = connection_timeout_ms or session_timeout_ms
-        self.door: Final = door or Door(digest=digest)
+        self.door: Final = door or ZooKeeperDoor(digest=digest)
         self.pool: Final = ThreadPoolExecutor(thread_name_prefix="klamm-zookeeper")
         self.sessions: Final[set[ZooKeeperSession]] = set()
         self._closed = False
@@ -75,7 +75,7 @@ class ZooKeeperStore:
         """Have one session for a moment; StoreUnavailable says why there is none to be had."""
         try:
             session = await self.connect()
-        except Distrusted:
+        except ZooKeeperDistrusted:
             raise
         except StoreUnavailable as fault:
             found = await asyncio.gather(*map(_refusal, self.addresses))

@@ -20,7 +20,7 @@ from klamm.installing import install_command
 from klamm.model.errors import KlammError, StoreUnavailable, UsageError
 from klamm.store.port import SessionState
 from klamm.store.tree import Touched
-from klamm.store.zookeeper_door import Distrusted, Door
+from klamm.store.zookeeper_door import ZooKeeperDistrusted, ZooKeeperDoor
 
 try:
     from kazoo.client import CLOSED_STATES, KazooClient
@@ -79,7 +79,7 @@ class Bridge:
         hosts: str,
         *,
         session_timeout_ms: int,
-        door: Door,
+        door: ZooKeeperDoor,
         on_state: Callable[[SessionState], None],
         on_touched: Callable[[Touched], None],
     ) -> None:
@@ -123,7 +123,7 @@ class Bridge:
                 "klamm.zookeeper.sasl.jaas.config, and see that the server is configured for SASL"
             )
         if why := self._door.distrust():
-            return Distrusted(f"no ZooKeeper at {self._hosts} could be trusted: {why}")
+            return ZooKeeperDistrusted(f"no ZooKeeper at {self._hosts} could be trusted: {why}")
         return StoreUnavailable(f"no ZooKeeper answered at {self._hosts} within {timeout_ms} ms")
 
     def call(self, request: Request) -> asyncio.Future[Any]:

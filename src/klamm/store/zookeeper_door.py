@@ -21,11 +21,11 @@ _LOG.addFilter(lambda record: record.levelno >= logging.INFO)
 _NO_ACCESS: Final = ZooKeeperAccess()
 
 
-class Distrusted(StoreUnavailable):
+class ZooKeeperDistrusted(StoreUnavailable):
     """A server was reached, and TLS with it failed."""
 
 
-class Door:
+class ZooKeeperDoor:
     """Proofs that are shown to ZooKeeper on each connection, and those that are asked of it."""
 
     def __init__(self, access: ZooKeeperAccess = _NO_ACCESS, digest: str = "") -> None:

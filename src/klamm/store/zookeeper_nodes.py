@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from klamm.model.errors import UsageError
 from klamm.store.access import Acl
-from klamm.store.browsing import Denied, Seen
+from klamm.store.browsing import NodeDenied, Seen
 from klamm.store.port import Create, Node, Op, Outcome, Result
 from klamm.store.zookeeper_bridge import AnswerLost, Bridge, NodeMissing, NotAllowed, Request
 from klamm.store.zookeeper_wire import (
@@ -77,7 +77,7 @@ class ServerNodes:
         except NodeMissing:
             return None
         except NotAllowed:
-            raise Denied(f"{path} may not be read: {SHOW}") from None
+            raise NodeDenied(f"{path} may not be read: {SHOW}") from None
         return names
 
     async def send(self, ops: Sequence[Op]) -> list[Result]:

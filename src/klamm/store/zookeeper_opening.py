@@ -10,7 +10,7 @@ from klamm.model.settings import BrokerSettings
 from klamm.security.zookeeper import DIGEST_FILE, JAAS, SET_ACL, ZooKeeperAccess, zookeeper_access
 from klamm.store.serving.digest import read
 from klamm.store.zookeeper import ZooKeeperStore
-from klamm.store.zookeeper_door import Door
+from klamm.store.zookeeper_door import ZooKeeperDoor
 
 _KEYSTORE: Final = "zookeeper.ssl.keystore.location"
 
@@ -29,7 +29,7 @@ def zookeeper_store(settings: BrokerSettings, *, digest: str = "") -> ZooKeeperS
     )
 
 
-def door_of(settings: BrokerSettings, *, digest: str = "") -> Door:
+def door_of(settings: BrokerSettings, *, digest: str = "") -> ZooKeeperDoor:
     """The proofs shown to ZooKeeper, and those asked of it."""
     access = zookeeper_access(settings.static)
     if isinstance(access, Refused):
@@ -37,7 +37,7 @@ def door_of(settings: BrokerSettings, *, digest: str = "") -> Door:
     if name := settings.str(DIGEST_FILE):
         digest = read(Path(name))
     _check_identity(access, digest)
-    return Door(access, digest)
+    return ZooKeeperDoor(access, digest)
 
 
 def _check_identity(access: ZooKeeperAccess, digest: str) -> None:

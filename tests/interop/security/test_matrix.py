@@ -7,71 +7,26 @@ it is denied.
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import queue
 from collections.abc import Iterator
 
 import pytest
 
 from interop.security.clients import CLIENTS, DENIED, NOT_LET_IN, VALUE, Client
-from klamm import Cluster, Security
-from klamm.secured.wishes import MECHANISMS, ListenerKind
-
-CERTIFICATES = (("SSL", None), ("MTLS", None))
-LOGINS = tuple(
-    (listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS
-)
-SETTINGS = {
-    # Failures are answered later and later, and here all come from one address.
-    "connection.failed.authentication.delay.ms": "5",
-    "auto.create.topics.enable": "false",
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
+from interop.security.every_door import CERTIFICATES, LOGINS, Refusals, every_door, listening
+from klamm import Cluster
+from klamm.secured.wishes import MECHANISMS
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    wishes = Security(users=["alice"], listeners=tuple(ListenerKind), mechanisms=MECHANISMS)
-    with Cluster(2, security=wishes, settings=SETTINGS) as running:
-        for user in ("alice", "ANONYMOUS"):
-            running.allow(
-                user, "all", f"topic:{user}", f"group:{user}", f"transactional-id:{user}",
-                prefixed=True,
-            )  # fmt: skip
-        running.create_topic("secret", 1, 1)
+    with every_door() as running:
         yield running
-
-
-class Refusals(logging.Handler):
-    """What brokers say about those who were not let in; they may say it after the client knows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._said.put(record.getMessage())
-
-    def told(self, words: str) -> bool:
-        """Whether brokers say this; others may still be trying, from tests before."""
-        with contextlib.suppress(queue.Empty):
-            while words not in self._said.get(timeout=10):
-                pass
-            return True
-        return False
 
 
 @pytest.fixture
 def refusals() -> Iterator[Refusals]:
-    logger, handler = logging.getLogger("klamm.broker.identity"), Refusals()
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
+    with listening() as heard:
+        yield heard
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda make: make.name)

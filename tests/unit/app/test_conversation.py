@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from klamm.app import conversation
-from klamm.app.conversation import Conversation, HungUp
+from klamm.app.conversation import HungUp, ParentTalk
 from klamm.model.errors import KlammError, UsageError
 
 
 @asynccontextmanager
-async def two(serve: Any = None, hear: Any = None) -> AsyncIterator[tuple[Conversation, Any]]:
+async def two(serve: Any = None, hear: Any = None) -> AsyncIterator[tuple[ParentTalk, Any]]:
     """One side that asks, and the other, which serves; both end with the block."""
     left, right = socket.socketpair()
-    asking = await Conversation.over(left)
-    serving = await Conversation.over(right, serve=serve, hear=hear)
+    asking = await ParentTalk.over(left)
+    serving = await ParentTalk.over(right, serve=serve, hear=hear)
     tasks = [asyncio.create_task(side.run()) for side in (asking, serving)]
     try:
         yield asking, serving
@@ -95,7 +95,7 @@ async def test_who_hangs_up_answers_nothing_any_more() -> None:
 async def test_a_line_without_an_end_ends_the_talk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "LINE_BYTES_MAX", 1024)
     left, right = socket.socketpair()
-    side = await Conversation.over(left)
+    side = await ParentTalk.over(left)
     with right:
         right.sendall(b"x" * 10_000)
         await asyncio.wait_for(side.run(), 5)
@@ -105,7 +105,7 @@ async def test_a_line_without_an_end_ends_the_talk(monkeypatch: pytest.MonkeyPat
 async def test_nonsense_ends_the_talk() -> None:
     for nonsense in (b"{\n", b"[]\n", b"{}\n", b'"answer"\n'):
         left, right = socket.socketpair()
-        side = await Conversation.over(left, serve=serve)
+        side = await ParentTalk.over(left, serve=serve)
         with right:
             right.sendall(nonsense)
             await asyncio.wait_for(side.run(), 5)

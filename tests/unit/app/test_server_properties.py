@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from klamm.app.server_properties import Wishes, checked, gathered, read_file
+from klamm.app.server_properties import BrokerWishes, checked, gathered, read_file
 from klamm.log.disk.checkpoints import DirectoryIdentity, write_identity
 from klamm.model.errors import UsageError
 
 BASE = {"zookeeper.connect": "zk1:2181/kafka", "listeners": "PLAINTEXT://127.0.0.1:0"}
 
 
-def wishes(here: Path, **more: str) -> Wishes:
+def wishes(here: Path, **more: str) -> BrokerWishes:
     dotted = {name.replace("_", "."): text for name, text in more.items()}
     return checked({**BASE, "log.dirs": "logs", **dotted}, here)
 

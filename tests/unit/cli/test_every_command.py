@@ -12,20 +12,27 @@ import typer
 from klamm.cli.__main__ import COMMANDS
 
 # They run until they are stopped, or talk to a person: there is no value to print.
-WITHOUT_JSON = {"up", "broker", "completion", "spark shell", "spark offsets-from-checkpoint"}
+WITHOUT_JSON = {
+    "up",
+    "broker",
+    "console",
+    "completion",
+    "spark shell",
+    "spark offsets-from-checkpoint",
+}
 
 
 def commands() -> Iterator[tuple[str, Any]]:
     for name, command in COMMANDS.items():
-        app = import_module(f"klamm.cli.{command.module}").app
-        if not isinstance(app, typer.Typer):
-            continue  # a drop-in has the face of the tool that it replaces
-        top: Any = typer.main.get_command(app)
-        inner = getattr(top, "commands", None)
-        if inner is None:
-            yield name, top
-        else:
-            yield from ((f"{name} {verb}", leaf) for verb, leaf in inner.items())
+        loaded = import_module(f"klamm.cli.{command.module}")
+        # A drop-in has none, but the face of the tool that it replaces; `archive` has two.
+        for app in filter(lambda made: isinstance(made, typer.Typer), vars(loaded).values()):
+            top: Any = typer.main.get_command(app)
+            inner = getattr(top, "commands", None)
+            if inner is None:
+                yield name, top
+            else:
+                yield from ((f"{name} {verb}", leaf) for verb, leaf in inner.items())
 
 
 EVERY = dict(commands())

@@ -86,4 +86,4 @@ def test_a_file_made_for_a_cluster_says_where_it_is(
         app(args=args, standalone_mode=False)
     monkeypatch.setenv("KLAMM_COMMAND_CONFIG", str(file))
     app(args=[], standalone_mode=False)
-    assert seen == ["127.0.0.1:9092", "there:1", "127.0.0.1:9092", "there:1"]
+    assert seen == [DEFAULT_BOOTSTRAP.servers, "there:1", "127.0.0.1:9092", "there:1"]

@@ -88,6 +88,25 @@ def test_the_first_batch_is_returned_whole_even_when_it_is_too_large(make_log: M
     assert log.read(0, max_bytes=10, at_least_one=False).size == 10
 
 
+def test_an_answer_ends_with_a_whole_batch_where_batches_are_large(make_log: MakeLog) -> None:
+    log = make_log()
+    for _ in range(4):
+        append(log, b"x" * 400)
+    one = log.read(0, max_bytes=10).size
+    assert log.read(0, max_bytes=one + 60).size == one, "nothing that would be sent again"
+    assert log.read(0, max_bytes=2 * one).size == 2 * one
+    assert log.read(0, max_bytes=4 * one).size == 4 * one
+    assert log.read(1, max_bytes=3 * one - 1, at_least_one=False).size == 2 * one
+
+
+def test_small_batches_fill_an_answer_to_the_byte(make_log: MakeLog) -> None:
+    log = make_log()
+    for _ in range(40):
+        append(log, b"x" * 10)
+    one = log.read(0, max_bytes=10).size
+    assert log.read(0, max_bytes=30 * one + 5).size == 30 * one + 5
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [

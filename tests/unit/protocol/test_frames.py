@@ -72,3 +72,8 @@ def test_the_advertised_table() -> None:
     assert table[ApiKey.FETCH] == (0, 17)
     assert not {4, 5, 6, 7} & set(table)
     assert dict(advertised([ApiKey.FETCH])) == {ApiKey.FETCH: (0, 17)}
+
+
+def test_a_frame_without_room_for_a_header_is_told_by_its_size() -> None:
+    with pytest.raises(ProtocolError, match="a request of 4 bytes is too short to have a header"):
+        frames.parse_request_header(b"abcd")

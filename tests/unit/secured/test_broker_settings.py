@@ -8,7 +8,7 @@ import pytest
 from klamm.model.errors import UsageError
 from klamm.secured.broker_settings import broker_settings, merged
 from klamm.secured.vault import Vault, open_vault
-from klamm.secured.wishes import MECHANISMS, ListenerKind, Place, Security
+from klamm.secured.wishes import MECHANISMS, ClusterAddresses, ListenerKind, Security
 from klamm.security.settings.start import check_start
 
 AWKWARD = 'a"b\\c=d;e,f ü'
@@ -18,8 +18,8 @@ def vault_of(data: Path, wishes: Security) -> Vault:
     return open_vault(data, wishes.passwords, ["localhost"], datetime.now(UTC), signs_tokens=True)
 
 
-def place_at(host: str, port: int = 0, advertise: str | None = None) -> Place:
-    return Place(host=host, port=port, brokers=3, advertise=advertise or host)
+def place_at(host: str, port: int = 0, advertise: str | None = None) -> ClusterAddresses:
+    return ClusterAddresses(host=host, port=port, brokers=3, advertise=advertise or host)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
@@ -42,6 +42,7 @@ from klamm.model.settings import (
     topic_faults,
     unknown_settings,
 )
+from klamm.model.settings.topic import IMPORTING, is_true
 from klamm.security.authorization.acls import CLUSTER_NAME
 from klamm.security.authorization.needs import Need
 from klamm.security.listeners.reconfiguration import names_fault
@@ -79,6 +80,10 @@ class NamedResource(Protocol):
     @property
     def resource_name(self) -> str: ...
 
+
+# Who asks is known of these topics; False: nothing came of it.
+Note = Callable[[Sequence[str], bool], Awaitable[None]]
+_TWICE: Final = Refused("Each resource must appear at most once.")
 
 R = TypeVar("R", bound=NamedResource)
 A = TypeVar("A")
@@ -186,25 +191,32 @@ async def alter_all(
     denied: Callable[[R], Refused | None] = lambda _: None,
     incremental: bool,
     validate_only: bool,
+    note: Note | None = None,
 ) -> list[A]:
     """Change the settings of every resource of a request; each has an answer of its own."""
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
-    answers = []
+    outcomes: list[Refused | None] = []
     async for each in in_turns(resources):
-        kind, name = each.resource_type, each.resource_name
-        if counts[kind, name] > 1:
-            outcome: Refused | None = Refused("Each resource must appear at most once.")
-        elif (outcome := denied(each)) is None:
-            outcome = await alter(
+        twice = counts[each.resource_type, each.resource_name] > 1
+        outcomes.append(_TWICE if twice else denied(each))
+    taken = [each for each, refused in zip(resources, outcomes, strict=True) if refused is None]
+    if note is not None and not validate_only:
+        await note(topics_of(taken), True)
+    for at, each in enumerate(resources):
+        if outcomes[at] is None:
+            outcomes[at] = await alter(
                 host,
-                kind,
-                name,
+                each.resource_type,
+                each.resource_name,
                 changes_of(each),
                 incremental=incremental,
                 validate_only=validate_only,
             )
-        answers.append(_answered(each, outcome, answer))
-    return answers
+    answered = list(zip(resources, outcomes, strict=True))
+    failed = [each for each, refused in answered if refused is not None and each in taken]
+    if note is not None and not validate_only:
+        await note(topics_of(failed), False)
+    return [_answered(each, outcome, answer) for each, outcome in answered]
 
 
 def topics_of(resources: Sequence[NamedResource]) -> list[str]:
@@ -265,7 +277,12 @@ async def alter(
         )
         if isinstance(texts, Refused):
             return texts
-        return owner.fault(texts, changes) or _policy_refusal(host, entity, changes) or texts
+        return (
+            owner.fault(texts, changes)
+            or _import_refusal(stored, texts)
+            or _policy_refusal(host, entity, changes)
+            or texts
+        )
 
     def change(stored: Mapping[str, str]) -> dict[str, str] | Refused:
         texts = planned(stored)
@@ -360,6 +377,14 @@ class _Brokers:
         if self.for_all:
             return self.settings.with_overrides(texts, self.settings.own_dynamic)
         return self.settings.with_overrides(self.settings.cluster_dynamic, texts)
+
+
+def _import_refusal(stored: Mapping[str, str], texts: Mapping[str, str]) -> Refused | None:
+    """A topic that serves is not filled with what has its offsets already."""
+    if not is_true(texts.get(IMPORTING)) or is_true(stored.get(IMPORTING)):
+        return None
+    why = f"{IMPORTING} can only be set when a topic is created"
+    return Refused(why, ErrorCode.INVALID_CONFIG)
 
 
 def _policy_refusal(

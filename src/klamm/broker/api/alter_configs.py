@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.broker.admin import configs
+from klamm.broker.admin.noting import note_settings
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.controller.admission.alteration import Change
@@ -27,9 +28,6 @@ _TOPIC: Final = need_of(ApiKey.ALTER_CONFIGS, "topic")
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
-    if parts.is_controller and not request.validate_only:
-        topics = configs.topics_of(request.resources)
-        parts.controller.requesters.note_settings(topics, context.asked_by)
     responses = await configs.alter_all(
         parts,
         request.resources,
@@ -38,6 +36,7 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
         denied=lambda each: configs.denied(parts.access, context, each, _BROKER, _TOPIC),
         incremental=False,
         validate_only=request.validate_only,
+        note=lambda topics, come: note_settings(parts, topics, context.asked_by if come else ""),
     )
     return Response(responses=responses)
 

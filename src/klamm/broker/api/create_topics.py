@@ -50,7 +50,8 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
     wanted = [ask for ask in asks if ask.name not in denied]
     requesters = parts.controller.requesters
     if not request.validate_only:
-        requesters.note(CREATION, (ask.name for ask in wanted), context.asked_by)
+        names = [ask.name for ask in wanted]
+        requesters.note(CREATION, names, context.asked_by, more=not context.peer.has_proven)
     done = await parts.admin.create_topics(
         wanted,
         quota,

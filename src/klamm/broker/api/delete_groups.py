@@ -30,3 +30,9 @@ async def handle(
 async def _delete(parts: Parts, context: RequestContext, group_id: str) -> ErrorCode:
     denied = parts.access.refusal(context, _GROUP, group_id)
     return denied or await parts.groups.offsets.delete_group(group_id)
+
+
+def failure(request: messages.Request, code: ErrorCode, _: str | None) -> messages.Response:
+    return messages.Response(
+        results=[messages.DeletableGroupResult(name, code) for name in request.groups_names]
+    )

@@ -40,7 +40,13 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
     found = describe(requester, await parts.tokens.current(), owners, may_see)
     if isinstance(found, Refused):
         return Response(error_code=found.code)
-    return Response(tokens=[_described(token, parts.tokens.hmac(token)) for token in found])
+    hides = parts.settings.bool("klamm.delegation.token.hide.hmac")
+
+    def hmac(token: DelegationToken) -> bytes:
+        is_ours = requester.principal in (token.owner, *token.renewers)
+        return b"" if hides and not is_ours else parts.tokens.hmac(token)
+
+    return Response(tokens=[_described(token, hmac(token)) for token in found])
 
 
 def _described(token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:

@@ -84,3 +84,9 @@ def _describe(parts: Parts, group_id: str, allowed: int) -> messages.DescribedGr
 def _protocol(group: Group) -> str:
     # Between two generations the old choice says nothing about the members of the next one.
     return group.protocol or "" if group.state is GroupState.STABLE else ""
+
+
+def failure(request: messages.Request, code: ErrorCode, _: str | None) -> messages.Response:
+    return messages.Response(
+        groups=[messages.DescribedGroup(group_id=name, error_code=code) for name in request.groups]
+    )

@@ -77,3 +77,18 @@ def _describe(
             for producer in hosted.log.producers.by_id.values()
         ],
     )
+
+
+def failure(request: messages.Request, code: ErrorCode, message: str | None) -> messages.Response:
+    return messages.Response(
+        topics=[
+            messages.TopicResponse(
+                name=topic.name,
+                partitions=[
+                    messages.PartitionResponse(number, code, message)
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

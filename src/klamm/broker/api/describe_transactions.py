@@ -66,3 +66,12 @@ def _describe(parts: Parts, name: str) -> messages.TransactionState:
         producer_epoch=txn.epoch,
         topics=[messages.TopicData(topic=t, partitions=p) for t, p in topics.items()],
     )
+
+
+def failure(request: messages.Request, code: ErrorCode, _: str | None) -> messages.Response:
+    return messages.Response(
+        transaction_states=[
+            messages.TransactionState(transactional_id=name, error_code=code)
+            for name in request.transactional_ids
+        ]
+    )

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
+from klamm.broker.admin.noting import tell_controller
 from klamm.broker.metadata_cache import MetadataSnapshot, PartitionInfo
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.peer import Answer
@@ -132,6 +133,8 @@ async def _answer(
         wanted = [name for name in unknown if name not in faults]
         if parts.is_controller:
             parts.controller.requesters.note(CREATION, wanted, context.asked_by)
+        else:
+            await tell_controller(parts, "creation", wanted, context.asked_by)
         made = await parts.auto_creation.create(wanted, client)
         parts.controller.requesters.drop(CREATION, made)
         faults |= made

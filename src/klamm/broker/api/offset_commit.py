@@ -41,7 +41,7 @@ async def handle(
         known, unknown = _by_id(parts, request.topics)
     denied = parts.access.refusal(context, _GROUP, request.group_id)
     if denied is not None:
-        return _refused(request, denied)
+        return failure(request, denied, None)
     errors = await commit(
         parts,
         parts.groups,
@@ -71,7 +71,7 @@ async def handle(
     )
 
 
-def _refused(request: messages.Request, code: ErrorCode) -> messages.Response:
+def failure(request: messages.Request, code: ErrorCode, _: str | None) -> messages.Response:
     """The same refusal for every partition; names that only we know of an id are not told."""
     return messages.Response(
         topics=[

@@ -38,10 +38,11 @@ from klamm.broker.replicas.partition import Partition
 from klamm.broker.storage.openers import opened
 from klamm.log.partition import StorageTrouble
 from klamm.log.writing.append import LATER, Appended, AppendRefused, Later
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.names import INTERNAL_TOPICS, INTERNAL_WRITER, TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.message_sets.up import is_message_set
+from klamm.protocol.messages import produce as messages
 from klamm.protocol.produce import (
     PartitionResult,
     ProduceRequest,
@@ -344,3 +345,23 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
     if request.transactional_id is None and _has_transaction(request):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
+
+
+def failure(request: messages.Request, code: ErrorCode, message: str | None) -> messages.Response:
+    """Every partition fails; with acks=0 nobody waits to hear of it."""
+    if request.acks == 0:
+        raise ProtocolError("a request without an answer is refused")
+    return messages.Response(
+        responses=[
+            messages.TopicProduceResponse(
+                topic.name,
+                [
+                    messages.PartitionProduceResponse(
+                        one.index, code, base_offset=-1, error_message=message
+                    )
+                    for one in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

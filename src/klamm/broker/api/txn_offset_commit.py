@@ -40,7 +40,7 @@ async def handle(
     denied = parts.access.refusal(context, _TRANSACTION, request.transactional_id)
     denied = denied or parts.access.refusal(context, _GROUP, request.group_id)
     if denied is not None:
-        return _refused(request, denied)
+        return failure(request, denied, None)
     errors = await commit(
         parts,
         parts.groups,
@@ -67,7 +67,7 @@ async def handle(
     )
 
 
-def _refused(request: messages.Request, code: ErrorCode) -> messages.Response:
+def failure(request: messages.Request, code: ErrorCode, _: str | None) -> messages.Response:
     """The same refusal for every partition."""
     return messages.Response(
         topics=[

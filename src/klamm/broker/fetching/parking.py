@@ -6,7 +6,9 @@ However many appends wake it in one turn of the loop, it looks again once.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
+from typing import Final
 
 from klamm.broker.net.peer import Peer
 from klamm.broker.net.promises import Promise
@@ -15,6 +17,18 @@ from klamm.broker.replicas.partition import Partition, Watch
 
 # Gives the reply; None when there is still too little and it was not the last time.
 Look = Callable[[bool], Reply | None]
+
+_EARLIER_MAX: Final = 1 / 16  # of its time
+
+
+def _patience_s(timeout_ms: int) -> float:
+    """So long a fetch waits: a little less than it may, by chance.
+
+    Idle fetches that begin together would end in the same moment, and begin together again for
+    ever, as all brokers of a process share a loop. A client that waits for one connection after the
+    other then waits for each in full.
+    """
+    return timeout_ms / 1000 * (1 - _EARLIER_MAX * random.random())
 
 
 class Parked:
@@ -29,7 +43,7 @@ class Parked:
         self._woken = False
         self._is_over = False
         self._alarm = peer.alarm
-        self._alarm.set(timeout_ms / 1000, self._time_is_over)
+        self._alarm.set(_patience_s(timeout_ms), self._time_is_over)
         self.promise = Promise(self._leave)
 
     def watch(self, place: set[Watch]) -> None:

@@ -39,6 +39,10 @@ def server_context(config: TlsConfig, material: Material) -> ssl.SSLContext | Re
             context.load_cert_chain(path, password=password.reveal() if password else "")
         if config.client_auth is not ClientAuth.NONE:
             _trust(context, material.trust)
+        if config.revoked is not None:
+            # Whose authority has no list that holds is refused as well.
+            context.load_verify_locations(config.revoked)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except (OSError, ValueError) as fault:
         return Refused(f"the key and its certificate cannot be used: {_why(fault)}")
     context.verify_mode = _ASKING[config.client_auth]

@@ -40,6 +40,7 @@ class Means:
     decoy_key: bytes = field(repr=False)
     failures: Failures
     refuse: Refuse
+    cuts_revoked: Callable[[], bool]
 
 
 class Identity:
@@ -144,6 +145,7 @@ class Identity:
             failures=means.failures,
             counts=self.counts,
             refuse=means.refuse,
+            cuts_revoked=means.cuts_revoked,
         )
 
     # Certificates that change

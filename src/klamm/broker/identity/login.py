@@ -83,6 +83,7 @@ class Desk:
     failures: Failures
     counts: LoginCounts
     refuse: Refuse
+    cuts_revoked: Callable[[], bool] = lambda: False  # who logged in with what is gone by now
 
 
 class Login:
@@ -94,6 +95,10 @@ class Login:
         self._sasl = SaslServer(desk.config)
         self._address = "?"
         self._ending: asyncio.TimerHandle | None = None
+        self._holds: Callable[[], bool] | None = None
+        # The wait of a login that has failed. A refused token is told before the login ends, and
+        # counts though the client leaves without another word.
+        self._owed_s: float | None = None
 
     @property
     def frame_size_max(self) -> int:
@@ -108,6 +113,9 @@ class Login:
         if state.is_busy or frame[:2] in (_HANDSHAKE, _AUTHENTICATE):
             return self._log_in(peer, frame)
         if state.is_expired(self._desk.clock.now_ms()):
+            return self._expire()
+        if self._holds is not None and self._desk.cuts_revoked() and not self._holds():
+            self._tell("the credential or token of this connection was removed")
             return self._expire()
         return self._behind(peer, frame)
 
@@ -158,11 +166,14 @@ class Login:
         if step.login is not None:
             self._logged_in(connection, step.login)
         reply = self._reply(header, frame, step.answer)
+        if step.failed and self._owed_s is None:
+            self._owed_s = self._failed(step.why)
         if not step.close:
             return reply
         reply.then_close = True
         if step.failed:
-            return _later(self._failed(step.why), reply)
+            assert self._owed_s is not None, "whoever fails waits"
+            return _later(self._owed_s, reply)
         self._tell(step.why)
         return reply
 
@@ -194,6 +205,7 @@ class Login:
         desk.failures.forgive(connection.client_host)
         desk.counts.logged_in(desk.listener, again=login.again, can_repeat=login.can_repeat)
         connection.identified(login.principal.text, by_token=login.principal.by_token)
+        self._holds = login.holds
         self.close()
         ends_ms = login.session.ends_ms
         if ends_ms is not None:

@@ -41,7 +41,8 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 def stamp_of(config: TlsConfig) -> Stamp:
     """The marks by which changed files are told from those that were read."""
     stores = (config.key, config.trust)
-    return tuple(_stamp(store.location) for store in stores if isinstance(store, StoreFile))
+    files = [store.location for store in stores if isinstance(store, StoreFile)]
+    return tuple(map(_stamp, [*files, config.revoked] if config.revoked else files))
 
 
 def _stamp(location: str) -> tuple[int, int, int] | None:

@@ -4,6 +4,10 @@ A frame is a four-byte size and that many bytes. The buffer grows with what has 
 what a size claims, so a liar costs no memory; a frame that is too large for its API is refused with
 its first six bytes. A view of a frame is good until `make_room`.
 
+A connection that sends large frames keeps the place of the last one for the next, until it is
+quiet: new memory for each of them costs more than all that is done with the bytes. What is kept so
+is bounded for the whole process.
+
 The buffers of all connections share a `FrameMemory`. When it is used up, a buffer that would only
 be more comfortable stays as it is, and a frame that does not fit waits in the client's own socket
 until others are done. One at a time may grow beyond, so that not all wait for each other; and while
@@ -35,11 +39,11 @@ _READ_AHEAD: Final = _SIZE_BUSY
 # A frame of more than this is read up to its end and no further, so that nothing is moved behind
 # it; the end of a smaller one is moved for less than a read costs.
 _LARGE_FRAME: Final = 64 * 1024
-# A larger buffer is given back once its frame has been dealt with, if memory is scarce.
+# A larger buffer is given back once its frame has been dealt with, unless there is room among those
+# that are kept: each up to the first size, all of the process together up to the second.
 _SIZE_KEPT: Final = 2 * 1024 * 1024
-# Where there is plenty it is kept for the next frame, up to this, until its connection goes quiet:
-# to a client whose frames are all large, a new place for each is a third of what they cost.
-_SIZE_KEPT_MAX: Final = 16 * 1024 * 1024
+_PLACE_KEPT_MAX: Final = 16 * 1024 * 1024
+PLACES_KEPT_MAX: Final = 64 * 1024 * 1024
 # A buffer made for one frame is this much larger: were it full, reading would have to be paused
 # while the frame is served, and resumed after.
 _SLACK: Final = 4096
@@ -52,6 +56,20 @@ _HTTP_WORDS: Final = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"C
 
 _read_size: Final = struct.Struct(">I").unpack_from
 _read_key: Final = struct.Struct(">h").unpack_from
+
+
+class _Kept:
+    """A share of what all buffers may keep, given back with the last reference to it."""
+
+    __slots__ = ("size",)
+    total = 0
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        _Kept.total += size
+
+    def __del__(self) -> None:
+        _Kept.total -= self.size
 
 
 class FrameMemory:
@@ -73,14 +91,14 @@ class FrameMemory:
         return self._taken
 
     @property
+    def is_plentiful(self) -> bool:
+        """Whether nobody waits, and nobody has had to grow beyond the limit."""
+        return not self._waiting and self._taken <= self._bytes_max
+
+    @property
     def waiting_count(self) -> int:
         """The number of connections that wait for memory."""
         return len(self._waiting)
-
-    @property
-    def is_plenty(self) -> bool:
-        """Whether buffers may be kept that are not needed at the moment."""
-        return not self._waiting and self._taken <= self._bytes_max // 2
 
     def take(self, buffer: FrameBuffer, size: int, *, is_needed: bool) -> bool:
         """Whether a buffer may grow by so much. One that needs it is called when it may."""
@@ -177,6 +195,7 @@ class FrameBuffer:
         "_end",
         "_free_size_max",
         "_is_long",
+        "_kept",
         "_memory",
         "_start",
         "_whole",
@@ -195,6 +214,7 @@ class FrameBuffer:
         # The place of a whole large frame, of which `_buffer` is the part that may be filled. The
         # system gives memory to it page by page as bytes arrive, and nothing has to be moved.
         self._whole: memoryview | None = None
+        self._kept: _Kept | None = None  # where that place outlives its frame
         self._start = 0  # of the first frame not handed out
         self._end = 0  # of what has arrived
 
@@ -266,6 +286,11 @@ class FrameBuffer:
         """The memory that this takes."""
         return len(self._buffer)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the place of a large frame is kept."""
+        return self._whole is not None
+
     def make_room(self) -> bool:
         """Make sure of space for the next read. Views of frames handed out are void now.
 
@@ -280,7 +305,7 @@ class FrameBuffer:
         if end == capacity < _SIZE_BUSY:
             capacity = min(_GROWTH * capacity, _SIZE_BUSY)
             needed = start == 0
-        elif start == end and capacity > _SIZE_KEPT and not self._is_kept():
+        elif start == end and capacity > _SIZE_KEPT and not self._keep_place():
             capacity = _SIZE_BUSY
         elif start == 0 and end == capacity:
             # Doubling: half of the frame has really arrived when the other half gets its place.
@@ -300,11 +325,6 @@ class FrameBuffer:
         self._start, self._end = 0, waiting
         return True
 
-    def _is_kept(self) -> bool:
-        """Whether a place for large frames is kept for the next."""
-        is_plenty = self._memory is None or self._memory.is_plenty
-        return is_plenty and len(self._buffer) <= _SIZE_KEPT_MAX
-
     def _resize(self, capacity: int, *, needed: bool) -> bool:
         """Change places, as far as there is memory for it; what was kept has yet to be moved."""
         memory, growth = self._memory, capacity - len(self._buffer)
@@ -316,12 +336,29 @@ class FrameBuffer:
                 if not memory.take(self, growth, is_needed=needed):
                     return False
         if capacity <= _SIZE_KEPT:
-            self._whole = None
+            self._whole = self._kept = None
             self._buffer = memoryview(bytearray(capacity))
         else:
             if self._whole is None or len(self._whole) < capacity:
-                self._whole = _own_pages((self._frame_size() or 0) + _SLACK)
+                self._whole, self._kept = self._new_place(), None
             self._buffer = self._whole[:capacity]
+        return True
+
+    def _new_place(self) -> memoryview:
+        """A place for the next frame, and for a larger one after it: only what is used counts."""
+        size = (self._frame_size() or 0) + _SLACK
+        return _own_pages(max(size, min(2 * size, _PLACE_KEPT_MAX)))
+
+    def _keep_place(self) -> bool:
+        """Whether the place of the frame that was dealt with stays for the next one."""
+        size, kept = len(self._buffer), self._kept
+        is_plentiful = self._memory is None or self._memory.is_plentiful
+        if is_plentiful and kept is not None and kept.size == size:
+            return True
+        self._kept = kept = None  # its share counts no more
+        if not is_plentiful or size > _PLACE_KEPT_MAX or _Kept.total + size > PLACES_KEPT_MAX:
+            return False
+        self._kept = _Kept(size)
         return True
 
     def shrink(self) -> None:
@@ -331,12 +368,12 @@ class FrameBuffer:
 
     def close(self) -> None:
         """Give everything back: the connection is gone."""
+        size = len(self._buffer) - _SIZE_MIN
+        # A closed connection may be kept by what refers to it for a while; its bytes are not.
+        self._buffer, self._whole, self._kept = memoryview(b""), None, None
+        self._start = self._end = 0
         if self._memory is not None:
             memory, self._memory = self._memory, None
-            size = len(self._buffer) - _SIZE_MIN
-            # A closed connection may be kept by what refers to it for a while; its bytes are not.
-            self._buffer, self._whole = memoryview(b""), None
-            self._start = self._end = 0
             memory.left(self, size)
         self.on_memory = self.on_given_up = _nothing
 

@@ -26,8 +26,8 @@ from klamm.broker.net.descriptors import OF_PROCESS, Descriptors
 from klamm.broker.net.framing import FrameMemory
 from klamm.broker.net.guard import Guard
 from klamm.broker.net.half_open import HalfOpen
-from klamm.broker.net.last_word import LastWord
 from klamm.broker.net.peer import Route
+from klamm.broker.net.tls_transport import PIECE, TlsTransport, shake_hands
 from klamm.broker.net.welcome import SERVED, Limits
 from klamm.model.brokers import PLAINTEXT
 from klamm.model.errors import UsageError
@@ -95,6 +95,8 @@ class Listener:
         self._guard = guard
         self._half_open = half_open or HalfOpen(lambda: _HALF_OPEN, lambda: _HALF_OPEN)
         self._login_s_max = login_s_max
+        # Where bytes arrive that are to be deciphered; of no use to a listener without TLS.
+        self._space = memoryview(bytearray(PIECE if guard is not None else 0))
         self._handshakes: set[_Handshake] = set()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}  # and when they have to go
         self._connections: set[Connection] = set()
@@ -284,19 +286,14 @@ class Listener:
         self._handshakes.add(handshake)
         self._half_open.joined(handshake, address)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=LastWord(accepted, tls).context,
-                ssl_handshake_timeout=patience_s,
-                ssl_shutdown_timeout=_LAST_WORDS_S,
-            )
+            shaken = await shake_hands(accepted, tls, patience_s)
         except OSError as fault:
             guard.handshake_failed(address, fault)
             raise
         finally:
             self._handshakes.discard(handshake)
             self._half_open.left(handshake, address)
+        TlsTransport(shaken, connection, self._space)
 
     # Who may stay
 

@@ -121,7 +121,7 @@ class Peers:
 
     async def introduce(self, to: BrokerId, ask: Ask) -> None:
         """Prove on a fresh connection what this broker is, and that the other is `to`."""
-        if not await self._proves(to):
+        if not await self.proves(to):
             return
         host = self._host
         try:
@@ -135,7 +135,8 @@ class Peers:
             self._can_prove.pop(to, None)
             raise
 
-    async def _proves(self, to: BrokerId) -> bool:
+    async def proves(self, to: BrokerId) -> bool:
+        """Whether this broker can show that it is one of ours: Apache Kafka's cannot."""
         if self._can_prove.get(to):
             return True
         try:

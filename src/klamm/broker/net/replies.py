@@ -3,7 +3,8 @@
 A client that sends many requests at once is answered in one go: what one turn of the loop has to
 say is gathered and written with one system call. Replies may name ranges of files. Small ones are
 copied into that write; larger ones go from the page cache to the socket by `sendfile`, first at
-once as far as the socket takes it, the rest as a task. What is made while it is sent, a
+once as far as the socket takes it, the rest as a task. The socket is corked meanwhile: the few
+bytes between two ranges would each wake the client otherwise. What is made while it is sent, a
 `ReplyStream`, is made as fast as the client takes it.
 """
 
@@ -25,6 +26,7 @@ _COPIED_SIZE_MAX: Final = 32 * 1024
 _SENT_AT_ONCE_MAX: Final = 4 * 1024 * 1024
 # More is not held back: the transport has to see it to say that the client does not read.
 _GATHERED_SIZE_MAX: Final = 64 * 1024
+_CORK: Final[int | None] = getattr(socket, "TCP_CORK", None)  # not every system has it
 # Of a file, where its bytes have to be encrypted on their way: larger pieces cost more a byte.
 _PIECE_SIZE: Final = 64 * 1024
 
@@ -82,17 +84,20 @@ class Sender:
     __slots__ = (
         "_fd",
         "_gathered",
+        "_is_corked",
         "_loop",
         "_on_sent",
         "_room",
         "_sending",
         "_size",
+        "_socket",
         "_transport",
     )
 
     def __init__(self, transport: asyncio.Transport, on_sent: Callable[[], None]) -> None:
-        sock: socket.socket = transport.get_extra_info("socket")
-        self._fd = sock.fileno()
+        self._socket: socket.socket = transport.get_extra_info("socket")
+        self._fd = self._socket.fileno()
+        self._is_corked = False
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._on_sent = on_sent
@@ -118,11 +123,27 @@ class Sender:
             elif part.size <= _COPIED_SIZE_MAX:
                 self.add_piece(os.pread(part.file.fileno(), part.size, part.position))
             else:
+                self._cork()
                 self.flush()
                 sent = self._send_now(part)
                 if sent < part.size:
                     self._send_later(parts[at:], sent)
                     return
+        if self._is_corked:
+            self.flush()
+            self._uncork()
+
+    def _cork(self) -> None:
+        """Let the system send full packets only, until `_uncork`."""
+        if _CORK is not None and not self._is_corked and not self._transport.is_closing():
+            self._is_corked = True
+            self._socket.setsockopt(socket.IPPROTO_TCP, _CORK, 1)
+
+    def _uncork(self) -> None:
+        if _CORK is not None and self._is_corked:
+            self._is_corked = False
+            if not self._transport.is_closing():
+                self._socket.setsockopt(socket.IPPROTO_TCP, _CORK, 0)
 
     def add_piece(self, piece: bytes) -> None:
         self._gathered.append(piece)
@@ -167,6 +188,7 @@ class Sender:
         """The transport takes no more for now."""
 
     def _send_later(self, parts: Parts, sent: int) -> None:
+        self._uncork()  # the client may take its time, and the last packet is seldom a full one
         self._sending = self._loop.create_task(self._send_rest(parts, sent))
         self._sending.add_done_callback(self._sent)
 
@@ -225,6 +247,9 @@ class EncryptingSender(Sender):
     def cancel(self) -> None:
         super().cancel()
         self._writable.set()
+
+    def _cork(self) -> None:
+        """Leave it: encrypted bytes leave in records anyway."""
 
     def _send_now(self, part: FileRange) -> int:
         return self._copy(part, 0)

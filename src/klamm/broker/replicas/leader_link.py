@@ -22,9 +22,7 @@ from klamm.protocol.frames import encode_request_frame, parse_response_header
 
 _FRAME_SIZE_MAX: Final = 1 << 30
 _CONNECT_S: Final = 10.0
-# A place for frames larger than this is given back when none has come for so long.
-_LARGE_FRAME: Final = 512 * 1024
-_QUIET_S: Final = 1.0
+_QUIET_S: Final = 1.0  # after which the memory for large answers is given back
 _CLEAR_TEXT: Final = Security()
 
 T = TypeVar("T")
@@ -41,8 +39,8 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._take = take
         self._loop = loop
         self._frames = FrameBuffer(_FRAME_SIZE_MAX)
-        self._large_at = self.heard_at  # when a large frame came last
         self._transport: asyncio.Transport | None = None
+        self._resting: asyncio.TimerHandle | None = None
 
     async def open(self, host: str, port: int, security: Security = _CLEAR_TEXT) -> None:
         """Connect, and log in where that is asked for."""
@@ -113,17 +111,26 @@ class LeaderLink(asyncio.BufferedProtocol):
         self.heard_at = self._loop.time()
         try:
             while (frame := self._frames.next_frame()) is not None:
-                if len(frame) > _LARGE_FRAME:
-                    self._large_at = self.heard_at
                 self._take(frame)
         except Exception as fault:  # noqa: BLE001 - the owner hears of it and begins anew
             self._end(fault)
             return
         self._frames.make_room()
-        if self.heard_at - self._large_at > _QUIET_S and self._frames.capacity > _LARGE_FRAME:
+        if self._resting is None and self._frames.is_large:
+            self._resting = self._loop.call_later(_QUIET_S, self._rest)
+
+    def _rest(self) -> None:
+        """Give back the memory of large answers, unless they still come."""
+        self._resting = None
+        if self._loop.time() - self.heard_at < _QUIET_S:
+            self._resting = self._loop.call_later(_QUIET_S, self._rest)
+        else:
             self._frames.shrink()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._frames.close()
+        if self._resting is not None:
+            self._resting.cancel()
         self._end(exc or ConnectionLost("the leader closed the connection"))
 
     def _end(self, fault: Exception) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from typing import Final
 
 from klamm.broker.ground import Ground
 from klamm.broker.storage.logs import Logs
@@ -15,6 +16,9 @@ from klamm.log.directory import LogDirectory
 from klamm.log.disk.failure import StorageShortage, StorageTrouble
 from klamm.log.paper import NewLog
 from klamm.model.names import TopicPartition
+
+# So few new logs have their directories at once: people look for them there, as with Kafka.
+_FILED_AT_ONCE_MAX: Final = 50
 
 
 class NewLogs:
@@ -35,7 +39,10 @@ class NewLogs:
         for directory, mine in homes.items():
             try:
                 taken = directory.taken([new.partition for new in mine])
-                directory.put_on_paper([new for new in mine if new.partition not in taken])
+                fresh = [new for new in mine if new.partition not in taken]
+                directory.put_on_paper(fresh)
+                if len(fresh) <= _FILED_AT_ONCE_MAX:
+                    directory.begin([new.partition for new in fresh])
             except StorageTrouble as trouble:
                 troubles |= dict.fromkeys([new.partition for new in mine], trouble)
                 continue

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from klamm.log.partition import PartitionLog
-from klamm.log.writing.append import Appended, AppendRefused, Inspected, Later
+from klamm.log.writing.append import Appended, AppendRefused, Inspected, Later, closed
 from klamm.log.writing.old_formats import upgraded
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Recovery
@@ -225,7 +225,7 @@ class Partition:
         local = self.log
         if self.role is not Role.LEADER or local is None:
             return self.not_leading()
-        if acks == -1 or local.settings.frozen:
+        if acks == -1 or local.settings.is_closed:
             refusal = self._refusal(local, acks, from_client)
             if refusal is not None:
                 return refusal
@@ -238,7 +238,7 @@ class Partition:
             from_client=from_client,
         )
         if local.log_end_offset != end:
-            self._grown(local, end)
+            self.grown(local, end)
         return result
 
     def inspector(
@@ -278,7 +278,7 @@ class Partition:
             inspected, leader_epoch=self.leader_epoch, now_ms=self._host.wall_ms()
         )
         if local.log_end_offset != end:
-            self._grown(local, end)
+            self.grown(local, end)
         return result
 
     def _refusal(
@@ -287,10 +287,7 @@ class Partition:
         """The reason why nothing is appended now, whatever it is."""
         if acks == -1 and len(self.isr.committed) < self.in_sync_min_effective:
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        if local.settings.frozen and from_client:
-            why = f"topic {self.topic_partition.topic} is frozen (klamm.frozen=true)"
-            return AppendRefused(ErrorCode.POLICY_VIOLATION, why)
-        return None
+        return closed(self.topic_partition.topic, local.settings, from_client)
 
     def not_leading(self) -> ErrorCode:
         """The reason why this broker does not serve the partition."""
@@ -302,7 +299,8 @@ class Partition:
     def in_sync_min_effective(self) -> int:
         return min(self.in_sync_min, len(self.replicas))
 
-    def _grown(self, local: PartitionLog, end_before: int) -> None:
+    def grown(self, local: PartitionLog, end_before: int) -> None:
+        """Records were appended: wake who waits for them."""
         if self.followers:
             now_ms = self._host.now_ms()
             for broker, state in self.followers.items():

@@ -1,9 +1,10 @@
 """The requesters of changes that reach the controller through the store.
 
-A topic is created, grown or marked for deletion by a node in the store, which has no room for who
-wanted it. The controller's own broker serves those requests, so it knows: it notes the requester
-before the write, and the turn that acts on the node finds the note. What was written by hand, or by
-another kind of broker, has no requester.
+A topic is created, grown, changed or marked for deletion by a node in the store, which has no room
+for who wanted it. The controller's own broker serves most of those requests, so it knows: it notes
+the requester before the write, and the turn that acts on the node finds the note. Other brokers
+tell it theirs (`api/note.py`). What was written by hand, or by another kind of broker, has no
+requester.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CREATION: Final = events.TopicsChanged
 GROWTH: Final = events.TopicModified
 DELETION: Final = events.MarkersChanged
 # Whatever is changed of a topic's settings, both are looked at.
-SETTINGS: Final = (events.FreezeSwitched, events.UncleanSwitched)
+SETTINGS: Final = (events.FreezeSwitched, events.ImportSwitched, events.UncleanSwitched)
 
 
 class Requesters:
@@ -29,16 +30,24 @@ class Requesters:
     def __init__(self) -> None:
         self._notes: dict[tuple[type, str], str] = {}
 
-    def note(self, kind: type, topics: Iterable[str], by: str) -> None:
-        """Somebody is about to write such a change of these topics."""
+    def note(self, kind: type, topics: Iterable[str], by: str, *, more: bool = True) -> None:
+        """Somebody is about to write such a change of these topics.
+
+        Without `more`, whoever is noted already stays: a broker asks for somebody it told us of.
+        """
         if len(self._notes) >= _NOTES_MAX:
             self._notes.clear()
-        self._notes.update({(kind, topic): by for topic in topics})
+        for topic in topics:
+            if more or (kind, topic) not in self._notes:
+                self._notes[kind, topic] = by
 
     def note_settings(self, topics: Sequence[str], by: str) -> None:
-        """Somebody is about to change settings of these topics."""
+        """Somebody is about to change settings of these topics; '': nothing came of it."""
         for kind in SETTINGS:
-            self.note(kind, topics, by)
+            if by:
+                self.note(kind, topics, by)
+            else:
+                self.drop(kind, topics)
 
     def drop(self, kind: type, topics: Iterable[str]) -> None:
         """Nothing came of it."""
@@ -54,7 +63,9 @@ class Requesters:
                 self.drop(GROWTH, (event.topic,))
             case events.MarkersChanged():
                 self.drop(DELETION, event.topics)
-            case events.FreezeSwitched() | events.UncleanSwitched() if event.topic is not None:
+            case events.FreezeSwitched() | events.ImportSwitched() | events.UncleanSwitched() if (
+                event.topic is not None
+            ):
                 self.drop(type(event), (event.topic,))
             case _:
                 pass

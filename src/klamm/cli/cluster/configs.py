@@ -5,6 +5,7 @@ With `--offline` it works on the store of a cluster that does not run (`offline.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +27,7 @@ from klamm.cli.options import (
 )
 from klamm.cli.output import (
     print_json,
+    say,
     say_text,
     table,
     tell,
@@ -94,6 +96,8 @@ def get(
     elif found:
         rows = [(e.name, e.value or "", SOURCES[e.config_source].lower()) for e in found]
         say_text(table(("setting", "value", "source"), rows))
+    else:
+        say("nothing was set; --all prints the defaults", to=sys.stderr)
 
 
 @app.command("set")

@@ -88,12 +88,12 @@ def change(
 @asynccontextmanager
 async def _opened(place: StorePlace) -> AsyncIterator[Session]:
     # Not at the top: most commands speak the wire and never need a store.
-    from klamm.cli.store.place import Place, on_zookeeper, own_zookeeper
+    from klamm.cli.store.place import NamedStore, on_zookeeper, own_zookeeper
     from klamm.datadir import STORE_NAME, ZOOKEEPER_NAME, DataDirectory, default_data
     from klamm.store.embedded import EmbeddedStore
 
     login = tuple(f"{name}={text}" for name, text in gathered(place.login).items())
-    store = Place(place.data, place.zookeeper, login)
+    store = NamedStore(place.data, place.zookeeper, login)
     async with AsyncExitStack() as stack:
         if place.zookeeper is not None:
             yield await (await on_zookeeper(stack, store)).connect()

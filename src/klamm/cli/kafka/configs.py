@@ -23,8 +23,8 @@ from klamm.cli.facts import (
     list_topics,
     live_brokers,
 )
-from klamm.cli.kafka import credentials
-from klamm.cli.kafka import quotas as kafka_quotas
+from klamm.cli.kafka.access import credentials
+from klamm.cli.kafka.access import quotas as kafka_quotas
 from klamm.cli.kafka.options import Options, ToolOption
 from klamm.cli.output import say
 from klamm.cli.topics.changes import alter_settings

@@ -20,7 +20,7 @@ from klamm.cli.facts import (
     list_topics,
     live_brokers,
 )
-from klamm.cli.kafka import plans
+from klamm.cli.kafka import directory_moves, plans
 from klamm.cli.kafka.options import HELP, VERSION, Options, ToolOption, begin
 from klamm.cli.output import say
 from klamm.cli.topics.changes import alter_settings
@@ -47,7 +47,7 @@ OPTIONS: Final = (
     ToolOption("reassignment-json-file", "manual assignment json file path", "The moves."),
     ToolOption("replica-alter-log-dirs-throttle", "bytes", "Execute: a rate between directories."),
     ToolOption("throttle", "throttle", "Execute: a rate between brokers, in bytes a second."),
-    ToolOption("timeout", "timeout", "No effect here: a directory is remembered by the broker."),
+    ToolOption("timeout", "timeout", "Milliseconds to wait for moves between directories: 10000."),
     ToolOption("topics-to-move-json-file", "topics to reassign json file path", "Generate: what."),
     ToolOption("verify", "", "Tell whether the moves are done, and lift the limits then."),
     VERSION,
@@ -95,8 +95,6 @@ class Wanted(NamedTuple):
 def parse(args: Sequence[str]) -> Options:
     """The options of a command line that makes sense."""
     options = begin("kafka-reassign-partitions", _ABOUT, OPTIONS, args)
-    for name in ("throttle", "replica-alter-log-dirs-throttle", "timeout"):
-        options.long(name)
     if len(options.given(ACTIONS)) != 1:
         named = ", ".join(f"--{action}" for action in ACTIONS)
         options.usage(f"Command must include exactly one action: {named}")
@@ -116,6 +114,8 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     options = parse(args)
     (action,) = options.given(ACTIONS)
     try:
+        for name in ("throttle", "replica-alter-log-dirs-throttle", "timeout"):
+            options.number(name)
         settings = client_settings.read(options.one("command-config"))
         where = options.one("bootstrap-server") or ""
         run(where, lambda admin: _DO[action](admin, options), settings)
@@ -143,6 +143,8 @@ def wanted_of(text: str) -> Wanted:
         replicas = plans.field(entry, "replicas", list)
         if not all(type(broker) is int for broker in replicas):
             raise ValueError(f'"replicas" of {tp} must be a list of numbers')
+        if not replicas:
+            raise ValueError("Partition replica list cannot be empty")
         if again := plans.repeated(replicas):
             raise ValueError(
                 "Partition replica lists may not contain duplicate entries: "
@@ -279,12 +281,19 @@ async def _execute(admin: Admin, options: Options) -> None:
     plural = "" if len(wanted.replicas) == 1 else "s"
     moved = _list(sorted(wanted.replicas))
     say(f"Successfully started partition reassignment{plural} for {moved}")
-    for broker, places in sorted(wanted.directories.items()):
-        for tp, path in sorted(places.items()):
-            say(
-                f"Successfully started moving log directory to {path} for replica {tp} with "
-                f"broker {broker} "
-            )
+    await _start_moves(admin, options, directory_moves.targets_of(wanted.directories))
+
+
+async def _start_moves(
+    admin: Admin, options: Options, targets: Mapping[directory_moves.MovedReplica, str]
+) -> None:
+    if targets:
+        timeout_ms = options.long("timeout")
+        given = directory_moves.TIMEOUT_MS if timeout_ms is None else max(timeout_ms, 0)
+        try:
+            say(*await directory_moves.start(admin, targets, given))
+        except directory_moves.TooLate as late:
+            raise _Terse(str(late)) from None
 
 
 async def _throttle(admin: Admin, options: Options, wanted: Wanted) -> None:
@@ -329,7 +338,17 @@ async def _verify(admin: Admin, options: Options) -> None:
     wanted = wanted_of(plans.read(options.one(_FILE)))
     moving = await admin.reassignments()
     say(*verdict_lines(wanted.replicas, await _now(admin), moving.keys()))
-    if "preserve-throttles" not in options and not wanted.replicas.keys() & moving.keys():
+    targets = directory_moves.targets_of(wanted.directories)
+    places = await directory_moves.look(admin, targets)
+    say(
+        *[
+            directory_moves.verdict(replica, targets[replica], places[replica])
+            for replica in sorted(targets)
+        ]
+    )
+    is_over = all(map(directory_moves.is_over, places.values()))
+    is_over = is_over and not wanted.replicas.keys() & moving.keys()
+    if "preserve-throttles" not in options and is_over:
         await _clear(admin, wanted)
 
 
@@ -361,7 +380,13 @@ async def _cancel(admin: Admin, options: Options) -> None:
         say(f"Successfully cancelled partition reassignment{_s(moving)} for: {_list(moving)}")
     else:
         say("None of the specified partition reassignments are active.")
-    say("None of the specified partition moves are active.")
+    places = await directory_moves.look(admin, directory_moves.targets_of(wanted.directories))
+    # A log that is told to be where it is gives its copy in the other directory up.
+    back = {r: place.current for r, place in places.items() if place.current and place.future}
+    if back:
+        await _start_moves(admin, options, back)
+    else:
+        say("None of the specified partition moves are active.")
     if "preserve-throttles" not in options:
         await _clear(admin, wanted)
 

@@ -25,23 +25,23 @@ _FIELDS: Final = "kvhpotT"
 _READABLE: Final = "kvhpt"
 
 
-class Piece(NamedTuple):
+class PatternPiece(NamedTuple):
     """A field, or the text between two."""
 
     field: str  # a letter, or nothing where this is text
     text: str = ""
 
 
-class Line(NamedTuple):
+class PatternRecord(NamedTuple):
     """A record that was read from a line by a pattern."""
 
     record: NewRecord
     timestamp: int | None
 
 
-def parse(pattern: str) -> list[Piece]:
+def parse(pattern: str) -> list[PatternPiece]:
     """The pieces of a pattern; neighbouring texts are one."""
-    pieces: list[Piece] = []
+    pieces: list[PatternPiece] = []
     for match in re.finditer(r"%(.?)|\\(.?)|([^%\\]+)", pattern, re.DOTALL):
         sign, escape, text = match.groups()
         if sign is not None and sign != "%":
@@ -49,15 +49,15 @@ def parse(pattern: str) -> list[Piece]:
                 raise UsageError(
                     f"a pattern has no field %{sign}: use {', '.join('%' + f for f in _FIELDS)}"
                 )
-            pieces.append(Piece(sign))
+            pieces.append(PatternPiece(sign))
             continue
         if escape is not None and escape not in _ESCAPES:
             raise UsageError(f"a pattern has no \\{escape}: use \\n, \\t or \\\\")
         plain = "%" if sign else text if escape is None else _ESCAPES[escape]
         if pieces and not pieces[-1].field:
-            pieces[-1] = Piece("", pieces[-1].text + plain)
+            pieces[-1] = PatternPiece("", pieces[-1].text + plain)
         else:
-            pieces.append(Piece("", plain))
+            pieces.append(PatternPiece("", plain))
     return pieces
 
 
@@ -71,7 +71,7 @@ class Writer:
     def __call__(self, record: Consumed, _separator: str | None = None) -> bytes:
         return b"".join(self._shown(record, piece) for piece in self._pieces) + b"\n"
 
-    def _shown(self, record: Consumed, piece: Piece) -> bytes:
+    def _shown(self, record: Consumed, piece: PatternPiece) -> bytes:
         match piece.field:
             case "k":
                 return self._bytes(record.key)
@@ -99,7 +99,7 @@ class Writer:
         return printable((data or b"").decode(errors="backslashreplace"), keep="\t").encode()
 
 
-class Reader:
+class PatternReader:
     """Reads records from lines by a pattern."""
 
     def __init__(self, pattern: str) -> None:
@@ -111,7 +111,7 @@ class Reader:
         )
         self._expression = re.compile(expression.encode() + rb"\Z", re.DOTALL)
 
-    def __call__(self, line: bytes, number: int) -> Line:
+    def __call__(self, line: bytes, number: int) -> PatternRecord:
         """The record of a line; a `UsageError` names the line that does not fit."""
         found = self._expression.match(line)
         if found is None:
@@ -119,7 +119,7 @@ class Reader:
             shown = text if len(text) <= 60 else text[:57] + "..."
             raise UsageError(f"line {number} does not fit {self._pattern!r}: {shown!r}")
         fields = found.groupdict()
-        return Line(
+        return PatternRecord(
             NewRecord(
                 fields.get("k") or None,
                 fields.get("v") or None,

@@ -26,7 +26,7 @@ from klamm.cli.output import (
     say,
 )
 from klamm.cli.records import lines as records
-from klamm.cli.records.patterns import Line, Reader
+from klamm.cli.records.patterns import PatternReader, PatternRecord
 from klamm.client.aio.admin import Admin
 from klamm.client.aio.producer import Producer
 from klamm.model.errors import NotThere, UsageError
@@ -42,7 +42,7 @@ class Acks(StrEnum):
     NONE = "0"
 
 
-Reading = Callable[[bytes, int], Line]
+Reading = Callable[[bytes, int], PatternRecord]
 
 
 @app.command()
@@ -115,14 +115,14 @@ def _reading(form: str, separator: str | None) -> Reading:
     """The way from a line to a record."""
     if form == "text":
         between = None if separator is None else separator.encode()
-        return lambda line, _number: Line(records.from_text(line, between), None)
+        return lambda line, _number: PatternRecord(records.from_text(line, between), None)
     if separator is not None:
         raise UsageError("--key-separator is for text: JSON and patterns say where the key is")
     if form == "json":
-        return lambda line, number: Line(records.from_json(line, number), None)
+        return lambda line, number: PatternRecord(records.from_json(line, number), None)
     if "%" not in form:
         raise UsageError(f"--format takes text, json or a pattern such as '%k=%v', not {form!r}")
-    return Reader(form)
+    return PatternReader(form)
 
 
 async def _places(admin: Admin, topic: str) -> int | None:

@@ -53,8 +53,12 @@ def archive(
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Archive a topic: `klamm archive TOPIC --to DIR`; or look after archives: list, show, verify,
-    vacuum DIR. An interrupted run continues where it stopped."""
+    """Archive a topic; or look after archives, with list, show, verify and vacuum.
+
+    An interrupted run continues where it stopped.
+
+    Example: klamm archive orders --to archives --verify
+    """
     need_spark(master)
     reach = connection(bootstrap_server, patience_s=patience)
     look_first(reach, topic)
@@ -95,7 +99,10 @@ def archive(
 
 @_care.command("list")
 def list_(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> None:
-    """List the archives below a directory."""
+    """List the archives below a directory.
+
+    Example: klamm archive list archives
+    """
     from klamm.pipelines.archive.shelf import find_archives
 
     found, faults = find_archives(directory)
@@ -120,7 +127,10 @@ def list_(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> N
 def show(
     directory: DirectoryArgument, topic: TopicOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """Describe one archive."""
+    """Describe one archive.
+
+    Example: klamm archive show archives --topic orders
+    """
     from klamm.pipelines.archive.shelf import find_archive
 
     found = find_archive(directory, topic)
@@ -144,7 +154,10 @@ def verify(
     master: MasterOption = DEFAULT_MASTER,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Read an archive back and compare it with its manifest."""
+    """Read an archive back and compare it with its manifest.
+
+    Example: klamm archive verify archives --topic orders
+    """
     from klamm.pipelines.archive.shelf import find_archive
 
     found = find_archive(directory, topic)
@@ -167,7 +180,10 @@ def verify(
 
 @_care.command()
 def vacuum(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> None:
-    """Remove files that interrupted runs left behind."""
+    """Remove files that interrupted runs left behind.
+
+    Example: klamm archive vacuum archives
+    """
     from klamm.pipelines.archive.shelf import vacuum as clean
 
     count, size = clean(directory)

@@ -8,6 +8,7 @@ seen.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 import threading
@@ -21,6 +22,7 @@ import typer
 from rich.console import Console
 
 from klamm.cli.asking import run
+from klamm.cli.invocation import this_command
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json
 from klamm.cli.spark.jobs import (
@@ -46,6 +48,7 @@ _MASTER = "local[2]"
 _CUSTOMERS = 50
 _ORDERS = "orders"
 _AT_ONCE = 20_000
+_PATIENCE_S = 10.0
 _COUNTED = ("customer", "count(1)", "sum(size)")
 
 
@@ -82,6 +85,7 @@ def demo(
             tour.grow(cluster)
             tour.archive(spark, cluster)
             tour.audit(spark, cluster)
+        tour.leave()
     if output is Output.JSON:
         print_json(plain(tour.facts))
 
@@ -209,13 +213,20 @@ class _Tour:
     def grow(self, cluster: Cluster) -> None:
         self.say("The topic grows from 3 partitions to 6")
         from klamm.cli.topics.changes import add_partitions
-        from klamm.cli.topics.story import _gather, last_chapter, tell
+        from klamm.cli.topics.story import gather, tell
 
+        def told() -> list[dict[str, Any]]:
+            return run(cluster.bootstrap_servers, lambda admin: gather(admin, _ORDERS, set()))
+
+        before = len(told())
         run(cluster.bootstrap_servers, lambda admin: add_partitions(admin, _ORDERS, 6, None))
         cluster.wait_for_topic(_ORDERS, partitions=6)
-        records = run(cluster.bootstrap_servers, lambda admin: _gather(admin, _ORDERS, set()))
+        # A partition serves before the last line about it is written.
+        patience = time.monotonic() + _PATIENCE_S
+        while not is_grown(new := told()[before:], 3) and time.monotonic() < patience:
+            time.sleep(0.1)
         self.note("what the controller says about it (klamm story orders):")
-        for line in last_chapter(list(tell(records))):
+        for line in tell(new):
             self.note(f"  {line}")
 
     def archive(self, spark: SparkSession, cluster: Cluster) -> None:
@@ -258,6 +269,30 @@ class _Tour:
         self.note(f"{found.events} decisions, {verdict}")
         self.note(str(page))
         self.facts["audit"] = {"events": found.events, "clean": found.is_clean, "report": page}
+
+    def leave(self) -> None:
+        self.say("Try next")
+        for line in farewell(this_command(), self._to):
+            self.note(line)
+
+
+def is_grown(told: list[dict[str, Any]], partitions: int) -> bool:
+    """Whether a story has so many new partitions online, and all their replicas."""
+    online = [str(record["subject"]) for record in told if record["after"] == "Online"]
+    replicas = [subject for subject in online if " on broker " in subject]
+    return len(online) - len(replicas) >= partitions and len(replicas) >= 3 * partitions
+
+
+def farewell(command: str, to: Path) -> list[str]:
+    """Three things to try next; the commands can be typed as they stand."""
+    return [
+        f"{command} up",
+        "  runs a cluster of your own until Ctrl-C; docs/tutorial/first-hour.md goes on from there",
+        f"{command} archive verify {shlex.quote(str(to / 'archive'))}",
+        "  reads the archive again and compares every checksum",
+        f"open {to / 'audit.html'}",
+        "  in a browser: how long each transition took, and whether all were legal",
+    ]
 
 
 class _Meanwhile:

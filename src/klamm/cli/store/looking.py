@@ -19,7 +19,7 @@ from klamm.cli.store.options import (
     SettingOption,
     ZooKeeperOption,
 )
-from klamm.cli.store.place import Opened, Place, opened
+from klamm.cli.store.place import NamedStore, Opened, opened
 from klamm.model.errors import UsageError
 from klamm.model.text import json_text
 
@@ -62,7 +62,7 @@ def ls(
             "bytes": seen.facts.data_length if seen.facts else None,
             "ephemeral": seen.is_ephemeral,
         }
-        for seen in _look(Place.of(data, zookeeper, setting), path, read)
+        for seen in _look(NamedStore.of(data, zookeeper, setting), path, read)
     ]
     if output is Output.JSON:
         print_json(rows)
@@ -86,7 +86,7 @@ def get(
     """
     from klamm.store.layout.kinds import is_secret, kind_of, payload
 
-    seen = _look(Place.of(data, zookeeper, setting), path, lambda store: _one(store, path))
+    seen = _look(NamedStore.of(data, zookeeper, setting), path, lambda store: _one(store, path))
     kind = kind_of(path)
     value = payload(path, seen.data, secrets=secrets)
     if output is Output.JSON:
@@ -137,7 +137,7 @@ def tree(
             raise _missing(path)
         return found
 
-    nodes = _look(Place.of(data, zookeeper, setting), path, read)
+    nodes = _look(NamedStore.of(data, zookeeper, setting), path, read)
     nodes.sort(key=lambda seen: seen.path.split("/"))
     if output is Output.JSON:
         print_json({seen.path: _held(seen, secrets) for seen in nodes})
@@ -162,7 +162,7 @@ def stat(
     Example: klamm store stat /controller_epoch
     """
     seen = _look(
-        Place.of(data, zookeeper, setting), path, lambda store: _one(store, path, acls=True)
+        NamedStore.of(data, zookeeper, setting), path, lambda store: _one(store, path, acls=True)
     )
     facts = _stat(seen)
     grants = [{"who": f"{g.scheme}:{g.id}", "may": _may(g.perms)} for g in seen.acl]
@@ -212,7 +212,7 @@ def _stat(seen: Seen) -> dict[str, Any] | None:
     }
 
 
-def _look(place: Place, path: str, read: Callable[[Opened], Awaitable[T]]) -> T:
+def _look(place: NamedStore, path: str, read: Callable[[Opened], Awaitable[T]]) -> T:
     check_path(path)
 
     async def look() -> T:

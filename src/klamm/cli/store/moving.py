@@ -17,7 +17,7 @@ import typer
 from klamm.cli.options import Output, OutputOption
 from klamm.cli.output import print_json, say
 from klamm.cli.store.options import DataOption, SettingOption, ZooKeeperOption
-from klamm.cli.store.place import Opened, Place, existing, on_zookeeper, opened, own_zookeeper
+from klamm.cli.store.place import NamedStore, Opened, existing, on_zookeeper, opened, own_zookeeper
 from klamm.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def export(
         raise UsageError(f"{file} is there already: name a new file")
     if set_aside and zookeeper is not None:
         raise UsageError("--set-aside is for a store in a data directory, which --data names")
-    nodes, left, store = asyncio.run(_gathered(Place.of(data, zookeeper, setting)))
+    nodes, left, store = asyncio.run(_gathered(NamedStore.of(data, zookeeper, setting)))
     told: dict[str, object] = {}
 
     def fill(draft: Path) -> None:
@@ -72,7 +72,7 @@ def export(
         say(f"what was there before is now {path}")
 
 
-async def _gathered(place: Place) -> tuple[list[Kept], int, Opened]:
+async def _gathered(place: NamedStore) -> tuple[list[Kept], int, Opened]:
     from klamm.store import exports, layout
     from klamm.store.browsing import walk
 
@@ -119,7 +119,7 @@ def import_(
     Example: klamm store import store.jsonl --zookeeper zk1:2181/klamm
     """
     found = _read(file)
-    place = Place.of(data, zookeeper, setting)
+    place = NamedStore.of(data, zookeeper, setting)
     if place.zookeeper is not None and zookeeper_nodes is not None:
         raise UsageError("--zookeeper-nodes is for a ZooKeeper below --data: leave one out")
     if place.zookeeper is not None:
@@ -147,7 +147,7 @@ def _read(file: Path) -> Export:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _into_file(place: Place, found: Export) -> tuple[str, int]:
+def _into_file(place: NamedStore, found: Export) -> tuple[str, int]:
     from klamm import salvage
     from klamm.datadir import ZOOKEEPER_NAME, DataDirectory, default_data
     from klamm.store.imports import check_file, tree_of
@@ -170,7 +170,7 @@ def _into_file(place: Place, found: Export) -> tuple[str, int]:
         return str(directory.store), len(found.nodes)
 
 
-async def _into_zookeeper(place: Place, found: Export) -> int:
+async def _into_zookeeper(place: NamedStore, found: Export) -> int:
     from klamm.store.imports import fill_zookeeper
 
     async with AsyncExitStack() as stack:
@@ -182,7 +182,7 @@ async def _into_zookeeper(place: Place, found: Export) -> int:
         )
 
 
-async def _into_own(place: Place, found: Export, nodes: int) -> tuple[str, int]:
+async def _into_own(place: NamedStore, found: Export, nodes: int) -> tuple[str, int]:
     from klamm.datadir import DataDirectory
     from klamm.store.imports import fill_zookeeper
 

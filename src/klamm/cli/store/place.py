@@ -30,7 +30,7 @@ _LACKS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NamedStore:
     """The place of a store, as somebody gave it."""
 
     data: Path | None
@@ -38,7 +38,9 @@ class Place:
     settings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, data: Path | None, zookeeper: str | None, setting: Sequence[str] | None) -> Place:
+    def of(
+        cls, data: Path | None, zookeeper: str | None, setting: Sequence[str] | None
+    ) -> NamedStore:
         """UsageError where two places are named."""
         if data is not None and zookeeper is not None:
             raise UsageError("--data and --zookeeper name two stores: leave one out")
@@ -66,7 +68,7 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(place: Place) -> AsyncIterator[Opened]:
+async def opened(place: NamedStore) -> AsyncIterator[Opened]:
     """The store at a place, for reading only."""
     async with AsyncExitStack() as stack:
         if place.zookeeper is not None:
@@ -76,7 +78,7 @@ async def opened(place: Place) -> AsyncIterator[Opened]:
         yield await _in_directory(stack, place, path)
 
 
-async def _in_directory(stack: AsyncExitStack, place: Place, path: Path) -> Opened:
+async def _in_directory(stack: AsyncExitStack, place: NamedStore, path: Path) -> Opened:
     from klamm.datadir import ADDRESS_NAME, STORE_NAME, DataDirectory, InUse
     from klamm.store.browsing import TreeBrowser
     from klamm.store.peeking import peek
@@ -97,7 +99,12 @@ async def _in_directory(stack: AsyncExitStack, place: Place, path: Path) -> Open
 
 
 async def own_zookeeper(
-    stack: AsyncExitStack, place: Place, directory: DataDirectory, *, writes: bool, nodes: int = 0
+    stack: AsyncExitStack,
+    place: NamedStore,
+    directory: DataDirectory,
+    *,
+    writes: bool,
+    nodes: int = 0,
 ) -> tuple[ZooKeeperSession, str]:
     """A session with the ZooKeeper of a stopped cluster's own, which runs meanwhile."""
     from klamm.datadir import ZOOKEEPER_NAME
@@ -119,7 +126,7 @@ async def own_zookeeper(
 
 
 async def _on_wire(
-    stack: AsyncExitStack, place: Place, connect: str, *, digest_in: Path | None = None
+    stack: AsyncExitStack, place: NamedStore, connect: str, *, digest_in: Path | None = None
 ) -> Opened:
     from klamm.store.serving.digest import FILE_NAME, read
 
@@ -131,7 +138,7 @@ async def _on_wire(
     return Opened(session, connect, session)
 
 
-async def on_zookeeper(stack: AsyncExitStack, place: Place) -> ZooKeeperStore:
+async def on_zookeeper(stack: AsyncExitStack, place: NamedStore) -> ZooKeeperStore:
     """The ZooKeeper that was named, for whoever writes to it."""
     assert place.zookeeper is not None, "no ZooKeeper was named"
     return await _store(stack, place.broker_settings(place.zookeeper), "")

@@ -14,7 +14,7 @@ import typer
 from klamm.cli.options import Output, OutputOption
 from klamm.cli.output import print_json, say
 from klamm.cli.store.options import SettingOption
-from klamm.cli.store.place import Place, on_zookeeper
+from klamm.cli.store.place import NamedStore, on_zookeeper
 from klamm.model.errors import UsageError
 
 
@@ -35,14 +35,14 @@ def protect(
 
     Example: klamm store protect --zookeeper zk1:2181/klamm -X klamm.zookeeper.digest.file=FILE
     """
-    count = asyncio.run(_protect(Place.of(None, zookeeper, setting), opens=open_))
+    count = asyncio.run(_protect(NamedStore.of(None, zookeeper, setting), opens=open_))
     if output is Output.JSON:
         print_json({"zookeeper": zookeeper, "nodes": count, "protected": not open_})
     else:
         say(f"{count} nodes {'are open to everybody' if open_ else 'are protected'}")
 
 
-async def _protect(place: Place, *, opens: bool) -> int:
+async def _protect(place: NamedStore, *, opens: bool) -> int:
     from klamm.store.access import OPEN
     from klamm.store.browsing import walk
     from klamm.store.imports import protected

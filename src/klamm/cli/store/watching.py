@@ -19,7 +19,7 @@ from klamm.cli.store.options import (
     SettingOption,
     ZooKeeperOption,
 )
-from klamm.cli.store.place import Opened, Place, opened
+from klamm.cli.store.place import NamedStore, Opened, opened
 from klamm.model.errors import StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def watch(
     check_path(path)
     watcher = _Watcher(path, secrets=secrets, output=output)
     with suppress(KeyboardInterrupt):
-        asyncio.run(watcher.run(Place.of(data, zookeeper, setting)))
+        asyncio.run(watcher.run(NamedStore.of(data, zookeeper, setting)))
 
 
 class _Watcher:
@@ -57,7 +57,7 @@ class _Watcher:
         self._output = output
         self._known: dict[str, Seen] = {}
 
-    async def run(self, place: Place) -> None:
+    async def run(self, place: NamedStore) -> None:
         async with opened(place) as store:
             if not store.is_running:
                 raise UsageError(f"no cluster runs on {store.where}, so nothing will change there")

@@ -1,8 +1,8 @@
 """`klamm story` prints every decision about a topic, in order, each with its cause.
 
 Every controller writes down each of its decisions. The brokers that were controllers are asked for
-what they wrote, and the pieces are put together by controller epoch and sequence, which no clock
-can confuse.
+what they wrote, the ledger topic for what those wrote that are down, and the pieces are put
+together by controller epoch and sequence, which no clock can confuse.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import typer
 from klamm.cli.asking import run
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
 from klamm.cli.output import print_json, say
+from klamm.cli.topics.ledger import decisions_about
 from klamm.client.aio.admin import Admin
 from klamm.client.errors import refuse
 from klamm.model.errors import NotThere
@@ -43,6 +44,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "ElectionsRequested": "an election was requested through the store",
     "UncleanSwitched": "unclean elections were allowed",
     "FreezeSwitched": "the topic was frozen or unfrozen",
+    "ImportSwitched": "the import of the topic ended",
     "RebalanceDue": "the periodic leader rebalance ran",
     "RetryDue": "the retry timer fired",
     "ShutdownAsked": "a broker began a controlled shutdown",
@@ -97,18 +99,20 @@ def story(
 
 async def _told(admin: Admin, topic: str, foreign: set[int]) -> list[Record]:
     """The decisions about a topic that is there, or that was."""
-    found = await _gather(admin, topic, foreign)
+    found = await gather(admin, topic, foreign)
     if not found and topic not in await admin.topics():
         raise NotThere(f"there is no topic {topic!r}, and no controller remembers one")
     return found
 
 
-async def _gather(admin: Admin, topic: str, foreign: set[int]) -> list[Record]:
-    """The decisions that all running brokers recorded about the topic, in order.
+async def gather(admin: Admin, topic: str, foreign: set[int]) -> list[Record]:
+    """The decisions about the topic, in order: from running brokers, and from the ledger topic.
 
-    Those that keep no record, for they are not klamm's, are put into `foreign`.
+    Brokers that keep no record, for they are not klamm's, are put into `foreign`.
     """
     found: dict[tuple[int, int], Record] = {}
+    for record in await decisions_about(admin, topic):
+        found[record["controller_epoch"], record["sequence"]] = record
     answers = await admin.ask_brokers(PrivateKey.STORY, {"topic": topic}, foreign=foreign)
     for broker, answer in answers.items():
         refuse(answer["error_code"], f"broker {broker}", answer.get("error_message"))
@@ -133,12 +137,6 @@ def tell(records: Iterable[Record]) -> Iterator[str]:
             subjects = [str(record["subject"]) for record in alike]
             because = f" ({why})" if why else ""
             yield f"              {_list(subjects, kind)}: {before} -> {after}{because}"
-
-
-def last_chapter(lines: list[str]) -> list[str]:
-    """The last cause of a story, and all it led to."""
-    heading = max((at for at, line in enumerate(lines) if not line.startswith(" ")), default=0)
-    return lines[heading:]
 
 
 def _by_cause(records: Iterable[Record]) -> Iterator[list[Record]]:

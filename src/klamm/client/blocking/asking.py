@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from klamm.client import metadata
 from klamm.client.addresses import Address
 from klamm.client.blocking.wire import Wire, lease
-from klamm.client.errors import Answered, Unreachable
+from klamm.client.errors import Answered, Unreachable, nobody
 from klamm.client.metadata import View
 from klamm.client.retries import COORDINATOR_MOVED, may_pass
 from klamm.client.settings import ConnectionOptions
@@ -52,6 +52,10 @@ class Asker:
         with lease(address, self.options) as wire:
             return wire.call(key, request)
 
+    def serves(self, key: int) -> bool:
+        """Whether the cluster has an API, as far as a broker that answers can tell."""
+        return self._again(lambda: self._any(lambda wire: wire.serves(key)))
+
     def _again(self, look: Callable[[], T]) -> T:
         attempt = 0
         patience = time.monotonic() + TIMEOUT_MS / 1000
@@ -70,14 +74,14 @@ class Asker:
                 time.sleep(self.retry_interval_ms * attempt / 1000)
 
     def _any(self, talk: Callable[[Wire], T]) -> T:
-        faults = []
+        faults: list[Exception] = []
         for address in dict.fromkeys([*self._known, *self.options.bootstrap]):
             try:
                 with lease(address, self.options) as wire:
                     return talk(wire)
             except Unreachable as fault:
-                faults.append(str(fault))
-        raise Unreachable("; ".join(dict.fromkeys(faults)))
+                faults.append(fault)
+        raise nobody(faults)
 
     def _view(self, request: messages.Request) -> View:
         view = self._seen(self._any(lambda wire: wire.call(ApiKey.METADATA, request)))

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.error
 import urllib.parse
-import urllib.request
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -54,18 +52,22 @@ class TokenEndpoint:
     encodes: bool = True  # the credentials for a URL, as the standard has it
 
     def __call__(self) -> str:
+        # Not at the top: every command would wait for it, and hardly any needs it.
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
+
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
         encode = urllib.parse.quote_plus if self.encodes else str
         quoted = ":".join(map(encode, (self.client_id, self.client_secret)))
-        request = urllib.request.Request(
+        request = Request(
             self.url,
             data=urllib.parse.urlencode(form).encode(),
             headers={"Authorization": f"Basic {b64encode(quoted.encode()).decode()}"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
+            with urlopen(request, timeout=self.timeout_s) as answer:
                 body = answer.read(_TOKEN_SIZE_MAX + 1)
-        except urllib.error.HTTPError as fault:
+        except HTTPError as fault:
             fault.close()
             raise Distrusted(f"{self.url} gave no token: {fault.code} {fault.reason}") from None
         except OSError as fault:

@@ -157,6 +157,39 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "where no validator is named. For tests only: everybody is whoever they say.",
     ),
     setting(
+        "klamm.allow.plain.without.tls",
+        Kind.BOOLEAN,
+        "true",
+        "Whether a listener without TLS may offer PLAIN, as in Kafka. With false such a broker "
+        "does not start: passwords could be read on the network.",
+    ),
+    setting(
+        "klamm.revoked.logins.close",
+        Kind.BOOLEAN,
+        "false",
+        "Whether a connection is closed at its next request once the SCRAM credential of its user, "
+        "or the delegation token it logged in with, is removed. In Kafka it goes on.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.delegation.token.hide.hmac",
+        Kind.BOOLEAN,
+        "false",
+        "Whether a delegation token's HMAC, which is its password, is told to its owner and its "
+        "renewers only. In Kafka everybody who may describe a token is told it.",
+        None,
+        _WIDE,
+    ),
+    setting(
+        "klamm.ssl.crl.location",
+        Kind.STRING,
+        "",
+        "A PEM file with certificate revocation lists of the authorities that clients' "
+        "certificates come from. A certificate on it, or of an authority without a list that "
+        "holds, is refused. Read again when it changes.",
+    ),
+    setting(
         "klamm.placement.seed",
         Kind.LONG,
         "-1",

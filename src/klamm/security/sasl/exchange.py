@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from klamm.security.principals import Principal
@@ -13,6 +14,7 @@ class Challenge:
     """The client has to show more."""
 
     token: bytes
+    refused: str = ""  # why the login has failed already, where this only tells the client so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,8 @@ class Accepted:
     principal: Principal
     token: bytes = b""  # the last word to the client
     ends_ms: int | None = None  # when the credential ends, where it does
+    # Whether what was shown would still do; None where that is not kept.
+    holds: Callable[[], bool] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class OAuthExchange:
         outcome = self.validate(match["token"], now_ms)
         if isinstance(outcome, TokenRefused):
             self._refused = outcome
-            return Challenge(outcome.told.encode())
+            return Challenge(outcome.told.encode(), refused=outcome.why)
         authzid = (match["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
         if authzid not in ("", outcome.subject):
             return Denied(OTHER_AUTHORIZATION_ID, OTHER_AUTHORIZATION_ID)

@@ -7,7 +7,8 @@ time for every name. A client that says `tokenauth=true` logs in with a delegati
 is the token's id, and the principal is the token's owner.
 
 Stricter than Kafka, which no client notices: the nonce must be the whole one, and the channel
-binding must repeat the header of the first message.
+binding must repeat the header of the first message. librdkafka before 2.6 says its own nonce twice
+(kcat of many distributions does), which is taken: both parts are those of this exchange.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -115,10 +116,12 @@ class ScramExchange:
             bare=match["bare"],
             answer=answer,
             nonce=both,
+            doubled_nonce=match["nonce"] + both,
             other_id=authzid is not None and _plain_name(authzid) != name,
             credential=credential,
             principal=principal,
             ends_ms=ends_ms,
+            holds=self._still_there(name, is_token=ends_ms is not None),
         )
         return Challenge(answer.encode())
 
@@ -137,6 +140,10 @@ class ScramExchange:
                 return found, Principal(USER, name), None
         looks = () if is_token else self.source.looks(self.mechanism)
         return self._decoy(name, looks), None, None
+
+    def _still_there(self, name: str, *, is_token: bool) -> Callable[[], bool]:
+        find = self.source.token if is_token else self.source.user
+        return lambda: find(self.mechanism, name) is not None
 
     def _decoy(self, name: str, looks: Collection[Look]) -> ScramCredential:
         """The credential of nobody, which looks like one of somebody."""
@@ -159,7 +166,7 @@ class ScramExchange:
         proof, binding = _decoded(match["proof"]), _decoded(match["binding"])
         if binding != first.header.encode():
             return Denied("the channel binding is not that of the first message")
-        if not hmac.compare_digest(match["nonce"], first.nonce):
+        if match["nonce"] not in (first.nonce, first.doubled_nonce):
             return Denied("the nonce is not that of the exchange")
         signed = f"{first.bare},{first.answer},{match['unproven']}".encode()
         kept = first.credential
@@ -177,6 +184,7 @@ class ScramExchange:
             principal=first.principal,
             token=b"v=" + base64.b64encode(shown),
             ends_ms=first.ends_ms,
+            holds=first.holds,
         )
 
 
@@ -188,10 +196,12 @@ class _First:
     bare: str
     answer: str
     nonce: str
+    doubled_nonce: str  # as old librdkafkas say it
     other_id: bool
     credential: ScramCredential
     principal: Principal | None  # None: nobody
     ends_ms: int | None
+    holds: Callable[[], bool]
 
 
 def _text(token: bytes) -> str | None:

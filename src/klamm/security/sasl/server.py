@@ -93,6 +93,7 @@ class Login:
     session: Session
     again: bool  # a re-authentication
     can_repeat: bool  # the client's version knows of sessions
+    holds: Callable[[], bool] | None = None  # whether the credential is still there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ class Step:
     delayed: bool = False  # the answer and the close wait, and nothing is read meanwhile
     login: Login | None = None
     why: str = ""  # of a close, for the log
-    failed: bool = False  # counts as a failed authentication
+    failed: bool = False  # counts as a failed authentication, once for a connection
 
 
 # A mechanism's exchange, made of fresh random bytes.
@@ -230,8 +231,9 @@ class SaslServer:
         assert self._exchange is not None
         outcome = self._exchange.step(token, now_ms)
         match outcome:
-            case Challenge(challenge):
-                return Step(answer=AuthenticateAnswer(ErrorCode.NONE, challenge))
+            case Challenge(challenge, refused):
+                answer = AuthenticateAnswer(ErrorCode.NONE, challenge)
+                return Step(answer=answer, why=refused, failed=bool(refused))
             case Denied(why, told):
                 return self._denied(why, told)
             case Accepted():
@@ -248,8 +250,8 @@ class SaslServer:
         assert self._exchange is not None
         outcome = self._exchange.step(token, now_ms)
         match outcome:
-            case Challenge(challenge):
-                return Step(answer=RawAnswer(challenge))
+            case Challenge(challenge, refused):
+                return Step(answer=RawAnswer(challenge), why=refused, failed=bool(refused))
             case Denied(why):
                 return self._fail(why)
             case Accepted():
@@ -300,7 +302,9 @@ class SaslServer:
         self._session = session(accepted.ends_ms, self._config.reauth(self._mechanism), now_ms)
         self._state = State.COMPLETE
         self._exchange = None
-        return Login(accepted.principal, self._mechanism, self._session, again, can_repeat)
+        return Login(
+            accepted.principal, self._mechanism, self._session, again, can_repeat, accepted.holds
+        )
 
     def _denied(self, why: str, told: str | None) -> Step:
         word = "authentication" if self._principal is None else "re-authentication"

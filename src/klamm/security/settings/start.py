@@ -26,6 +26,7 @@ from klamm.security.listeners.overrides import (
     setting_of,
 )
 from klamm.security.sasl.jaas import Jaas, parse_jaas
+from klamm.security.settings.deceptions import deceptions, doubts
 from klamm.security.settings.table import (
     OAUTH_VALIDATORS,
     SECURITY_PREFIXES,
@@ -68,6 +69,7 @@ def check_start(
         *_name_faults(texts, names),
         *_value_faults(texts, names, features),
         *_relation_faults(texts, config, features),
+        *deceptions(texts, config),
     ]
     return StartCheck(tuple(refusals), tuple(_warnings(texts, config)), config)
 
@@ -273,6 +275,7 @@ def _warnings(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]
             )
     yield from _listener_warnings(texts, config)
     yield from _idle_warnings(texts, config)
+    yield from doubts(texts, config)
 
 
 def _idle_warnings(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]:

@@ -71,6 +71,7 @@ class TlsConfig:
     versions: tuple[str, ...]
     ciphers: str | None  # OpenSSL's list for TLS 1.2; None: its own
     checks_host: bool  # of the other side, when this broker is the client
+    revoked: str | None = None  # a file with the revocation lists for clients' certificates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,11 @@ def tls_config(settings: ListenerSettings) -> TlsConfig | Refused:
     spoken = _spoken(settings)
     if isinstance(spoken, Refused):
         return spoken
+    revoked = settings.get(REVOKED) or None
+    if revoked is not None and auth == ClientAuth.NONE:
+        return Refused(f"{REVOKED} has no effect where ssl.client.auth is none: nobody is asked")
     return TlsConfig(
+        revoked=revoked,
         key=key,
         trust=trust,
         client_auth=ClientAuth(auth),
@@ -272,6 +277,7 @@ class _Ciphers:
 _SUITES_1_3: Final = frozenset(
     {"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"}
 )
+REVOKED: Final = "klamm.ssl.crl.location"
 _KEY_EXCHANGES: Final = {
     "ECDHE_ECDSA": "ECDHE-ECDSA-",
     "ECDHE_RSA": "ECDHE-RSA-",

@@ -25,7 +25,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}(\.\d{1,19})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class NodeKind:
     """One kind of node."""
 
     title: str
@@ -34,14 +34,14 @@ class Kind:
     is_notice: bool = False  # its being there announces a change; nobody needs it for long
 
 
-def _notice(title: str, fields: Mapping[str, str]) -> Kind:
-    return Kind(title, _CHANGES, fields, is_notice=True)
+def _notice(title: str, fields: Mapping[str, str]) -> NodeKind:
+    return NodeKind(title, _CHANGES, fields, is_notice=True)
 
 
-_UNKNOWN: Final = Kind("unknown", "no node of Kafka's or klamm's")
-_KINDS: Final[Mapping[str, Kind]] = {
-    "/": Kind("root", "where all paths begin"),
-    "/controller": Kind(
+_UNKNOWN: Final = NodeKind("unknown", "no node of Kafka's or klamm's")
+_KINDS: Final[Mapping[str, NodeKind]] = {
+    "/": NodeKind("root", "where all paths begin"),
+    "/controller": NodeKind(
         "controller",
         "the broker that controls the cluster; it goes with that broker's session",
         {
@@ -51,13 +51,13 @@ _KINDS: Final[Mapping[str, Kind]] = {
             "kraftControllerEpoch": "-1: no KRaft controller has taken over",
         },
     ),
-    "/controller_epoch": Kind(
+    "/controller_epoch": NodeKind(
         "controller epoch",
         "how many controllers there have been; its version fences writes of those before",
     ),
-    "/brokers": Kind("folder", "brokers and topics"),
-    "/brokers/ids": Kind("folder", "a node for each broker that is alive"),
-    "/brokers/ids/*": Kind(
+    "/brokers": NodeKind("folder", "brokers and topics"),
+    "/brokers/ids": NodeKind("folder", "a node for each broker that is alive"),
+    "/brokers/ids/*": NodeKind(
         "broker",
         "alive; the node goes with its session, and its czxid is the broker epoch",
         {
@@ -72,9 +72,11 @@ _KINDS: Final[Mapping[str, Kind]] = {
             "features": "what it supports, from and to which version",
         },
     ),
-    "/brokers/seqid": Kind("sequence", "its version, plus 1000, is the last broker id given out"),
-    "/brokers/topics": Kind("folder", "a node for each topic"),
-    "/brokers/topics/*": Kind(
+    "/brokers/seqid": NodeKind(
+        "sequence", "its version, plus 1000, is the last broker id given out"
+    ),
+    "/brokers/topics": NodeKind("folder", "a node for each topic"),
+    "/brokers/topics/*": NodeKind(
         "topic",
         "its id, and which brokers hold each partition",
         {
@@ -85,9 +87,9 @@ _KINDS: Final[Mapping[str, Kind]] = {
             "removing_replicas": "of the same: those that go",
         },
     ),
-    "/brokers/topics/*/partitions": Kind("folder", "a node for each partition of the topic"),
-    "/brokers/topics/*/partitions/*": Kind("folder", "one partition"),
-    "/brokers/topics/*/partitions/*/state": Kind(
+    "/brokers/topics/*/partitions": NodeKind("folder", "a node for each partition of the topic"),
+    "/brokers/topics/*/partitions/*": NodeKind("folder", "one partition"),
+    "/brokers/topics/*/partitions/*/state": NodeKind(
         "partition state",
         "who leads a partition and who is in sync; its version is the partition epoch",
         {
@@ -99,52 +101,54 @@ _KINDS: Final[Mapping[str, Kind]] = {
             "leader_recovery_state": "1: the leader was elected uncleanly and has not recovered",
         },
     ),
-    "/config": Kind("folder", "settings that were changed at run time"),
-    "/config/topics": Kind("folder", "settings of topics"),
-    "/config/topics/*": Kind("settings", "settings of a topic", _VERSION | _CONFIG),
-    "/config/clients": Kind("folder", "quotas of client ids"),
-    "/config/clients/*": Kind("settings", "quotas of a client id", _VERSION | _CONFIG),
-    "/config/users": Kind("folder", "quotas and SCRAM credentials of users; for brokers alone"),
-    "/config/users/*": Kind(
+    "/config": NodeKind("folder", "settings that were changed at run time"),
+    "/config/topics": NodeKind("folder", "settings of topics"),
+    "/config/topics/*": NodeKind("settings", "settings of a topic", _VERSION | _CONFIG),
+    "/config/clients": NodeKind("folder", "quotas of client ids"),
+    "/config/clients/*": NodeKind("settings", "quotas of a client id", _VERSION | _CONFIG),
+    "/config/users": NodeKind("folder", "quotas and SCRAM credentials of users; for brokers alone"),
+    "/config/users/*": NodeKind(
         "settings", "quotas and SCRAM credentials of a user", _VERSION | _CONFIG
     ),
-    "/config/users/*/clients": Kind("folder", "quotas of a user's client ids"),
-    "/config/users/*/clients/*": Kind(
+    "/config/users/*/clients": NodeKind("folder", "quotas of a user's client ids"),
+    "/config/users/*/clients/*": NodeKind(
         "settings", "quotas of a client id of a user", _VERSION | _CONFIG
     ),
-    "/config/brokers": Kind("folder", "settings of brokers; for brokers alone"),
-    "/config/brokers/*": Kind(
+    "/config/brokers": NodeKind("folder", "settings of brokers; for brokers alone"),
+    "/config/brokers/*": NodeKind(
         "settings", "settings of a broker, or of all (<default>)", _VERSION | _CONFIG
     ),
-    "/config/ips": Kind("folder", "quotas of addresses"),
-    "/config/ips/*": Kind("settings", "quotas of an address", _VERSION | _CONFIG),
-    "/config/changes": Kind("folder", "notices of changed settings"),
+    "/config/ips": NodeKind("folder", "quotas of addresses"),
+    "/config/ips/*": NodeKind("settings", "quotas of an address", _VERSION | _CONFIG),
+    "/config/changes": NodeKind("folder", "notices of changed settings"),
     "/config/changes/*": _notice(
         "notice of settings", {**_VERSION, "entity_path": "what has other settings now"}
     ),
-    "/admin": Kind("folder", "what the controller is asked to do"),
-    "/admin/delete_topics": Kind("folder", "topics that are to be deleted"),
-    "/admin/delete_topics/*": Kind("deletion", "its being there asks for the topic's deletion"),
-    "/admin/reassign_partitions": Kind(
+    "/admin": NodeKind("folder", "what the controller is asked to do"),
+    "/admin/delete_topics": NodeKind("folder", "topics that are to be deleted"),
+    "/admin/delete_topics/*": NodeKind("deletion", "its being there asks for the topic's deletion"),
+    "/admin/reassign_partitions": NodeKind(
         "reassignment", "moves that old tools asked for", _VERSION | _PARTITIONS
     ),
-    "/admin/preferred_replica_election": Kind(
+    "/admin/preferred_replica_election": NodeKind(
         "election", "elections that old tools asked for", _VERSION | _PARTITIONS
     ),
-    "/isr_change_notification": Kind("folder", "notices of changed in-sync sets, of old brokers"),
+    "/isr_change_notification": NodeKind(
+        "folder", "notices of changed in-sync sets, of old brokers"
+    ),
     "/isr_change_notification/*": _notice("notice of in-sync sets", _VERSION | _PARTITIONS),
-    "/log_dir_event_notification": Kind("folder", "notices of failed disks"),
+    "/log_dir_event_notification": NodeKind("folder", "notices of failed disks"),
     "/log_dir_event_notification/*": _notice(
         "notice of a failed disk",
         {**_VERSION, "broker": "whose disk failed", "event": "1: a log directory failed"},
     ),
-    "/cluster": Kind("folder", "the cluster as a whole"),
-    "/cluster/id": Kind(
+    "/cluster": NodeKind("folder", "the cluster as a whole"),
+    "/cluster/id": NodeKind(
         "cluster id",
         "drawn by the first broker ever; in every meta.properties as well",
         {**_VERSION, "id": "the id"},
     ),
-    "/latest_producer_id_block": Kind(
+    "/latest_producer_id_block": NodeKind(
         "producer ids",
         "the last block of producer ids that was given out",
         {
@@ -154,35 +158,37 @@ _KINDS: Final[Mapping[str, Kind]] = {
             "block_end": "its last id",
         },
     ),
-    "/feature": Kind(
+    "/feature": NodeKind(
         "features",
         "what the whole cluster has switched on",
         {**_VERSION, "status": "1: in force, 0: not", "features": "each with its level"},
     ),
-    "/migration": Kind("migration", "how far a migration to KRaft has come"),
-    "/consumers": Kind("folder", "groups of clients before 0.9"),
-    "/kafka-acl": Kind("folder", "access control lists of literal names"),
-    "/kafka-acl/*": Kind("folder", "access control lists of one kind of resource"),
-    "/kafka-acl/*/*": Kind(
+    "/migration": NodeKind("migration", "how far a migration to KRaft has come"),
+    "/consumers": NodeKind("folder", "groups of clients before 0.9"),
+    "/kafka-acl": NodeKind("folder", "access control lists of literal names"),
+    "/kafka-acl/*": NodeKind("folder", "access control lists of one kind of resource"),
+    "/kafka-acl/*/*": NodeKind(
         "access control list",
         "who may do what with a resource",
         _ACLS,
     ),
-    "/kafka-acl-extended": Kind("folder", "access control lists of other patterns"),
-    "/kafka-acl-extended/prefixed": Kind("folder", "access control lists of beginnings of names"),
-    "/kafka-acl-extended/prefixed/*": Kind("folder", "the same, of one kind of resource"),
-    "/kafka-acl-extended/prefixed/*/*": Kind(
+    "/kafka-acl-extended": NodeKind("folder", "access control lists of other patterns"),
+    "/kafka-acl-extended/prefixed": NodeKind(
+        "folder", "access control lists of beginnings of names"
+    ),
+    "/kafka-acl-extended/prefixed/*": NodeKind("folder", "the same, of one kind of resource"),
+    "/kafka-acl-extended/prefixed/*/*": NodeKind(
         "access control list",
         "who may do what with resources whose names begin so",
         _ACLS,
     ),
-    "/kafka-acl-changes": Kind("folder", "notices of changed access control lists"),
+    "/kafka-acl-changes": NodeKind("folder", "notices of changed access control lists"),
     "/kafka-acl-changes/*": _notice("notice of an access control list", {}),
-    "/kafka-acl-extended-changes": Kind("folder", "notices of changed access control lists"),
+    "/kafka-acl-extended-changes": NodeKind("folder", "notices of changed access control lists"),
     "/kafka-acl-extended-changes/*": _notice("notice of an access control list", {}),
-    "/delegation_token": Kind("folder", "delegation tokens"),
-    "/delegation_token/tokens": Kind("folder", "a node for each token; for brokers alone"),
-    "/delegation_token/tokens/*": Kind(
+    "/delegation_token": NodeKind("folder", "delegation tokens"),
+    "/delegation_token/tokens": NodeKind("folder", "a node for each token; for brokers alone"),
+    "/delegation_token/tokens/*": NodeKind(
         "delegation token",
         "who acts for whom; what proves it comes of the brokers' secret, and is not kept",
         {
@@ -196,24 +202,24 @@ _KINDS: Final[Mapping[str, Kind]] = {
             "tokenId": "its id",
         },
     ),
-    "/delegation_token/token_changes": Kind("folder", "notices of changed tokens"),
+    "/delegation_token/token_changes": NodeKind("folder", "notices of changed tokens"),
     "/delegation_token/token_changes/*": _notice("notice of a token", {}),
-    "/klamm": Kind("folder", "klamm's own nodes"),
-    "/klamm/forgotten": Kind("folder", "copies that an operator gave up"),
-    "/klamm/forgotten/*": Kind(
+    "/klamm": NodeKind("folder", "klamm's own nodes"),
+    "/klamm/forgotten": NodeKind("folder", "copies that an operator gave up"),
+    "/klamm/forgotten/*": NodeKind(
         "forgotten copies", "copies that this broker has to drop when it comes back"
     ),
-    "/klamm/secret": Kind("secret", "what klamm's brokers prove to each other that they know"),
-    "/klamm.import": Kind("import", "an import that has not ended: the checksum of its file"),
-    "/klamm.tickets": Kind("folder", "what makes klamm's writes happen once on ZooKeeper"),
-    "/klamm.tickets/*": Kind("ticket", "goes with the session that writes with it"),
-    "/zookeeper": Kind("folder", "ZooKeeper's own nodes"),
-    "/zookeeper/config": Kind("ZooKeeper's servers", "the members of the ensemble"),
-    "/zookeeper/quota": Kind("folder", "ZooKeeper's quotas"),
+    "/klamm/secret": NodeKind("secret", "what klamm's brokers prove to each other that they know"),
+    "/klamm.import": NodeKind("import", "an import that has not ended: the checksum of its file"),
+    "/klamm.tickets": NodeKind("folder", "what makes klamm's writes happen once on ZooKeeper"),
+    "/klamm.tickets/*": NodeKind("ticket", "goes with the session that writes with it"),
+    "/zookeeper": NodeKind("folder", "ZooKeeper's own nodes"),
+    "/zookeeper/config": NodeKind("ZooKeeper's servers", "the members of the ensemble"),
+    "/zookeeper/quota": NodeKind("folder", "ZooKeeper's quotas"),
 }
 
 
-def kind_of(path: str) -> Kind:
+def kind_of(path: str) -> NodeKind:
     """The kind of the node at a path."""
     if path in _KINDS:
         return _KINDS[path]

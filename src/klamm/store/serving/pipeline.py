@@ -26,7 +26,7 @@ from klamm.store.serving.jute import Malformed
 from klamm.store.serving.requests import (
     AddWatch,
     Auth,
-    Change,
+    ChangeNodes,
     CheckWatches,
     CloseSession,
     Connect,
@@ -271,7 +271,7 @@ class Pipeline:
         request = self._head
         if request is None:
             request = self._head = requests.decode(op, frame, _HEADER.size)
-        is_write = isinstance(request, Change | CloseSession)
+        is_write = isinstance(request, ChangeNodes | CloseSession)
         if self._writes and not is_write:
             return False
         self._pop()
@@ -290,7 +290,7 @@ class Pipeline:
         session = self.session
         assert session is not None, "a connection without a session is not open"
         self._writes += 1
-        if isinstance(request, Change):
+        if isinstance(request, ChangeNodes):
             self._host.submit(ServedMulti(self, session, xid, request))
         else:
             session.is_closing = True
@@ -310,7 +310,7 @@ class Pipeline:
             xid, op, frame = self._queue[0]
             request = self._head or requests.decode(op, frame, _HEADER.size)
             self._pop()
-            if isinstance(request, Change | CloseSession):
+            if isinstance(request, ChangeNodes | CloseSession):
                 self._hand_in(xid, request)
             elif isinstance(request, Auth):
                 self._host.authenticate(self, request)
@@ -402,7 +402,7 @@ class ServedMulti(ServedWrite):
 
     __slots__ = ("_caller", "change", "results", "shown")
 
-    def __init__(self, pipeline: Pipeline, session: Session, xid: int, change: Change) -> None:
+    def __init__(self, pipeline: Pipeline, session: Session, xid: int, change: ChangeNodes) -> None:
         super().__init__(session, pipeline, xid)
         self.change = change
         self.results: Sequence[Result] = ()

@@ -12,7 +12,7 @@ from typing import Final
 
 from klamm.store.port import Outcome, Result
 from klamm.store.serving import codes, jute
-from klamm.store.serving.requests import Change
+from klamm.store.serving.requests import ChangeNodes
 from klamm.store.tree import Entry
 
 _HEADER: Final = struct.Struct(">iiqi")  # size, xid, zxid, error
@@ -52,7 +52,7 @@ def event(kind: int, path: str) -> bytes:
 
 
 def of_change(
-    change: Change, results: Sequence[Result], shown: Sequence[Entry | None]
+    change: ChangeNodes, results: Sequence[Result], shown: Sequence[Entry | None]
 ) -> tuple[int, bytes]:
     """The code and the body that answer a change."""
     if change.op == codes.MULTI:
@@ -63,7 +63,7 @@ def of_change(
     return codes.OK, _done(change.kinds[0], result, shown[0])
 
 
-def _multi(change: Change, results: Sequence[Result], shown: Sequence[Entry | None]) -> bytes:
+def _multi(change: ChangeNodes, results: Sequence[Result], shown: Sequence[Entry | None]) -> bytes:
     """The outcome of each operation; also of a failed multi, whose own code is no error."""
     if all(result.ok for result in results):
         parts = [

@@ -109,7 +109,7 @@ class Nothing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeNodes:
     """Operations to be done, all or none; `kinds` says how each is answered."""
 
     op: int
@@ -139,7 +139,7 @@ Read = (
     | Refusal
     | Nothing
 )
-Request = Read | Change | CloseSession
+Request = Read | ChangeNodes | CloseSession
 
 
 class Connect(NamedTuple):
@@ -216,7 +216,7 @@ def _auth(reader: Reader) -> Request:
 def _lone(op: int) -> Callable[[Reader], Request]:
     read = _OPERATIONS[op]
     kind = _ANSWERED_AS.get(op, op)
-    return lambda reader: Change(op, (read(reader),), (kind,))
+    return lambda reader: ChangeNodes(op, (read(reader),), (kind,))
 
 
 def _create(reader: Reader, op: int) -> ServedCreate:
@@ -282,7 +282,7 @@ def _multi(reader: Reader) -> Request:
             raise Malformed("flags of a create that there are not")
         ops.append(operation)
         kinds.append(_ANSWERED_AS.get(op, op))
-    return Change(codes.MULTI, tuple(ops), tuple(kinds))
+    return ChangeNodes(codes.MULTI, tuple(ops), tuple(kinds))
 
 
 def _multi_read(reader: Reader) -> Request:

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class ServedDoor:
     """The address at which a store is served, and who may connect."""
 
     host: str = "127.0.0.1"
@@ -82,7 +82,7 @@ class Door:
 class StoreServer:
     """Serves one store that was opened for it."""
 
-    def __init__(self, store: EmbeddedStore, door: Door) -> None:
+    def __init__(self, store: EmbeddedStore, door: ServedDoor) -> None:
         self._store = store
         self._door = door
         self._digest_id = digest.digest_id(door.digest.encode())
@@ -315,7 +315,7 @@ class StoreServer:
             self._loop.call_soon(self._read_on)
         return is_over
 
-    def facts(self, word: bytes) -> words.Facts:
+    def facts(self, word: bytes) -> words.ServerFacts:
         """The facts that a four-letter word may tell of."""
         tree, now_ms = self.tree, self._now_ms
         due: dict[int, list[int]] = {}
@@ -323,7 +323,7 @@ class StoreServer:
             due.setdefault(session.due_ms - now_ms, []).append(session.id)
         connected = [each for each in self._connections.values() if each.pipeline.session]
         everyone = [each.pipeline for each in self._connections.values()]
-        return words.Facts(
+        return words.ServerFacts(
             zxid=self.zxid,
             received=self.received_count + sum(each.received_count for each in everyone),
             sent=self.sent_count + sum(each.sent_count for each in everyone),
@@ -445,7 +445,7 @@ def _open_files() -> int:
         return 0
 
 
-def _fault(door: Door, error: OSError) -> str:
+def _fault(door: ServedDoor, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {door.port}, on which the store is to be served, is taken; choose another with "

@@ -27,7 +27,7 @@ class ConnectionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ServerFacts:
     """A server at one moment."""
 
     zxid: int = 0
@@ -49,24 +49,24 @@ class Facts:
     ephemerals: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
-def _ruok(_: Facts) -> str:
+def _ruok(_: ServerFacts) -> str:
     return "imok"
 
 
-def _isro(_: Facts) -> str:
+def _isro(_: ServerFacts) -> str:
     return "rw"
 
 
-def _srvr(facts: Facts) -> str:
+def _srvr(facts: ServerFacts) -> str:
     return f"Zookeeper version: {VERSION}\n{_totals(facts)}"
 
 
-def _stat(facts: Facts) -> str:
+def _stat(facts: ServerFacts) -> str:
     clients = "".join(f" {_client(each)})\n" for each in facts.connections)
     return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n{_totals(facts)}"
 
 
-def _cons(facts: Facts) -> str:
+def _cons(facts: ServerFacts) -> str:
     lines = [
         f" {_client(each)},sid=0x{each.session:x},lop={each.last_operation or 'NA'},est=0,"
         f"to={each.timeout_ms},lcxid=0x0,lzxid=0x{facts.zxid:x},lresp=0,llat=0,minlat=0,avglat=0,"
@@ -76,7 +76,7 @@ def _cons(facts: Facts) -> str:
     return "".join((*lines, "\n"))
 
 
-def _mntr(facts: Facts) -> str:
+def _mntr(facts: ServerFacts) -> str:
     values = {
         "version": VERSION,
         "server_state": "standalone",
@@ -99,7 +99,7 @@ def _mntr(facts: Facts) -> str:
     return "".join(f"zk_{name}\t{value}\n" for name, value in values.items())
 
 
-def _dump(facts: Facts) -> str:
+def _dump(facts: ServerFacts) -> str:
     sessions = sum(map(len, facts.due.values()))
     lines = ["SessionTracker dump:", f"Session Sets ({len(facts.due)})/({sessions}):"]
     for ms, ids in sorted(facts.due.items()):
@@ -112,16 +112,16 @@ def _dump(facts: Facts) -> str:
     return "\n".join((*lines, ""))
 
 
-def _envi(facts: Facts) -> str:
+def _envi(facts: ServerFacts) -> str:
     known = {"zookeeper.version": VERSION, **facts.environment}
     return "Environment:\n" + "".join(f"{name}={value}\n" for name, value in known.items())
 
 
-def _conf(facts: Facts) -> str:
+def _conf(facts: ServerFacts) -> str:
     return "".join(f"{name}={value}\n" for name, value in facts.settings.items())
 
 
-def _wchs(facts: Facts) -> str:
+def _wchs(facts: ServerFacts) -> str:
     return (
         f"{facts.watching} connections watching {facts.watched_paths} paths\n"
         f"Total watches:{facts.watches}\n"
@@ -133,7 +133,7 @@ def _client(facts: ConnectionFacts) -> str:
     return f"/{facts.address}[1]({counts}"
 
 
-def _totals(facts: Facts) -> str:
+def _totals(facts: ServerFacts) -> str:
     return (
         "Latency min/avg/max: 0/0.0/0\n"
         f"Received: {facts.received}\n"
@@ -146,7 +146,7 @@ def _totals(facts: Facts) -> str:
     )
 
 
-WORDS: Final[Mapping[bytes, Callable[[Facts], str]]] = {
+WORDS: Final[Mapping[bytes, Callable[[ServerFacts], str]]] = {
     b"ruok": _ruok,
     b"isro": _isro,
     b"srvr": _srvr,

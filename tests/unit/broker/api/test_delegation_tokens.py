@@ -64,6 +64,7 @@ class Cluster:
         self.brokers: list[Any] = [
             SimpleNamespace(
                 access=access,
+                settings=settings,
                 tokens=Tokens(SimpleNamespace(session=session), clock, settings),
                 seat=SimpleNamespace(listeners=LISTENERS),
             )

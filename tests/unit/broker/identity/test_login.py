@@ -18,8 +18,9 @@ from klamm.protocol import codec
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.frames import encode_request_frame
 from klamm.protocol.messages import sasl_authenticate, sasl_handshake
+from klamm.security.sasl.oauthbearer import OAuthExchange, TokenRefused
 from klamm.security.sasl.plain import PlainExchange
-from klamm.security.sasl.server import SaslConfig
+from klamm.security.sasl.server import Maker, SaslConfig
 from klamm.security.secret import Secret
 
 
@@ -58,9 +59,11 @@ class House:
         self.clock = Clock()
         self.counts = LoginCounts()
         self.reached: list[int] = []
-        config = SaslConfig(
-            {"PLAIN": lambda _: PlainExchange({"alice": Secret("a")})}, 1000, {"PLAIN": reauth_ms}
-        )
+        mechanisms: dict[str, Maker] = {
+            "PLAIN": lambda _: PlainExchange({"alice": Secret("a")}),
+            "OAUTHBEARER": lambda _: OAuthExchange(lambda *_: TokenRefused("too old")),
+        }
+        config = SaslConfig(mechanisms, 1000, {"PLAIN": reauth_ms})
         desk = Desk(
             listener="X",
             config=config,
@@ -156,4 +159,17 @@ def test_failures_cost_more_each_time_and_are_forgiven() -> None:
 def test_a_frame_that_is_none_is_put_off_and_counted() -> None:
     house = House()
     assert house.login.refused("too long") == 0.1
+    assert house.counts.total(FAILED) == 1
+
+
+def test_a_refused_token_counts_once_though_the_client_leaves_or_stays() -> None:
+    house = House()
+    house.tell(framed(ApiKey.SASL_HANDSHAKE, 1, sasl_handshake.Request("OAUTHBEARER")))
+    token = sasl_authenticate.Request(b"n,,\x01auth=Bearer a.b.c\x01\x01")
+    answer = house.tell(framed(ApiKey.SASL_AUTHENTICATE, 2, token))
+    assert isinstance(answer, Reply)
+    assert not answer.then_close
+    assert house.counts.total(FAILED) == 1
+    last = house.tell(framed(ApiKey.SASL_AUTHENTICATE, 2, sasl_authenticate.Request(b"\x01")))
+    assert inspect.iscoroutine(last), "the verdict is put off"
     assert house.counts.total(FAILED) == 1

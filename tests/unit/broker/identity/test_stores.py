@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from guarded import Authority, Issued, pkcs8
@@ -237,3 +238,44 @@ def test_no_ticket_lets_anybody_past_a_changed_trust_store(
     asking = made(authority.settings(issued) | {"ssl.client.auth": "requested"})
     assert asking.context.num_tickets == 0
     assert asking.context.options & ssl.OP_NO_TICKET
+
+
+def test_a_revoked_certificate_is_refused_and_so_is_everybody_once_the_list_has_ended(
+    authority: Authority, issued: Issued, tmp_path: Path
+) -> None:
+    lost = authority.issue("lost")
+    lists = tmp_path / "revoked.pem"
+    texts = authority.settings(issued) | {
+        "ssl.client.auth": "required",
+        "klamm.ssl.crl.location": str(lists),
+    }
+    lists.write_bytes(revocation(authority, lost, days=1))
+    asking = made(texts)
+    assert handshake_fault(made(authority.settings(issued)).as_client, asking.context) is None
+    assert handshake_fault(made(authority.settings(lost)).as_client, asking.context) is not None
+    assert not asking.is_stale
+    lists.write_bytes(revocation(authority, lost, days=-1))
+    assert asking.is_stale
+    ended = made(texts)
+    assert handshake_fault(made(authority.settings(issued)).as_client, ended.context) is not None
+    lists.write_text("no list\n")
+    assert isinstance(tls(texts), Refused)
+    nobody_asked = tls_config(settings({**texts, "ssl.client.auth": "none"}))
+    assert isinstance(nobody_asked, Refused)
+
+
+def revocation(authority: Authority, lost: Issued, days: int) -> bytes:
+    """A list of one certificate, which holds for so many days from now."""
+    now = datetime.now(UTC)
+    key = serialization.load_pem_private_key(authority.ca.private_key_pem.bytes(), None)
+    (ours,) = x509.load_pem_x509_certificates(authority.trusted.read_bytes())
+    gone = x509.load_pem_x509_certificates(lost.chain)[0]
+    entry = x509.RevokedCertificateBuilder(gone.serial_number, now - timedelta(days=3)).build()
+    made = x509.CertificateRevocationListBuilder(
+        ours.subject,
+        now - timedelta(days=2),
+        now + timedelta(days=days),
+        revoked_certificates=[entry],
+    )
+    signed = made.sign(key, hashes.SHA256())  # type: ignore[arg-type]
+    return signed.public_bytes(serialization.Encoding.PEM)

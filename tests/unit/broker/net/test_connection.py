@@ -200,6 +200,40 @@ async def test_file_ranges_are_sent_whole(size: int) -> None:
     await run()
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_CORK"), reason="this system knows no corks")
+async def test_the_bytes_between_ranges_leave_in_full_packets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The socket is corked while ranges are sent, and not for a moment longer."""
+    seen: list[int] = []
+    real = os.sendfile
+
+    def corked(fd: int) -> int:
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK)
+
+    def sendfile(out: int, source: int, offset: int, count: int) -> int:
+        seen.append(corked(out))
+        return real(out, source, offset, count)
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    size = 100_000
+    with tempfile.TemporaryFile() as file:
+        file.write(os.urandom(2 * size))
+        file.flush()
+        ranges = Range(file, 0, size), Range(file, size, size)
+
+        def route(peer: Peer, frame: memoryview) -> Reply:
+            return Reply((struct.pack(">i", 2 * size + 2), ranges[0], b"-", ranges[1], b"."))
+
+        async with serving(route) as wire:
+            wire.send(b"?")
+            assert len(await wire.receive()) == 2 * size + 2
+            (connection,) = wire.listener.connections
+            assert corked(connection._sender._fd) == 0
+    assert seen[:2] == [1, 1]
+
+
 async def test_a_muted_connection_is_served_later() -> None:
     async def run() -> None:
         def route(peer: Peer, frame: memoryview) -> Reply:

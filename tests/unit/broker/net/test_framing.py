@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.broker.net.framing import FrameBuffer, FrameMemory
+from klamm.broker.net.framing import PLACES_KEPT_MAX, FrameBuffer, FrameMemory
 from klamm.model.errors import ProtocolError
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.bounds import Bounds
@@ -118,6 +118,59 @@ def test_frames_that_are_no_requests_have_one_bound() -> None:
     assert feed(frames, framed([body]), 1 << 20) == [body]
 
 
+def test_the_place_of_a_large_frame_is_used_for_the_next_until_it_is_quiet() -> None:
+    frames = FrameBuffer(1 << 24)
+    bodies = [bytes([at]) * ((3 + at % 3) << 20) for at in range(9)]
+    assert feed(frames, framed(bodies[:3]), 1 << 20) == bodies[:3]
+    place = frames._buffer.obj
+    assert feed(frames, framed(bodies[3:]), 1 << 20) == bodies[3:]
+    assert frames._buffer.obj is place, "no new memory for frames of the same sizes"
+    assert frames.is_large
+    frames.shrink()
+    assert not frames.is_large
+    assert frames.capacity == SMALL_MAX
+
+
+def test_all_places_kept_by_a_process_have_one_bound() -> None:
+    buffers = [FrameBuffer(1 << 24) for _ in range(8)]
+    body = bytes(12 << 20)
+    for buffer in buffers:
+        feed(buffer, framed([body]), 1 << 24)
+    kept = [buffer for buffer in buffers if buffer.is_large]
+    assert 0 < len(kept) < len(buffers)
+    assert sum(buffer.capacity for buffer in kept) <= PLACES_KEPT_MAX
+    assert {b.capacity for b in buffers if not b.is_large} == {512 * 1024}
+    late = buffers[-1]
+    kept[0].close()
+    feed(late, framed([body]), 1 << 24)
+    assert late.is_large, "what one has given back another may keep"
+    del kept, buffers, buffer
+    other = FrameBuffer(1 << 24)
+    feed(other, framed([body]), 1 << 24)
+    assert other.is_large, "so does one that is simply gone"
+
+
+def test_a_frame_of_which_there_can_be_few_is_not_kept() -> None:
+    frames = FrameBuffer(1 << 25)
+    feed(frames, framed([bytes(20 << 20)]), 1 << 24)
+    assert frames.capacity == 512 * 1024
+
+
+async def test_no_place_is_kept_while_memory_is_short() -> None:
+    memory = FrameMemory(4 << 20)
+    alone = FrameBuffer(Bounds(), memory)
+    arrive(alone, of_api(ApiKey.PRODUCE, 6 << 20))
+    assert alone.capacity == 512 * 1024, "it had grown beyond the limit"
+    assert memory.taken == alone.capacity - SMALL_MAX
+    roomy = FrameMemory(40 << 20)
+    buffer = FrameBuffer(Bounds(), roomy)
+    arrive(buffer, of_api(ApiKey.PRODUCE, 6 << 20))
+    assert roomy.taken == buffer.capacity - SMALL_MAX > 6 << 20, "what is kept counts as taken"
+    needy = FrameBuffer(Bounds(), roomy)
+    assert arrive(needy, of_api(ApiKey.PRODUCE, 36 << 20)[: 35 << 20]) == 35 << 20
+    assert buffer.capacity == SMALL_MAX, "it had it for its comfort alone"
+
+
 async def test_half_received_frames_share_a_memory() -> None:
     now = 0.0
     memory = FrameMemory(4 << 20, clock=lambda: now)
@@ -169,25 +222,3 @@ def test_a_large_frame_comes_out_as_it_went_in_and_its_memory_is_given_back() ->
     assert feed(frames, framed([*bodies, b"\0\0small"]), 1 << 20) == [*bodies, b"\0\0small"]
     frames.shrink()
     assert memory.taken == 0
-
-
-def test_a_place_for_large_frames_is_kept_for_the_next_while_there_is_plenty() -> None:
-    memory = FrameMemory(64 << 20)
-    frames = FrameBuffer(Bounds(), memory)
-    bodies = [b"\0\0" + bytes([at]) * size for at, size in enumerate((3, 5, 4, 6), 1)]
-    bodies = [body * 1_000_000 for body in bodies]
-    feed(frames, framed(bodies[:1]), 1 << 20)
-    kept = frames.capacity
-    assert kept > len(bodies[0])
-    assert feed(frames, framed(bodies[1:]), 1 << 20) == bodies[1:]
-    assert memory.taken == frames.capacity - SMALL_MAX
-    frames.shrink()
-    assert memory.taken == 0
-
-
-@pytest.mark.parametrize("size", [5_000_000, 20_000_000])
-def test_a_place_that_is_too_large_for_what_there_is_is_given_back(size: int) -> None:
-    memory = FrameMemory(8 << 20 if size < 1 << 23 else 1 << 30)
-    frames = FrameBuffer(Bounds(), memory)
-    feed(frames, framed([b"\0\0" + bytes(size)]), 1 << 20)
-    assert frames.capacity == 512 * 1024

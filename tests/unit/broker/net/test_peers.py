@@ -118,10 +118,10 @@ async def test_a_broker_that_registered_without_a_proof_is_asked_for_none(tmp_pa
 async def test_what_nothing_is_known_of_has_to_prove_itself(tmp_path: Path) -> None:
     async with world(tmp_path, count=1) as w:
         broker = w.brokers[0]
-        assert await broker.parts.peers._proves(BrokerId(99))
+        assert await broker.parts.peers.proves(BrokerId(99))
         store = broker.parts.session
         await store.close()
-        assert await broker.parts.peers._proves(BrokerId(98)), "also while the store is away"
+        assert await broker.parts.peers.proves(BrokerId(98)), "also while the store is away"
 
 
 async def test_brokers_replicate_although_clients_have_filled_every_table(tmp_path: Path) -> None:

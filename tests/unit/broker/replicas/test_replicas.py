@@ -243,6 +243,18 @@ async def test_new_logs_are_on_paper_and_others_are_served_meanwhile(tmp_path: P
         assert turns > 3
 
 
+async def test_a_few_new_logs_have_their_directories_at_once(tmp_path: Path) -> None:
+    async with world(tmp_path, count=1) as w:
+        broker = w.brokers[0]
+        home = Path(broker.parts.logs.directories[0].path)
+        named = [("few", number) for number in range(3)]
+        assert set((await order(broker, *named)).values()) == {ErrorCode.NONE}
+        assert all((home / f"few-{number}").is_dir() for number in range(3))
+        # Until a checkpoint has brought them to the disk, the register answers for them.
+        written = read_register(str(home / names.REGISTER))
+        assert written.keys() == {TopicPartition(*one) for one in named}
+
+
 async def test_an_order_that_repeats_an_epoch_gives_a_log_its_id(tmp_path: Path) -> None:
     async with world(tmp_path, 2) as cluster:
         await cluster.create("t", (0, 1))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.cli.kafka import delete_records, get_offsets, leader_election, log_dirs
+from klamm.cli.kafka import leader_election, log_dirs
 from klamm.cli.kafka.options import Options
+from klamm.cli.kafka.records import delete_records, get_offsets
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 from klamm.protocol.messages.describe_log_dirs import (

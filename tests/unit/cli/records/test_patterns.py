@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.cli.records.lines import NewRecord
-from klamm.cli.records.patterns import Line, Reader, Writer
+from klamm.cli.records.patterns import PatternReader, PatternRecord, Writer
 from klamm.client.aio.consumer import Consumed
 from klamm.model.errors import UsageError
 
@@ -31,17 +31,17 @@ def test_raw_bytes_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("pattern", "line", "record"),
     [
-        ("%k=%v", b"k=v=w", Line(NewRecord(b"k", b"v=w"), None)),
-        ("%k=%v", b"=", Line(NewRecord(None, None), None)),
+        ("%k=%v", b"k=v=w", PatternRecord(NewRecord(b"k", b"v=w"), None)),
+        ("%k=%v", b"=", PatternRecord(NewRecord(None, None), None)),
         (
             "%p %t [%h] %v",
             b"3 5 [a=1,b=] x",
-            Line(NewRecord(None, b"x", (("a", b"1"), ("b", b"")), 3), 5),
+            PatternRecord(NewRecord(None, b"x", (("a", b"1"), ("b", b"")), 3), 5),
         ),
     ],
 )
-def test_a_line_is_read(pattern: str, line: bytes, record: Line) -> None:
-    assert Reader(pattern)(line, 1) == record
+def test_a_line_is_read(pattern: str, line: bytes, record: PatternRecord) -> None:
+    assert PatternReader(pattern)(line, 1) == record
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,5 @@ def test_a_line_is_read(pattern: str, line: bytes, record: Line) -> None:
 )
 def test_what_does_not_fit_is_said(pattern: str, line: bytes, words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        Reader(pattern)(line, 7)
+        PatternReader(pattern)(line, 7)
     assert words in str(refused.value)

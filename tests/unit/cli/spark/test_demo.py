@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli.spark.demo import gone_unless_whole
+from klamm.cli.spark.demo import farewell, gone_unless_whole, is_grown
 
 
 @pytest.mark.parametrize("was_there", [False, True])
@@ -30,3 +30,22 @@ def test_a_whole_tour_leaves_its_results(tmp_path: Path) -> None:
     with gone_unless_whole(tmp_path / "x"):
         (tmp_path / "x").mkdir()
     assert (tmp_path / "x").exists()
+
+
+def test_it_ends_with_three_things_to_try() -> None:
+    first, _, second, _, third, _ = farewell(".venv/bin/klamm", Path("/x y"))
+    assert first == ".venv/bin/klamm up"
+    assert second == ".venv/bin/klamm archive verify '/x y/archive'"
+    assert third == "open /x y/audit.html"
+
+
+def test_a_growth_is_told_as_a_whole() -> None:
+    partitions = [{"subject": f"orders-{n}", "after": "Online"} for n in (3, 4, 5)]
+    replicas = [
+        {"subject": f"orders-{n} on broker {b}", "after": "Online"}
+        for n in (3, 4, 5)
+        for b in "012"
+    ]
+    assert is_grown([*partitions, *replicas], 3)
+    assert not is_grown([*partitions, *replicas[1:]], 3)
+    assert not is_grown([*partitions[1:], *replicas], 3)

@@ -13,7 +13,7 @@ import pytest
 
 from klamm.cli.__main__ import main
 from klamm.cli.options import Output
-from klamm.cli.store.place import Place
+from klamm.cli.store.place import NamedStore
 from klamm.cli.store.watching import _Watcher
 from klamm.datadir import STORE_NAME, DataDirectory
 from klamm.store import layout
@@ -175,7 +175,7 @@ async def test_changes_are_told_as_they_happen(capsys: pytest.CaptureFixture[str
         session = await store.connect()
         await session.multi([Create("/a", b"0"), Create("/a/b"), Create("/other")])
         watcher = _Watcher("/a", secrets=False, output=Output.JSON)
-        watching = asyncio.ensure_future(watcher.run(Place.of(None, server.address, None)))
+        watching = asyncio.ensure_future(watcher.run(NamedStore.of(None, server.address, None)))
         try:
             said = capsys.readouterr
             await _until(lambda: "watching 2 nodes" in said().err)
@@ -201,7 +201,7 @@ async def test_changes_of_a_file_are_told_too(
         store = EmbeddedStore.open(directory.store, fsync=False)
         session = await store.connect()
         watcher = _Watcher("/", secrets=False, output=Output.TEXT)
-        watching = asyncio.ensure_future(watcher.run(Place.of(data, None, None)))
+        watching = asyncio.ensure_future(watcher.run(NamedStore.of(data, None, None)))
         try:
             await _until(lambda: "watching" in capsys.readouterr().err)
             await session.multi([Create("/new", b"x")])

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.cli.spark.audit import _summary
-from klamm.pipelines.audit.judging import Audit
+from klamm.pipelines.audit.findings import Findings
 from klamm.pipelines.audit.report import render
 
 TABLES = ("illegal", "broken_chains", "lost", "stuck", "moves", "latency", "epochs", "timeline")
 
 
-def _audit(events: int = 0, **rows: list[dict[str, Any]]) -> Audit:
+def _audit(events: int = 0, **rows: list[dict[str, Any]]) -> Findings:
     every = {name: rows.get(name, []) for name in TABLES}
     counts = {name: len(found) for name, found in every.items()}
-    return Audit(events, 0, events * 1000, counts, every, [])
+    return Findings(events, 0, events * 1000, counts, every, [])
 
 
 def _lane(number: int, **more: Any) -> dict[str, Any]:
@@ -68,9 +68,10 @@ def test_lanes_go_by_topic_and_partition_and_brokers_come_last() -> None:
         *(_lane(n) for n in (10, 2, 1)),
     ]
     page = render(_audit(3, timeline=rows), title="an audit")
-    order = ["orders-1", "orders-2", "orders-10", "__klamm_ledger-0", "broker 1"]
+    order = ["orders-1", "orders-2", "orders-10", "broker 1", "__klamm_ledger-0"]
     places = [page.index(f"<bdi>{name}</bdi>") for name in order]
     assert places == sorted(places)
+    assert page.index("<details>") < places[-1]  # internal topics are folded away
 
 
 def test_the_summary_names_what_is_wrong_and_where_it_was_read() -> None:

@@ -70,9 +70,11 @@ def test_unsecured_tokens_by_their_options() -> None:
     # {"alg":"none"} and {"sub":"a","exp":9}
     token = b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIiwiZXhwIjo5fQ.\x01\x01"
     told = exchange.step(token, 9004)
-    assert told == Challenge(b'{"status":"insufficient_scope", "scope":"kafka"}')
+    assert isinstance(told, Challenge)
+    assert told.token == b'{"status":"insufficient_scope", "scope":"kafka"}'
     late = config.mechanisms["OAUTHBEARER"](b"").step(token, 9005)
-    assert late == Challenge(b'{"status":"invalid_token"}')
+    assert isinstance(late, Challenge)
+    assert late.token == b'{"status":"invalid_token"}'
 
 
 def test_signed_tokens_wait_for_keys() -> None:

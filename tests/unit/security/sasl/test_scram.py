@@ -172,6 +172,12 @@ def test_nonce_and_channel_binding_are_those_of_the_exchange() -> None:
     assert isinstance(log_in(exchange(held()), "pencil", binding="y,,"), Denied)
 
 
+def test_a_client_that_says_its_own_nonce_twice_is_let_in() -> None:
+    assert isinstance(log_in(exchange(held()), "pencil", nonce="clientclientserver"), Accepted)
+    thrice = log_in(exchange(held()), "pencil", nonce="clientclientclientserver")
+    assert isinstance(thrice, Denied)
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -191,7 +191,7 @@ def test_exchange_accepts() -> None:
 def test_refusal_is_told_heard_and_only_then_final() -> None:
     one = OAuthExchange(accept)
     told = one.step(b"n,,\x01auth=Bearer bad\x01\x01", 0)
-    assert told == Challenge(b'{"status":"invalid_token"}')
+    assert told == Challenge(b'{"status":"invalid_token"}', refused="because")
     assert one.step(b"\x01", 0) == Denied("because", '{"status":"invalid_token"}')
     stubborn = OAuthExchange(accept)
     stubborn.step(b"n,,\x01auth=Bearer bad\x01\x01", 0)

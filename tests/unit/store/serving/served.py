@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from klamm.store.embedded import EmbeddedStore
-from klamm.store.serving.server import Door, StoreServer
+from klamm.store.serving.server import ServedDoor, StoreServer
 from unit.store.serving.raw import drop_all
 
 DIGEST = "klamm:a word for tests"
@@ -31,7 +31,7 @@ async def served(
     store = EmbeddedStore.open(path, fsync=fsync, serving=True, now_ms=now_ms, owner=owner)
     server = StoreServer(
         store,
-        Door(
+        ServedDoor(
             digest=DIGEST,
             port=port,
             anyone_may_write=anyone_may_write,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from klamm.store.serving import codes, requests
 from klamm.store.serving.jute import Malformed, Reader
-from klamm.store.serving.requests import Change, Refusal
+from klamm.store.serving.requests import ChangeNodes, Refusal
 from unit.store.serving import raw
 
 BODIES = [
@@ -56,7 +56,7 @@ def test_nothing_is_made_for_a_count_that_cannot_be(count: int) -> None:
 def test_a_multi_has_only_so_many_operations() -> None:
     small = [(codes.CHECK, raw.versioned("/a"))] * (requests.OPS_MAX + 1)
     assert requests.decode(codes.MULTI, raw.multi(*small), 0) == Refusal(codes.MARSHALLING_ERROR)
-    assert isinstance(requests.decode(codes.MULTI, raw.multi(*small[1:]), 0), Change)
+    assert isinstance(requests.decode(codes.MULTI, raw.multi(*small[1:]), 0), ChangeNodes)
 
 
 def test_a_multi_without_an_end_is_refused() -> None:

@@ -1,0 +1,1 @@
+"""Drop-ins for the Kafka tools about access: lists, credentials, quotas, delegation tokens."""

@@ -1,0 +1,1 @@
+"""Drop-ins for the Kafka tool about consumer groups."""

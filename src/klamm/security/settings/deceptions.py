@@ -1,0 +1,106 @@
+"""Settings that read as protection and would yield less, such as one of no listener at all.
+
+Kafka keeps what it does not know under a listener's prefix for plug-ins, and takes a listener that
+is called SSL and speaks PLAINTEXT. klamm has no plug-ins, and such a name deceives its readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from klamm.model.settings import BROKER_SETTINGS
+from klamm.security.listeners.config import ListenerConfig
+from klamm.security.listeners.endpoints import SecurityProtocol, split_list
+from klamm.security.listeners.overrides import CLIENT_AUTH, PREFIX, ListenerSettings, setting_of
+from klamm.security.settings.table import SECURITY_SETTINGS
+
+_MAP: Final = "listener.security.protocol.map"
+_OFFERED: Final = "sasl.enabled.mechanisms"
+ALLOW_PLAIN: Final = "klamm.allow.plain.without.tls"
+_SECRETS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
+_EVERYBODY: Final = frozenset({"0.0.0.0/0", "::/0"})
+
+
+def deceptions(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]:
+    """The reasons why these settings are less than they say."""
+    yield from _unheard(texts, config)
+    for listener in config.listeners:
+        if listener.name in SecurityProtocol.__members__:
+            said = SecurityProtocol[listener.name]
+            if _is_weaker(listener.protocol, said):
+                yield (
+                    f"Listener {listener.name} would speak {listener.protocol.value}, by {_MAP}: "
+                    "give it another name, or the protocol it is named after"
+                )
+    if texts.get(ALLOW_PLAIN, "true").strip().lower() == "false":
+        for listener in config.listeners:
+            offered = ListenerSettings(listener.name, listener.protocol, texts).get(_OFFERED)
+            is_bare = listener.protocol is SecurityProtocol.SASL_PLAINTEXT
+            if is_bare and "PLAIN" in split_list(offered or ""):
+                yield (
+                    f"Listener {listener.name} offers PLAIN without TLS, and {ALLOW_PLAIN}=false: "
+                    "make it SASL_SSL, or offer another mechanism"
+                )
+    for name in _SECRETS:
+        if name in texts and texts[name] and not texts[name].strip():
+            yield f"{name} is blank: anybody could make tokens. Set a long random text"
+
+
+def _unheard(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]:
+    """Settings of listeners that nobody would read."""
+    names = [listener.name for listener in config.listeners]
+    coming = _coming(texts)
+    for name in sorted(texts):
+        if not name.startswith(PREFIX):
+            continue
+        setting = setting_of(name, names)
+        if setting == name:
+            listener = name.removeprefix(PREFIX)
+            if not any(listener.lower().startswith(f"{one.lower()}.") for one in coming):
+                yield (
+                    f"{name} is for a listener that is not there: these are "
+                    f"{', '.join(sorted(names))}. Name one of them in lower case, or name the one "
+                    f"to come in {_MAP}"
+                )
+        elif setting not in BROKER_SETTINGS and setting not in SECURITY_SETTINGS:
+            yield f"{name} would not be read: {setting} is no setting, nor one of a mechanism"
+
+
+def _coming(texts: Mapping[str, str]) -> list[str]:
+    """The listeners that may be added while the broker runs."""
+    if _MAP not in texts:
+        return list(SecurityProtocol.__members__)
+    return [item.rpartition(":")[0].strip() for item in split_list(texts[_MAP])]
+
+
+def _is_weaker(protocol: SecurityProtocol, than: SecurityProtocol) -> bool:
+    return (than.is_encrypted and not protocol.is_encrypted) or (
+        than.has_sasl and not protocol.has_sasl
+    )
+
+
+def doubts(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]:
+    """Settings that may not mean what they say, and that Kafka takes: a warning each."""
+    for user in texts.get("super.users", "").split(";"):
+        kind, _, name = user.strip().partition(":")
+        if name == "*":
+            yield f"super.users: {user.strip()} is a user who is called *, not everybody"
+        elif "," in name and ":" in name:
+            yield f"super.users: {user.strip()} is one user; users are divided by semicolons"
+        elif kind and kind != "User":
+            yield f"super.users: {user.strip()} is none of klamm's principals, which begin User:"
+    for listener in config.listeners:
+        settings = ListenerSettings(listener.name, listener.protocol, texts)
+        asks = (settings.get(CLIENT_AUTH) or "none") != "none"
+        trusts = settings.get("ssl.truststore.location") or settings.get(
+            "ssl.truststore.certificates"
+        )
+        if listener.protocol.is_encrypted and asks and not trusts:
+            yield (
+                f"Listener {listener.name} takes certificates of every authority that this system "
+                "trusts: set ssl.truststore.location"
+            )
+    admitted = {one.strip() for one in texts.get("klamm.internal.requests.from", "").split(",")}
+    if admitted & _EVERYBODY:
+        yield "klamm.internal.requests.from takes everybody for a broker"
