@@ -65,8 +65,7 @@ class LogDirectory:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._filed: dict[TopicPartition, PartitionLog] = {}  # those with files: not on paper
         self._papers = Papers(path, self.health, pool, self._filed)
-        # Copies of logs that are relocated here.
-        self.futures: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}  # copies of logs that come here
         self._doomed: list[tuple[int, str]] = []
         self._lock = DirectoryLock(path)
         self._notes = Notes(path, self.health)
@@ -253,8 +252,7 @@ class LogDirectory:
 
     def drop_future(self, partition: TopicPartition) -> None:
         """Do not use a copy any more; its files stay."""
-        copy = self.futures.pop(partition, None)
-        if copy is not None:
+        if (copy := self.futures.pop(partition, None)) is not None:
             copy.close(clean=False)
 
     def rename(self, moves: Mapping[TopicPartition, TopicPartition], *, begin: bool) -> None:
@@ -356,8 +354,8 @@ class LogDirectory:
     def next_purge_ms(self) -> int | None:
         """The time at which there is something to remove next."""
         times = [due_ms for due_ms, _ in self._doomed]
-        segments = [log.segments for log in self._with_files()]
-        times += [due for each in segments if (due := each.next_purge_ms) is not None]
+        found = (log.segments.next_purge_ms for log in self._with_files())
+        times += [due for due in found if due is not None]
         return min(times, default=None)
 
     def apply_retention(self, now_ms: int) -> int:
@@ -393,8 +391,8 @@ class LogDirectory:
 
     def has_whole(self, partition: TopicPartition) -> bool:
         """Whether a log is here, and not only the line of one that is gone."""
-        log = self._logs.get(partition)
-        return log is not None and not (log.is_on_paper and partition in self.missing)
+        is_gone = partition in self.missing and partition not in self._filed
+        return partition in self._logs and not is_gone
 
     def made_up_for(self, partition: TopicPartition) -> None:
         """Nobody counts any more on what a log has lost."""
@@ -445,10 +443,9 @@ class LogDirectory:
         finally:
             for log in [*self, *self.futures.values()]:
                 log.is_open = False
-            self._logs.clear()
-            self._filed.clear()
             self._papers.close()
-            self.futures.clear()
+            for logs in (self._logs, self._filed, self.futures):
+                logs.clear()
             self.pool.clear()
             self._let_go()
 
