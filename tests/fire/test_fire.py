@@ -35,6 +35,11 @@ class Burnt:
 
     def burn(self, broker: int) -> None:
         self._cluster.brokers[broker].kill()
+        # Apache Kafka does not start while the session of its former life is not over.
+        self._cluster.until(
+            lambda: str(broker) not in self._cluster.children("/brokers/ids"),
+            f"broker {broker} to be missed",
+        )
         self._cluster.start(broker)
 
 
