@@ -285,7 +285,7 @@ def test_limits_of_a_topic_do_not_stand_in_the_way_of_its_records(
     manifest = replace(manifest, settings=Part(path.name, sha256(path)))
     result = restore(spark, lookup.options, manifest, to=copy, before={0: 90})
     assert result.records == 90
-    assert [row.value[:3] for row in read(copy).orderBy("offset").collect()] == [
+    assert [bytes(row.value[:3]) for row in read(copy).orderBy("offset").collect()] == [
         b"%03d" % i for i in range(90)
     ]
     assert lookup.configs(copy) == limits
