@@ -64,7 +64,7 @@ def put_in_place(fresh: Path, to: Path) -> None:
 
 
 def shown(name: str, path: Path) -> tuple[int, list[dict[str, Any]]]:
-    """How many rows of a written table are of interest, and those that are shown.
+    """The number of rows of a written table that are of interest, and those that are shown.
 
     It is one file, which is read without Spark: a job costs more than that.
     """
