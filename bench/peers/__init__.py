@@ -1,0 +1,1 @@
+"""klamm beside Apache Kafka and others: the same work with the same clients, in turns."""
