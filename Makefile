@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-peers bench-spark chaos check clean demo differential dist docs fire format help hostile install install-dev interop-extra leader-kills mixed newcomer shell suites test test-console test-processes unit up
+.PHONY: bench bench-peers bench-spark chaos check clean demo differential dist docs fire format help hostile install install-dev interop-extra leader-kills mixed newcomer shell spark-versions suites test test-console test-processes unit up
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,6 +77,15 @@ bench-peers: $(VENV)/.installed-dev ## measure klamm beside Apache Kafka 3.9 and
 
 bench-spark: $(VENV)/.installed-dev ## measure the Spark jobs beside Spark's own connector (ARGS="read --size 1000")
 	$(BIN)/python bench/spark.py $(ARGS)
+
+# What older versions lack is skipped; warnings of theirs are not ours.
+SPARK_TESTS := $(addprefix tests/spark/test_,batch_read.py write.py once.py archive.py audit.py)
+spark-versions: $(BIN)/python ## reads, writes and jobs on the oldest PySpark that will do and on the newest (PYSPARKS="4.1.*")
+	@for version in $(or $(PYSPARKS),4.0.* 4.*); do \
+	  venv="build/pyspark-$$(echo $$version | tr -d '.*')"; \
+	  $(PYTHON) -m venv $$venv && $$venv/bin/pip install -q -e '.[dev,zookeeper,spark,fast,connect]' "pyspark==$$version" || exit 1; \
+	  $$venv/bin/python -m pytest -q -W ignore -p no:cacheprovider $(SPARK_TESTS) $(ARGS) || exit 1; \
+	done
 
 test-processes: $(VENV)/.installed-dev ## all interop and lifecycle tests with a process a broker
 	KLAMM_TEST_PROCESSES=1 $(BIN)/python -m pytest tests/interop $(ARGS)

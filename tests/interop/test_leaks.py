@@ -50,7 +50,7 @@ def elsewhere(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         changed = {field.name: elsewhere(getattr(value, field.name)) for field in fields(value)}
         return replace(value, **changed)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if hasattr(value, "_replace"):
         return value._replace(**{n: elsewhere(getattr(value, n)) for n in value._fields})
     return value
 

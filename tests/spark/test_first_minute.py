@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.session import lazily
 
-from .conftest import numbered
+from .conftest import FOREIGN, numbered
 
 Make = Callable[..., str]
 Fill = Callable[..., None]
@@ -90,3 +91,17 @@ def test_larger_jobs_start_it(
     fill(name, numbered(6, 1))
     monkeypatch.setattr(lazily, "SMALL_RECORDS", 5)
     assert command("archive", name, "--to", str(tmp_path)) == (3, "", "klamm: Spark is started\n")
+
+
+@pytest.mark.skipif(FOREIGN is not None, reason="only klamm has a ledger")
+def test_audit_without_spark(command: Run, topic: Make, lookup: Lookup, tmp_path: Path) -> None:
+    lookup.delete(topic(2))
+    line = ("audit", "--stuck-after", "3600", "-o", "json", "--to")
+    code, out, err = command(*line, str(tmp_path), "--no-spark", "--master", "nowhere")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["clean"] is True
+    assert found["source"] == "the topic __klamm_ledger"
+    assert found["events"] > 5
+    assert (tmp_path / "audit.html").read_text().startswith("<!doctype html>")
+    assert len(list((tmp_path / "tables").iterdir())) == 9

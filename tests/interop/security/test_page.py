@@ -49,6 +49,7 @@ def typed(page: Path, tmp_path: Path, *users: str) -> list[str]:
     return printed
 
 
+@pytest.mark.timeout(300)  # each of its commands is a process
 def test_the_page_can_be_typed(tmp_path: Path) -> None:
     printed = typed(PAGE, tmp_path, "alice")
     shown = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -57,6 +58,7 @@ def test_the_page_can_be_typed(tmp_path: Path) -> None:
     assert [line for line in promised if line not in printed] == []
 
 
+@pytest.mark.timeout(300)
 def test_each_feature_has_a_command_that_works(tmp_path: Path) -> None:
     printed = "\n".join(typed(EXPLAINED, tmp_path, "alice", "bob"))
     for said in (

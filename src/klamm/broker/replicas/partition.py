@@ -133,7 +133,7 @@ class Partition:
         self.append_watches: set[Watch] = set()  # hear of appended records
         self.committed_watches: set[Watch] = set()  # hear of records below the high watermark
         self.follower_watches: set[FollowerWatch] = set()
-        self._ack_waiters: deque[tuple[int, AckWaiter]] = deque()
+        self._ack_waiters: deque[tuple[int, AckWaiter]] | None = None
         self._start_waiters: list[asyncio.Future[None]] = []
         self._refusal_of_isr: RefusedIsr | None = None  # the last, in this epoch or before
         self._host = host
@@ -203,8 +203,8 @@ class Partition:
 
     def abandon(self, code: ErrorCode) -> None:
         """Whoever waits here waits in vain."""
-        waiters, self._ack_waiters = self._ack_waiters, deque()
-        for _, waiter in waiters:
+        waiters, self._ack_waiters = self._ack_waiters, None
+        for _, waiter in waiters or ():
             waiter.acknowledged(self, code)
         self._wake_all()
 
@@ -355,6 +355,7 @@ class Partition:
         elif local.high_watermark >= offset_end:
             waiter.acknowledged(self, self._acknowledgement())
         else:
+            self._ack_waiters = self._ack_waiters or deque()
             self._ack_waiters.append((offset_end, waiter))
 
     def forget_over(self) -> None:

@@ -34,7 +34,14 @@ from klamm.pipelines.repartition.copying import Run, copy
 from klamm.pipelines.repartition.groups import Commits
 from klamm.pipelines.repartition.journal import Journal, RunEntry, Stage
 from klamm.pipelines.repartition.maps import origins_of, run_directory
-from klamm.pipelines.repartition.plan import Shape, Way, fitting_window, stretches, way_of
+from klamm.pipelines.repartition.plan import (
+    Shape,
+    StrangeKey,
+    Way,
+    fitting_window,
+    stretches,
+    way_of,
+)
 from klamm.pipelines.repartition.proof import Sums, faults_of, sums_of_source, sums_of_target
 from klamm.pipelines.repartition.steps import Cluster
 from klamm.pipelines.repartition.survey import Survey, survey
@@ -110,7 +117,8 @@ class Repartitioning:
             try:
                 self._copy(journal)
             except Exception as fault:
-                if "StrangeKey" not in str(fault) or journal.way == Way.SHUFFLE:
+                is_strange = isinstance(fault, StrangeKey) or StrangeKey.__name__ in str(fault)
+                if not is_strange or journal.way == Way.SHUFFLE:
                     raise
                 # Some key is not where its hash leads, which the samples did not show.
                 self._begin_anew(journal)
