@@ -29,6 +29,8 @@ class Home(Protocol):
     path: str
     health: Health
     missing: dict[TopicPartition, int]
+    _logs: Logs
+    _filed: Logs  # those of them that are not on paper
 
     def checkpoint(self) -> None: ...
 
@@ -37,23 +39,23 @@ class Home(Protocol):
     def checkpoint_cleaned(self) -> None: ...
 
 
-def begin_all(
-    home: Home, logs: Logs, _filed: Logs, moves: Mapping[TopicPartition, TopicPartition]
-) -> None:
+def begin_all(home: Home, moves: Mapping[TopicPartition, TopicPartition]) -> None:
     """Give those on paper a directory that can be renamed."""
     home.health.check()
     with home.health.watched():
         for old in moves:
-            log = logs.get(old)
+            log = home._logs.get(old)
             if isinstance(log, PaperLog):
                 log.begin()
 
 
-def rename_all(
-    home: Home, logs: Logs, filed: Logs, moves: Mapping[TopicPartition, TopicPartition]
-) -> None:
-    """Give new names to those of these logs that are to have one. None of them is on paper."""
+def rename_all(home: Home, moves: Mapping[TopicPartition, TopicPartition]) -> None:
+    """Give new names to those logs that are to have one, after `begin_all`.
+
+    For a worker thread.
+    """
     home.health.check()
+    logs, filed = home._logs, home._filed
     mine = {old: new for old, new in moves.items() if old in logs}
     if not mine:
         return
