@@ -23,7 +23,7 @@ from klamm.model.names import TopicPartition
 Logs = dict[TopicPartition, PartitionLog]
 
 
-class Home(Protocol):
+class RenamingHome(Protocol):
     """A directory, as far as logs in it are renamed."""
 
     path: str
@@ -39,7 +39,7 @@ class Home(Protocol):
     def checkpoint_cleaned(self) -> None: ...
 
 
-def begin_all(home: Home, moves: Mapping[TopicPartition, TopicPartition]) -> None:
+def begin_all(home: RenamingHome, moves: Mapping[TopicPartition, TopicPartition]) -> None:
     """Give those on paper a directory that can be renamed."""
     home.health.check()
     with home.health.watched():
@@ -49,7 +49,7 @@ def begin_all(home: Home, moves: Mapping[TopicPartition, TopicPartition]) -> Non
                 log.begin()
 
 
-def rename_all(home: Home, moves: Mapping[TopicPartition, TopicPartition]) -> None:
+def rename_all(home: RenamingHome, moves: Mapping[TopicPartition, TopicPartition]) -> None:
     """Give new names to those logs that are to have one, after `begin_all`.
 
     For a worker thread.
@@ -82,13 +82,15 @@ def rename_all(home: Home, moves: Mapping[TopicPartition, TopicPartition]) -> No
     _write_down(home)
 
 
-def _write_down(home: Home) -> None:
+def _write_down(home: RenamingHome) -> None:
     home.checkpoint()
     home.checkpoint_high_watermarks()
     home.checkpoint_cleaned()
 
 
-def _rename(log: PartitionLog, name: TopicPartition, home: Home, place: TopicPartition) -> None:
+def _rename(
+    log: PartitionLog, name: TopicPartition, home: RenamingHome, place: TopicPartition
+) -> None:
     log.relocate(os.path.join(home.path, str(place)))
     log.topic_partition = name
     log.truncations += 1  # whoever works on it in several steps begins anew
