@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-peers bench-spark chaos demo differential dist docs hostile interop-extra leader-kills mixed newcomer help shell suites up test test-processes check unit format clean install install-dev
+.PHONY: bench bench-peers bench-spark chaos check clean demo differential dist docs fire format help hostile install install-dev interop-extra leader-kills mixed newcomer shell spark-versions suites test test-console test-processes unit up
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,14 +78,31 @@ bench-peers: $(VENV)/.installed-dev ## measure klamm beside Apache Kafka 3.9 and
 bench-spark: $(VENV)/.installed-dev ## measure the Spark jobs beside Spark's own connector (ARGS="read --size 1000")
 	$(BIN)/python bench/spark.py $(ARGS)
 
+# What older versions lack is skipped; warnings of theirs are not ours.
+SPARK_TESTS := $(addprefix tests/spark/test_,batch_read.py write.py once.py archive.py audit.py)
+spark-versions: $(BIN)/python ## reads, writes and jobs on the oldest PySpark that will do and on the newest (PYSPARKS="4.1.*")
+	@for version in $(or $(PYSPARKS),4.0.* 4.*); do \
+	  venv="build/pyspark-$$(echo $$version | tr -d '.*')"; \
+	  $(PYTHON) -m venv $$venv && $$venv/bin/pip install -q -e '.[dev,zookeeper,spark,fast,connect]' "pyspark==$$version" || exit 1; \
+	  $$venv/bin/python -m pytest -q -W ignore -p no:cacheprovider $(SPARK_TESTS) $(ARGS) || exit 1; \
+	done
+
 test-processes: $(VENV)/.installed-dev ## all interop and lifecycle tests with a process a broker
 	KLAMM_TEST_PROCESSES=1 $(BIN)/python -m pytest tests/interop $(ARGS)
+
+test-console: $(VENV)/.installed-dev ## the console in a browser; installs Chromium where apt-get can, makes the pictures of the docs
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || [ -n "$$KLAMM_CHROMIUM" ] \
+	  || apt-get install -y -q chromium || echo "no Chromium: install one, or name it in KLAMM_CHROMIUM"
+	KLAMM_CONSOLE=1 KLAMM_SHOTS=docs/images/console $(BIN)/python -m pytest tests/console $(ARGS)
 
 hostile: $(VENV)/.installed-dev ## every attack at full size, and fuzzed requests (KLAMM_HOSTILE_INPUTS=1000000)
 	KLAMM_HOSTILE=1 $(BIN)/python -m pytest tests/hostile $(ARGS)
 
 chaos: $(VENV)/.installed-dev ## kill, freeze, cut and fill broker processes for half an hour, twice (KLAMM_CHAOS_SECONDS=60)
 	KLAMM_CHAOS=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
+
+fire: $(VENV)/.installed-dev ## exactly once under twenty kills, on klamm and Apache Kafka 3.9 (KLAMM_FIRE_SEED=7 KLAMM_FIRE_KILLS=5)
+	KLAMM_FIRE=1 $(BIN)/python -m pytest tests/fire $(ARGS)
 
 mixed: $(VENV)/.installed-dev ## brokers of klamm and of Apache Kafka 3.9 in one cluster (jars from Maven)
 	KLAMM_MIXED=1 $(BIN)/python -m pytest tests/mixed $(ARGS)

@@ -7,7 +7,7 @@ import statistics
 import time
 from concurrent.futures import Future
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from measure import Case, Figures, Measure, Meter, Running, cluster, resident_mb, until
 
@@ -33,7 +33,7 @@ def idle_memory() -> float:
 
 
 def wide_creation() -> Figures:
-    """The system's part is the making of two files a replica, and depends on the file system."""
+    """Until each leader answers; none of the replicas has a file by then."""
     with cluster() as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
         admin.list_topics(timeout=10)
@@ -51,6 +51,7 @@ def wide_deletion() -> float:
     with cluster("-X", "log.segment.delete.delay.ms=0") as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
         create_wide(admin)
+        _write_to_each(running)  # a replica has a directory when it has a record
         until(lambda: _replicas_on_disk(running) == 3 * WIDE)
         started = time.perf_counter()
         admin.delete_topics(["wide"])["wide"].result(timeout=120)
@@ -63,6 +64,14 @@ def create_wide(admin: AdminClient) -> None:
     admin.create_topics([NewTopic("wide", WIDE, 3)])["wide"].result(timeout=120)
     asked = {TopicPartition("wide", at): OffsetSpec.latest() for at in range(WIDE)}
     until(lambda: all(_answered(f) for f in admin.list_offsets(asked).values()))
+
+
+def _write_to_each(running: Running) -> None:
+    producer = Producer({"bootstrap.servers": running.bootstrap, "acks": "all", "log_level": 0})
+    for at in range(WIDE):
+        producer.produce("wide", b"x" * 100, partition=at)
+    if producer.flush(120):
+        raise SystemExit("not every leader took a record")
 
 
 def _answered(future: Future[object]) -> bool:

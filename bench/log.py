@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import struct
 import time
+import tracemalloc
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
-from measure import Measure
+from measure import Case, Figures, Measure
 
 from klamm.log.directory import LogDirectory
+from klamm.log.paper import NewLog
 from klamm.log.settings import LogSettings
 from klamm.log.writing.append import Appended
 from klamm.model.names import TopicPartition
@@ -138,6 +140,39 @@ def _load_many(*, clean: bool) -> float:
         return took
 
 
+def on_paper() -> Figures:
+    """Logs without a record, each: processor time to make, load and delete one, and its memory."""
+    with TemporaryDirectory(prefix="klamm-bench-log-") as path:
+        directory, topic_id = _open(path), uuid.uuid4()
+        named = [TopicPartition("bench", number) for number in range(LOGS)]
+        wanted = [NewLog(partition, topic_id, SETTINGS) for partition in named]
+        tracemalloc.start()
+        directory.put_on_paper(wanted)
+        memory = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        directory.schedule_delete(named)
+        begun = time.process_time()
+        directory.put_on_paper(wanted)
+        directory.sync_new(directory.take_new())
+        made = time.process_time()
+        directory.close(clean=False)
+        closed = time.process_time()
+        directory = _open(path)
+        loaded = time.process_time()
+        directory.schedule_delete(named)
+        deleted = time.process_time()
+        directory.close(clean=False)
+    return {
+        "make_us": (made - begun) / LOGS * 1e6,
+        "load_us": (loaded - closed) / LOGS * 1e6,
+        "delete_us": (deleted - loaded) / LOGS * 1e6,
+        "bytes": memory / LOGS,
+    }
+
+
+CASES = (
+    Case("paper-logs", "10,000 logs without a record, each", on_paper, limits={"bytes": 1_000.0}),
+)
 MEASURES = (
     Measure("append-100", "append a batch of 120 bytes", "us", lambda: _append(120, 5000), 15),
     Measure("append-idempotent", "the same from an idempotent producer", "us", _append_idempotent),

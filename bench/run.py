@@ -42,6 +42,7 @@ MEASURES: tuple[Measure, ...] = (
 )
 CASES: tuple[Case, ...] = (
     *cluster_life.CASES,
+    *log.CASES,
     *data_plane.CASES,
     *null_sink.CASES,
     *connections.CASES,

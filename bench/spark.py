@@ -2,10 +2,11 @@
 
     python bench/spark.py [WHAT ...] [--size 100 | 1000] [--runs N] [--master local[1]]
 
-What is measured: `read` (to nowhere), `parquet` (through Spark's writer), `write`, `archive` and
-`restore`. The sides take turns in one run on the same topic, first one, then the other in front;
-a round that warms workers and caches does not count, and the median of the others does. CPU seconds
-are those of all processes: Spark's, its Python workers' and the broker's.
+What is measured: `read` (to nowhere), `parquet` (through Spark's writer), `write`, `once` (a write
+exactly once beside one at least once), `archive` and `restore`. The sides take turns in one run on
+the same topic, first one, then the other in front; a round that warms workers and caches does not
+count, and the median of the others does. CPU seconds are those of all processes: Spark's, its
+Python workers' and the broker's.
 
 The records look like those of a producer with Kafka's defaults: batches of 16 KB, keys of 12 B,
 values half fresh hexadecimal digits and half words that do not change (zstd makes a third of them).
@@ -54,6 +55,8 @@ _TUNED = {
 _ZSTD = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
 # What the wall time of the connector must be at least, as a multiple of ours.
 _GOALS = {("read", 100): 2.0, ("read", 1000): 1.2, ("archive", 100): 5.0, ("archive", 1000): 3.0}
+# And that of a write at least once, as a multiple of one exactly once.
+_GOALS |= {("once", 100): 0.7, ("once", 1000): 0.7}
 
 Work = Callable[[], int | None]  # the bytes of Parquet that it has written
 
@@ -144,6 +147,19 @@ def _write(bench: Bench) -> dict[str, Work]:
     return {"klamm": of("klamm")} | ({"connector": of("kafka")} if bench.has_connector else {})
 
 
+def _once(bench: Bench) -> dict[str, Work]:
+    def of(**options: str) -> Work:
+        def work() -> None:
+            target = f"{bench.topic}-once-{os.urandom(3).hex()}"
+            bench.lookup.create(target, _PARTITIONS, configs={})
+            bench.save("klamm", target, **({"jobId": target} if options else {}), **options)
+            bench.lookup.delete(target)
+
+        return work
+
+    return {"exactly once": of(delivery="exactly-once"), "at least once": of()}
+
+
 def _archive(bench: Bench) -> dict[str, Work]:
     def keep() -> int:
         root = bench.scratch / f"archive-{os.urandom(3).hex()}"
@@ -170,6 +186,7 @@ _WHAT: Mapping[str, tuple[str, Callable[[Bench], dict[str, Work]]]] = {
     "read": ("read to nowhere", _read),
     "parquet": ("read to Parquet", _parquet),
     "write": ("write", _write),
+    "once": ("write exactly once", _once),
     "archive": ("archive, against reading to Parquet", _archive),
     "restore": ("restore, with proof", _restore),
 }
@@ -208,7 +225,7 @@ def _line(bench: Bench, what: str, side: str, times: list[tuple[float, float]]) 
         "records_per_second": round(bench.records / wall),
         "records_per_cpu_second": round(bench.records / max(cpu, 0.01)),
         "all_seconds": [round(wall, 3) for wall, _ in times],
-        "goal": _GOALS.get((what, bench.size)) if side == "connector" else None,
+        "goal": _GOALS.get((what, bench.size)) if side in ("connector", "at least once") else None,
     }
 
 

@@ -97,7 +97,9 @@ def _params(callback: Any) -> Iterator[Param]:
 def _names(name: str, info: OptionInfo) -> tuple[str, ...]:
     # Within Annotated, Typer finds the first name where the default stands elsewhere.
     first = (info.default,) if isinstance(info.default, str) else ()
-    return (*first, *(info.param_decls or ())) or (f"--{name.replace('_', '-')}",)
+    given = (*first, *(info.param_decls or ())) or (f"--{name.replace('_', '-')}",)
+    # A switch may have a name for yes and one for no.
+    return tuple(one for names in given for one in names.split("/"))
 
 
 def _split(hint: Any) -> tuple[Any, OptionInfo | ArgumentInfo | None]:

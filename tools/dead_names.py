@@ -28,7 +28,7 @@ NAMES: Final = {
         eof_received pause_writing resume_writing sizehint""",
     "Spark": """streamReader streamWriter initialOffset getDefaultReadLimit reportLatestOffset
         prepareForTriggerAvailableNow onQueryStarted onQueryIdle onQueryProgress
-        onQueryTerminated""",
+        onQueryTerminated pythonExec""",
     "kazoo": "serialize deserialize _reset_watchers _data_watchers _child_watchers",
     "Python, pytest, typer and numba": """__getattr__ __signature__ __annotations__ pytest_*
         src_at dst_at returncode num_tickets""",

@@ -412,6 +412,7 @@ REQUESTS: dict[tuple[int, str], Callable[[Site, int], Any]] = {
     (69, "group"): described(consumer_group_describe),
     (1000, "line"): simple({"topic": TOPIC}),
     (1001, "topic"): simple({"topic": TOPIC}),
+    (1001, "cluster"): simple({}),
     (1002, "cluster"): simple({"topic": TOPIC, "broker": 9}),
     (1003, "cluster"): simple({"kind": "delete", "topics": [TOPIC]}),
     (1004, "topic"): simple({"topic": TOPIC}),
@@ -423,10 +424,15 @@ REQUESTS: dict[tuple[int, str], Callable[[Site, int], Any]] = {
     ),
     (1010, "cluster"): simple({}),
     (1011, "cluster"): simple({"kind": "settings", "topics": []}),
+    (1013, "topic"): simple(
+        {"topic": TOPIC, "topic_id": "A" * 22, "other": TOPIC, "other_id": "A" * 22}
+    ),
+    (1014, "cluster"): simple({}),
 }
 # Asked elsewhere: what takes more than one request, or is not served.
 ELSEWHERE = {
     (10, "share"): "klamm has no share groups",
+    (1012, "cluster"): "test_importing.py: it is not all JSON",
     (20, "name"): "test_a_topic_is_deleted_by_id_only_by_who_may_know_its_name",
     (57, "cluster"): "klamm has no features",
     (58, "cluster"): "klamm forwards nothing",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,34 @@ def test_the_story_of_a_topic_is_told_by_the_controller(calm: tuple[Cluster, Pat
     subjects = [entry["subject"] for entry in story["entries"]]
     assert subjects[0] == "topic told"
     assert "told-0 on broker 1" in subjects
+
+
+def test_states_are_told_and_a_decision_wakes_whoever_waits_for_it(
+    calm: tuple[Cluster, Path],
+) -> None:
+    cluster, _ = calm
+    create(cluster, [0, 1], "stated")
+    controller = cluster.wait_for_controller()
+    assert isinstance(controller, int)
+    found = ask(cluster, controller, PrivateKey.STATES, {"topics": ["stated"], "machines": True})
+    assert [machine["entity"] for machine in found["machines"]] == ["topic", "partition", "replica"]
+    partition = found["topics"][0]["partitions"][0]
+    assert partition["replica_states"] == ["Online", "Online"]
+    assert (partition["state"], partition["leader"], partition["isr"]) == ("Online", 0, [0, 1])
+    waiting = {"place": found["place"], "wait_ms": 20_000}
+    with ThreadPoolExecutor(1) as pool:
+        news = pool.submit(ask, cluster, controller, PrivateKey.STATES, waiting)
+        create(cluster, [1], "awaited")
+        told = news.result(30)
+    assert {line["topic"] for line in told["lines"]} >= {"awaited"}
+    assert told["gap"] is False
+    assert [topic["name"] for topic in told["topics"]] == ["awaited"]
+    old = {"place": [found["place"][0] - 1, 0]}
+    assert ask(cluster, controller, PrivateKey.STATES, old)["gap"] is True
+    other = next(id for id in range(4) if id != controller)
+    assert ask(cluster, other, PrivateKey.STATES, {})["error_code"] == 41
+    wrong = ask(cluster, controller, PrivateKey.STATES, {"place": "here"})
+    assert wrong["error_code"] == 42
 
 
 def test_a_stuck_deletion_is_explained_and_can_be_ended(cluster: Cluster, tmp_path: Path) -> None:

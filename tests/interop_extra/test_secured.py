@@ -37,9 +37,9 @@ from klamm.client.aio.cluster import Client
 from klamm.client.blocking.wire import close_idle, lease
 from klamm.client.errors import Distrusted
 from klamm.client.settings import of_properties, parse_connection
-from klamm.pipelines.source.datasource import plan_batch
 from klamm.pipelines.source.fetcher import read_range
 from klamm.pipelines.source.options import parse_read, parse_write
+from klamm.pipelines.source.planning import plan_batch
 from klamm.pipelines.source.sink import write_frames
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import metadata

@@ -130,6 +130,16 @@ class Lives(RuleBasedStateMachine):
         if topic not in self.world.store.topics and topic not in self.world.store.markers:
             self._do(lambda: self.world.create(topic, assignment))
 
+    @rule(topic=st.sampled_from(TOPICS), assignment=st.lists(replica_lists, min_size=1, max_size=2))
+    def a_topic_is_imported(self, topic: str, assignment: list[list[int]]) -> None:
+        if topic not in self.world.store.topics and topic not in self.world.store.markers:
+            self._do(lambda: self.world.create(topic, assignment, import_epoch=5))
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def an_import_ends(self, topic: str) -> None:
+        if topic in self.world.store.topics:
+            self._do(lambda: self.world.end_import(topic))
+
     @rule(topic=st.sampled_from(TOPICS), replicas=replica_lists)
     def a_topic_grows(self, topic: str, replicas: list[int]) -> None:
         node = self.world.store.topics.get(topic)
@@ -143,6 +153,21 @@ class Lives(RuleBasedStateMachine):
         if node is not None:
             self.world.store.topics[topic] = replace(node, frozen=frozen)
             self._do(lambda: self.world.handle(events.FreezeSwitched(topic, frozen)))
+
+    @rule(topic=st.sampled_from(TOPICS), other=st.sampled_from(TOPICS), freezes=st.booleans())
+    def two_topics_exchange_their_names(self, topic: str, other: str, freezes: bool) -> None:
+        known = self.world.store.topics
+        if topic in known and other in known:
+            if freezes:
+                self.writing_is_forbidden_or_allowed(topic, True)
+                self.writing_is_forbidden_or_allowed(other, True)
+            ask = events.SwapAsked(
+                topic=topic,
+                topic_id=known[topic].topic_id,
+                other=other,
+                other_id=known[other].topic_id,
+            )
+            self._do(lambda: self.world.ask(ask))
 
     @rule(topic=st.sampled_from(TOPICS))
     def a_topic_is_deleted(self, topic: str) -> None:

@@ -9,7 +9,7 @@ from klamm.pipelines.archive.files import ArchiveJob as WindowJob
 from klamm.pipelines.archive.files import archive_window
 from klamm.pipelines.archive.restore_partition import RestoreJob as PartitionJob
 from klamm.pipelines.archive.restore_partition import restore_partition
-from klamm.pipelines.audit.judging import put_in_place
+from klamm.pipelines.audit.findings import put_in_place
 from klamm.pipelines.source.options import ReadOptions
 from klamm.pipelines.source.ranges import Range, StreamOffsets
 from klamm.pipelines.source.stream import Stream

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,13 +43,14 @@ class Fate:
 
     @contextmanager
     def over_requests(self) -> Iterator[None]:
-        """The first two batches that a task sends."""
-        post, count = Wire.post, 0
+        """The first two batches that a task sends, the first two transactions that end."""
+        post, counts = Wire.post, Counter[int]()
+        names = {ApiKey.PRODUCE: "send batch", ApiKey.END_TXN: "commit"}
 
         def posted(wire: Wire, key: int, *rest: Any) -> None:
-            nonlocal count
-            if key == ApiKey.PRODUCE and (count := count + 1) < 3:
-                self.reached(f"send batch {count}")
+            if key in names and (count := counts[key] + 1) < 3:
+                counts[key] = count
+                self.reached(f"{names[ApiKey(key)]} {count}")
             post(wire, key, *rest)
 
         Wire.post = posted  # type: ignore[method-assign]
@@ -76,7 +78,7 @@ class Dying(KlammDataSource):
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:
-        writer = DyingStreamWriter(parse_write(self.options))
+        writer = DyingStreamWriter(parse_write(self.options, streaming=True), schema)
         writer.fate = self._fate
         return writer
 
@@ -88,6 +90,10 @@ class DyingWriter(KlammWriter):
         with self.fate.over_requests():
             return super().write(iterator)
 
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        with self.fate.over_requests():
+            super().commit(messages)
+
 
 class DyingStreamWriter(KlammStreamWriter):
     fate: Fate
@@ -97,8 +103,9 @@ class DyingStreamWriter(KlammStreamWriter):
             return super().write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        with self.fate.over_requests():
+            super().commit(messages, batchId)
         self.fate.reached("write the log of commits")
-        super().commit(messages, batchId)
 
 
 def introduce(spark: SparkSession) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import dataset
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from klamm.controller.states.judging import judge
+from klamm.controller.states.tables import MACHINES
 from klamm.pipelines.audit import judging as audit
+from klamm.pipelines.audit import judging_here
 from klamm.pipelines.audit import tables as audit_tables
+from klamm.pipelines.audit.findings import Findings
 from klamm.pipelines.audit.report import render
 
 Line = tuple[str, str, str]
@@ -135,6 +140,61 @@ def test_tables_are_whole_and_by_day(spark: SparkSession, planted: tuple[Any, Pa
     row = timeline.filter("subject = 'orders-0' AND state = 'Offline'").orderBy("since_ms").first()
     assert row is not None
     assert (row.since_ms, row.until_ms) == (1100, 1200)
+
+
+def _rows(tables: Path, name: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """The columns of a table with their types, and its rows in some order of their own."""
+    table = dataset.dataset(tables / name, partitioning="hive").to_table()
+    columns = sorted((f.name, str(f.type)) for f in table.schema if f.name != "day")
+    return columns, sorted(
+        json.dumps(row, sort_keys=True, default=str) for row in table.to_pylist()
+    )
+
+
+def _are_the_same(one: tuple[Findings, Path], other: tuple[Findings, Path]) -> None:
+    for name in (*sorted(one[0].counts), "events"):
+        assert _rows(one[1], name) == _rows(other[1], name), name
+    ours, theirs = one[0], other[0]
+    assert (ours.events, ours.first_ms, ours.last_ms) == (
+        theirs.events,
+        theirs.first_ms,
+        theirs.last_ms,
+    )
+    assert ours.counts == theirs.counts
+    assert ours.by_time == theirs.by_time
+
+
+def test_without_spark_the_tables_are_the_same(planted: tuple[Any, Path], tmp_path: Path) -> None:
+    evidence = judging_here.of_files(planted[1].parent / "a.jsonl")
+    found = judging_here.run(evidence, tmp_path / "tables", now_ms=1_000_000)
+    _are_the_same(planted, (found, tmp_path / "tables"))
+
+
+def test_without_spark_any_ledger_is_judged_alike(spark: SparkSession, tmp_path: Path) -> None:
+    """Lines at random, of three terms and both editions, with gaps and clocks that go back."""
+    dice = random.Random(8)
+    subjects = (
+        "orders-0",
+        "orders-0 on broker 1",
+        "topic orders",
+        "other-1",
+        "other-1 on broker 2",
+    )
+    words = [sorted({w for m in MACHINES for w in m.words()}), ["0,1", "live", "gone", "found"]]
+    entries = []
+    for epoch in (1, 2, 4):
+        for sequence in sorted(dice.sample(range(1, 140), 110)):
+            subject = dice.choice((*subjects, "broker 1", "controller 1", "archive of orders"))
+            line = (subject, *(dice.choice(words[dice.random() < 0.1]) for _ in range(2)))
+            time_ms = epoch * 100_000 + sequence * 100 + dice.randrange(-200, 200)
+            entries.append(_entry(epoch, sequence, line, time_ms))
+        if epoch != 2:
+            entries[-110] |= WHOLE
+    given = {"now_ms": 600_000, "since_ms": 103_000}
+    theirs = audit.run(spark, audit.of_entries(spark, entries), tmp_path / "spark", **given)
+    ours = judging_here.run(judging_here.of_entries(entries), tmp_path / "here", **given)
+    assert ours.counts["broken_chains"] > 50
+    _are_the_same((theirs, tmp_path / "spark"), (ours, tmp_path / "here"))
 
 
 def test_report_is_one_page_that_needs_nothing_else(planted: tuple[Any, Path]) -> None:

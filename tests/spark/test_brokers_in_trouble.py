@@ -38,9 +38,9 @@ from klamm.pipelines.audit import judging as audit
 from klamm.pipelines.audit.gathering import gather, not_in_the_topic
 from klamm.pipelines.jobs.progress import Silent
 from klamm.pipelines.session.session import plainly
-from klamm.pipelines.source.datasource import plan_batch
 from klamm.pipelines.source.fetcher import read_range
 from klamm.pipelines.source.options import parse_read, parse_write
+from klamm.pipelines.source.planning import plan_batch
 from klamm.pipelines.source.sink import write_frames
 from klamm.pipelines.source.stream import Stream
 

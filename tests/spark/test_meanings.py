@@ -20,9 +20,10 @@ from klamm.client.blocking.lookup import Lookup
 from klamm.client.metadata import View
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
-from klamm.pipelines.source.datasource import KlammReader, KlammStreamReader, plan_batch
+from klamm.pipelines.source.datasource import KlammReader, KlammStreamReader
 from klamm.pipelines.source.fetcher import read_range
 from klamm.pipelines.source.options import ReadOptions, parse_read, parse_write
+from klamm.pipelines.source.planning import plan_batch
 from klamm.pipelines.source.ranges import DataLost, Offsets, StreamOffsets
 from klamm.pipelines.source.sink import write_frames
 from klamm.pipelines.source.stream import Stream

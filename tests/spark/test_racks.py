@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 
 from klamm import Cluster
 from klamm.client.blocking import wire
-from klamm.pipelines.source.datasource import plan_batch
 from klamm.pipelines.source.fetcher import read_range
 from klamm.pipelines.source.options import ReadOptions, parse_read
+from klamm.pipelines.source.planning import plan_batch
 
 from .conftest import FOREIGN
 

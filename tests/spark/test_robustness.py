@@ -30,9 +30,9 @@ from klamm.pipelines.archive.restoring import restore
 from klamm.pipelines.archive.shelf import find_archive
 from klamm.pipelines.jobs.progress import Silent
 from klamm.pipelines.jobs.writing import write_whole
-from klamm.pipelines.source.datasource import plan_batch
 from klamm.pipelines.source.fetcher import read_range
 from klamm.pipelines.source.options import parse_read, parse_write
+from klamm.pipelines.source.planning import plan_batch
 from klamm.pipelines.source.ranges import DataLost
 from klamm.pipelines.source.sink import write_frames
 from klamm.pipelines.source.stream import Stream

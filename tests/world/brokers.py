@@ -43,6 +43,7 @@ class FakeBroker:
         self.controller_epoch = controller_epoch
         match request:
             case effects.LeaderAndIsr():
+                self._rename(request)
                 errors = {o.partition: self._become(o, request) for o in request.orders}
                 return events.LeaderAndIsrAnswered(request, ErrorCode.NONE, errors)
             case effects.UpdateMetadata():
@@ -81,6 +82,32 @@ class FakeBroker:
             shown.setdefault(id.topic, []).append((id.partition, *row, now.partition_epoch))
         metadata = {topic: digest(self.topic_ids[topic], rows) for topic, rows in shown.items()}
         return Holdings(replicas, metadata)
+
+    def _rename(self, request: effects.LeaderAndIsr) -> None:
+        """Logs get the names under which they are ordered about; the ids tell whose they are."""
+        wanted = {
+            (request.topic_ids[o.partition.topic], o.partition.partition): o.partition
+            for o in request.orders
+            if not o.is_new
+            and self.id in o.assignment.replicas
+            and self.logs.get(o.partition) != request.topic_ids[o.partition.topic]
+        }
+        moves = {
+            old: new
+            for old, id in self.logs.items()
+            if (new := wanted.get((id, old.partition))) is not None and new != old
+        }
+        for name in list(moves.values()):
+            if name in self.logs and name not in moves:
+                moves[name] = TopicPartition(f"renamed.{self.logs[name]}", name.partition)
+        found = {new: (self.logs.pop(old), old in self.made) for old, new in moves.items()}
+        self.made -= moves.keys()
+        for old in moves:
+            self.roles.pop(old, None)
+        for new, (id, is_made) in found.items():
+            self.logs[new] = id
+            if is_made:
+                self.made.add(new)
 
     def _become(self, order: effects.ReplicaOrder, request: effects.LeaderAndIsr) -> ErrorCode:
         id = order.partition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from klamm.controller import events
@@ -174,9 +175,20 @@ class World:
     def tell_markers(self) -> None:
         self.handle(events.MarkersChanged(tuple(self.store.markers)))
 
-    def create(self, topic: str, assignment: Sequence[Sequence[int]]) -> None:
+    def create(
+        self, topic: str, assignment: Sequence[Sequence[int]], *, import_epoch: int | None = None
+    ) -> None:
+        """A topic appears; with an epoch it is one that is imported."""
         self.store.create_topic(topic, assignment)
+        if import_epoch is not None:
+            node = self.store.topics[topic]
+            self.store.topics[topic] = replace(node, importing=True, first_epoch=import_epoch)
         self.tell_topics()
+
+    def end_import(self, topic: str) -> None:
+        """The settings of a topic say that it is imported."""
+        self.store.topics[topic] = replace(self.store.topics[topic], importing=False)
+        self.handle(events.ImportSwitched(topic, False))
 
     def delete(self, *topics: str) -> None:
         self.store.markers.update((topic, None) for topic in topics)

@@ -109,6 +109,8 @@ class FakeStore:
                     return Stale(found)
                 self.topics[topic] = replace(node, version=node.version + 1, id_missing=False)
                 return Stored(node.version + 1)
+            case do.SwapTopics(first, second):
+                return self._swap(first, second)
             case do.RemoveTopic(topic):
                 if topic in self.topics:
                     self.remove_topic_by_hand(topic)
@@ -139,6 +141,23 @@ class FakeStore:
                 if not leftovers:
                     del self.leftovers[broker]
                 return Stored()
+
+    def _swap(self, *sides: do.SwappedTopic) -> Outcome:
+        """Both at once, or neither."""
+        for side in sides:
+            found = self.topics.get(side.name)
+            states = {id.partition: s for id, s in self.states.items() if id.topic == side.name}
+            epochs = {index: state.partition_epoch for index, state in states.items()}
+            if found is None or found.version != side.node.version or epochs != side.replaces:
+                return Stale(None)
+        for side in sides:
+            self.remove_topic_by_hand(side.name)
+            self.topics[side.name] = replace(side.node, version=side.node.version + 1)
+            for index, state in side.states.items():
+                expected = side.replaces.get(index, -1) + 1
+                assert state.partition_epoch == expected, (side.name, index, state)
+                self.states[TopicPartition(side.name, index)] = state
+        return Stored()
 
 
 def _assignment(replicas: Sequence[int]) -> Assignment:

@@ -151,6 +151,7 @@ def _connect(parts: Parts) -> None:
 
     parts.replicas.on_metadata.append(metadata_changed)
     parts.replicas.on_led.append(parts.sessions.led)
+    parts.replicas.renaming.on_renamed.append(parts.sessions.close)
     parts.replicas.on_role.append(parts.relocations.resume)
     parts.dynamic_config.on_topic.append(topic_settings_changed)
     parts.dynamic_config.on_broker.append(broker_settings_changed)

@@ -87,9 +87,13 @@ class MetadataCache:
         names = dict(old.topic_names)
         removed: set[TopicPartition] = set()
 
+        dropped: dict[str, uuid.UUID] = {}
+
         def drop(topic: str) -> None:
             removed.update(TopicPartition(topic, index) for index in topics.pop(topic, ()))
-            names.pop(ids.pop(topic, ZERO_ID), None)
+            dropped[topic] = ids.pop(topic, ZERO_ID)
+            if names.get(dropped[topic]) == topic:
+                del names[dropped[topic]]
 
         for topic, topic_id, states in _by_topic(update):
             if topic_id != ZERO_ID:
@@ -117,7 +121,9 @@ class MetadataCache:
             BrokerId(update.controller_id),
         )
         self._wake()
-        return frozenset(removed)
+        # A topic that goes on under another name is not gone: what is kept for its name stays.
+        renamed = {topic for topic, topic_id in dropped.items() if topic_id in names}
+        return frozenset(place for place in removed if place.topic not in renamed)
 
     def introduce(self) -> None:
         """From here on a topic that is not in the snapshot is one that there is not."""

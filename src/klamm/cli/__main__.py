@@ -32,6 +32,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
         "up": Command("cluster.up", "run a cluster until Ctrl-C"),
         "broker": Command("cluster.broker", "run one broker of a cluster until it is told to stop"),
         "demo": Command("spark.demo", "take a guided tour of about two minutes"),
+        "console": Command("cluster.console", "show a cluster in a browser until Ctrl-C"),
         "doctor": Command("cluster.doctor", "check whether this machine can run a cluster"),
         "version": Command("version", "print the versions of klamm, Python and the protocol"),
     },
@@ -60,6 +61,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Records in bulk, on Spark": {
         "archive": Command("spark.archive", "archive a topic as Parquet files, and verify them"),
         "restore": Command("spark.restore", "restore a topic from its archive, and verify it"),
+        "repartition": Command(
+            "spark.repartition", "give a topic more or fewer partitions, order per key kept"
+        ),
         "audit": Command("spark.audit", "check every decision of the controllers, write a report"),
         "spark": Command(
             "spark.spark", "open a PySpark shell, check the set-up, read a checkpoint"

@@ -162,9 +162,12 @@ def commit(group: str, wanted: Mapping[TopicPartition, Committed]) -> offset_com
 
 
 def group_offsets(
-    group: str, partitions: Iterable[TopicPartition] | None = None
+    group: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = False
 ) -> offset_fetch.Request:
-    """The question what a group has committed, in the form of both ages: one, and a list of one."""
+    """The question what a group has committed, in the form of both ages: one, and a list of one.
+
+    A stable answer waits for the end of transactions that would change it.
+    """
     if partitions is None:
         of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=None)
         return offset_fetch.Request(groups=[of_group], group_id=group, topics=None)
@@ -175,7 +178,9 @@ def group_offsets(
     ]
     old = [offset_fetch.OffsetFetchRequestTopic(*t) for t in grouped.items()]
     of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=new)
-    return offset_fetch.Request(groups=[of_group], group_id=group, topics=old)
+    return offset_fetch.Request(
+        groups=[of_group], group_id=group, topics=old, require_stable=stable
+    )
 
 
 def group_offsets_of(group: str, response: offset_fetch.Response) -> dict[TopicPartition, Any]:

@@ -57,14 +57,25 @@ class Topic:
     partitions: dict[int, Partition] = field(default_factory=dict)
     unclean: bool | None = None
     frozen: bool = False  # its settings forbid clients to write
+    importing: bool = False  # it is being filled with batches that have their offsets
+    first_epoch: int = 0  # the leader epoch that its partitions begin with
     state: TopicState = TopicState.ABSENT
+    is_renamed: bool = False  # another topic has its name now: only for a moment
 
     def copy(self) -> Topic:
         """One that may be changed without this one."""
         # By hand: a plan for every partition of a big cluster must not hold the controller up.
         partitions = {index: partition.copy() for index, partition in self.partitions.items()}
         return Topic(
-            self.name, self.id, self.version, partitions, self.unclean, self.frozen, self.state
+            self.name,
+            self.id,
+            self.version,
+            partitions,
+            self.unclean,
+            self.frozen,
+            self.importing,
+            self.first_epoch,
+            self.state,
         )
 
 
@@ -218,7 +229,15 @@ class Context:
 
     def add_topic(self, name: str, node: StoredTopic) -> list[Partition]:
         """Take up a topic; the partitions are NonExistent until they are moved."""
-        topic = Topic(name, node.topic_id, node.version, unclean=node.unclean, frozen=node.frozen)
+        topic = Topic(
+            name,
+            node.topic_id,
+            node.version,
+            unclean=node.unclean,
+            frozen=node.frozen,
+            importing=node.importing,
+            first_epoch=node.first_epoch,
+        )
         self.topics[name] = topic
         self.names[node.topic_id] = name
         return self.add_partitions(topic, node)

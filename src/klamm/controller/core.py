@@ -14,9 +14,9 @@ from klamm.controller import elections, failover, isr, producer_ids
 from klamm.controller import events as on
 from klamm.controller.context import Context
 from klamm.controller.effects import Decision, Outcome, Write
-from klamm.controller.lifecycle import cancellation, deletion, leftovers, topics
+from klamm.controller.lifecycle import cancellation, deletion, leftovers, swapping, topics
 from klamm.controller.membership import brokers, refused_orders, shutdown
-from klamm.controller.questions import explanation, planning, status
+from klamm.controller.questions import explanation, planning, states, status
 from klamm.controller.reassignments import reassignment
 from klamm.controller.turn import ControllerSettings, Flow, Turn
 from klamm.model.names import BrokerId
@@ -82,6 +82,8 @@ def _take(turn: Turn, event: on.Event) -> Flow[object]:
 
 
 def _work(turn: Turn, event: on.Event) -> Flow[object]:
+    if isinstance(event, on.Question):
+        return _only(_answer(turn, event))
     match event:
         case on.TermBegan():
             return failover.term_began(turn, event)
@@ -111,8 +113,8 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return elections.elections_requested(turn, event)
         case on.UncleanSwitched():
             return elections.unclean_switched(turn, event)
-        case on.FreezeSwitched():
-            return topics.freeze_switched(turn, event)
+        case on.FreezeSwitched() | on.ImportSwitched():
+            return topics.settings_switched(turn, event)
         case on.RebalanceDue():
             return elections.rebalance(turn)
         case on.RetryDue():
@@ -133,19 +135,23 @@ def _work(turn: Turn, event: on.Event) -> Flow[object]:
             return deletion.replica_given_up(turn, event)
         case on.DeletionCancelled():
             return cancellation.deletion_cancelled(turn, event)
+        case on.SwapAsked():
+            return swapping.swap_asked(turn, event)
         case on.TopicArchived():
             return _only(deletion.topic_archived(turn, event))
-        case on.ExplanationAsked() | on.StatusAsked() | on.PlanAsked():
-            return _only(_answer(turn, event))
         case _:
             assert_never(event)
 
 
-def _answer(turn: Turn, event: on.ExplanationAsked | on.StatusAsked | on.PlanAsked) -> object:
+def _answer(turn: Turn, event: on.Question) -> object:
     """The answer to a question, which changes nothing."""
     match event:
         case on.ExplanationAsked():
             return explanation.explain(turn.context, event.topic)
+        case on.ExplanationsAsked(after, limit):
+            return explanation.explain_all(turn.context, after, limit)
+        case on.StatesAsked(topics_asked, after, partitions_max):
+            return states.states(turn.context, topics_asked, after, partitions_max)
         case on.StatusAsked():
             return status.status(turn.context)
         case on.PlanAsked():

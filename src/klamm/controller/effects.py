@@ -49,6 +49,24 @@ class RewriteTopic:
     node: StoredTopic
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwappedTopic:
+    """A name that gets another topic: its node, its states, and the versions they replace."""
+
+    name: str
+    node: StoredTopic  # its version is the one replaced
+    states: Mapping[int, Leadership]
+    replaces: Mapping[int, int]  # of the states there are; those without a new one go
+
+
+@dataclass(frozen=True, slots=True)
+class SwapTopics:
+    """Exchange the names of two topics, in one step."""
+
+    first: SwappedTopic
+    second: SwappedTopic
+
+
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
     """Remove a topic: its partitions, itself, its settings and last its delete marker."""
@@ -106,6 +124,7 @@ Write = (
     CreateState
     | UpdateState
     | RewriteTopic
+    | SwapTopics
     | RemoveTopic
     | RemoveMarkers
     | RemoveNotifications

@@ -19,7 +19,7 @@ from klamm.controller.effects import (
     Reassignments,
     StopReplica,
 )
-from klamm.controller.questions.survey import Status
+from klamm.controller.questions.survey import States, Status
 from klamm.controller.states import TopicState
 from klamm.model.assignment import Assignment
 from klamm.model.brokers import Registration
@@ -160,6 +160,14 @@ class FreezeSwitched:
 
     topic: str
     frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSwitched:
+    """klamm.importing changed for a topic: whether it is still being filled."""
+
+    topic: str
+    importing: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +314,16 @@ class TopicArchived(Ask[PartitionFault]):
     records: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapAsked(Ask[PartitionFault]):
+    """Two topics, known by their ids, are to exchange their names."""
+
+    topic: str
+    topic_id: uuid.UUID
+    other: str
+    other_id: uuid.UUID
+
+
 class Obstacle(StrEnum):
     """The reasons why a topic may be waiting."""
 
@@ -359,6 +377,23 @@ class StatusAsked(Ask[Status]):
     """A request for one look at the whole cluster."""
 
 
+@dataclass(frozen=True, slots=True)
+class ExplanationsAsked(Ask[Mapping[str, Explanation]]):
+    """A request to explain every topic that waits for something, those behind `after` first."""
+
+    after: str | None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatesAsked(Ask[States]):
+    """A request for the states of these topics, or of all, behind `after`."""
+
+    topics: tuple[str, ...] | None
+    after: str | None
+    partitions_max: int
+
+
 # New topics, more partitions, deletions, reassignments, elections.
 Plannable = TopicsChanged | TopicModified | MarkersChanged | ReassignmentsAsked | ElectionsAsked
 
@@ -369,6 +404,9 @@ class PlanAsked(Ask[PlannedEffects]):
 
     about: Plannable
 
+
+# Answered without changing anything.
+Question = ExplanationAsked | ExplanationsAsked | StatusAsked | StatesAsked | PlanAsked
 
 Event = (
     TermBegan
@@ -386,6 +424,7 @@ Event = (
     | ElectionsRequested
     | UncleanSwitched
     | FreezeSwitched
+    | ImportSwitched
     | RebalanceDue
     | RetryDue
     | ShutdownAsked
@@ -397,7 +436,6 @@ Event = (
     | ReplicaGivenUp
     | DeletionCancelled
     | TopicArchived
-    | ExplanationAsked
-    | StatusAsked
-    | PlanAsked
+    | SwapAsked
+    | Question
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -34,6 +34,7 @@ from klamm.log.recovery.making import create_or_load
 from klamm.log.recovery.opening import Found, Remembered, claim, look_into, place_of, remove_log
 from klamm.log.recovery.stock import take_stock
 from klamm.log.relocation import take_place
+from klamm.log.renaming import begin_all, rename_all
 from klamm.log.settings import LogSettings
 from klamm.log.syncing import finalize_all, sync_births
 from klamm.model.names import TopicPartition
@@ -259,6 +260,10 @@ class LogDirectory:
         copy = self.futures.pop(partition, None)
         if copy is not None:
             copy.close(clean=False)
+
+    def rename(self, moves: Mapping[TopicPartition, TopicPartition], *, begin: bool) -> None:
+        """Let logs have a directory (`begin`); then, in a worker thread, go on under new names."""
+        (begin_all if begin else rename_all)(self, self._logs, self._filed, moves)
 
     # Logs that leave
 

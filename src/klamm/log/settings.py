@@ -42,6 +42,7 @@ class LogSettings:
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     frozen: bool = False  # klamm's own: clients may not write
+    importing: bool = False  # klamm's own: filled with batches that have their offsets
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
@@ -78,6 +79,7 @@ class LogSettings:
             flush_messages=topic.int("flush.messages"),
             flush_ms=topic.int("flush.ms"),
             frozen=topic.bool("klamm.frozen"),
+            importing=topic.bool("klamm.importing"),
             index_interval_bytes=topic.int("index.interval.bytes"),
             max_compaction_lag_ms=topic.int("max.compaction.lag.ms"),
             max_message_bytes=topic.int("max.message.bytes"),
@@ -100,6 +102,7 @@ class LogSettings:
     # What follows from them, for those who ask on every append.
     checks_records: bool = field(init=False)  # a key to demand, a time to bound
     asks_nothing: bool = field(init=False)  # of a record: batches are written as they come
+    is_closed: bool = field(init=False)  # to what clients write
     expanded_size_max: int = field(init=False)  # of the records of a batch
     size_max: int = field(init=False)  # of a batch
     roll_ms: int = field(init=False)  # only a closed segment is compacted
@@ -116,6 +119,7 @@ class LogSettings:
         lag = self.max_compaction_lag_ms if self.compact else LONG_MAX
         object.__setattr__(self, "roll_ms", min(self.segment_ms, lag))
         object.__setattr__(self, "codec", _CODECS[self.compression_type])
+        object.__setattr__(self, "is_closed", self.frozen or self.importing)
         asks_nothing = not checks_records and self.codec is None
         object.__setattr__(self, "asks_nothing", asks_nothing)
 

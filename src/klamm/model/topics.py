@@ -21,6 +21,8 @@ class StoredTopic:
     original: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean: bool | None = None  # the topic's own unclean.leader.election.enable, if it has one
     frozen: bool = False  # the topic's own klamm.frozen
+    importing: bool = False  # the topic's own klamm.importing
+    first_epoch: int = 0  # the leader epoch that its partitions begin with
     id_missing: bool = False  # the node has no id; the one given here was drawn for it
 
 

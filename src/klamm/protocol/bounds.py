@@ -5,8 +5,8 @@ when all of it has arrived; and a body is read no further than to the last item 
 An item is an element of any list of a message: a topic, a partition, a name; four plain numbers,
 such as the ids of replicas, count as one.
 
-- Produce carries records. It is as long as `socket.request.max.bytes` says, and may name a tenth of
-  the partitions that others may.
+- Produce carries records, and so does an import. It is as long as `socket.request.max.bytes` says,
+  and may name a tenth of the partitions that others may.
 - What brokers say to each other names every partition they have.
 - What asks about one thing, such as a heartbeat, is short.
 - klamm's own name topics and partitions that somebody typed or a program listed.
@@ -44,6 +44,7 @@ class RequestKind(Enum):
     GENERAL = "general"
 
 
+_RECORDS: Final = frozenset({ApiKey.PRODUCE, PrivateKey.IMPORT_RECORDS})
 _BROKERS: Final = frozenset(
     {
         ApiKey.LEADER_AND_ISR,
@@ -99,7 +100,7 @@ WAITS: Final = frozenset(
 
 def kind_of(key: int) -> RequestKind:
     """The kind of an API."""
-    if key == ApiKey.PRODUCE:
+    if key in _RECORDS:
         return RequestKind.RECORDS
     if key in _BROKERS:
         return RequestKind.BROKERS

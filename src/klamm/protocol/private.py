@@ -42,6 +42,9 @@ class PrivateKey(IntEnum):
     PROVE = 1009  # show that one is a broker of this cluster, and have the other show it
     STATUS = 1010  # one look at the whole cluster
     NOTE = 1011  # who is about to change topics, from one broker to the controller's
+    IMPORT_RECORDS = 1012  # batches with their offsets, for a topic that is imported
+    SWAP_TOPICS = 1013  # have two topics exchange their names
+    STATES = 1014  # the state of every topic, partition and replica, and what is new about them
 
 
 class Written(NamedTuple):

@@ -11,12 +11,8 @@ from typing import Any, Final
 from klamm.installing import install_command
 from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.security.zookeeper import ZooKeeperAccess
+from klamm.store.zookeeper_sockets import QuickHandler
 from klamm.store.zookeeper_tls import context_of
-
-try:
-    from kazoo.handlers.threading import SequentialThreadingHandler
-except ModuleNotFoundError as missing:
-    raise UsageError(f"ZooKeeper needs kazoo: {install_command('zookeeper')}") from missing
 
 # What kazoo would tell at DEBUG are requests and answers: digests, and what secret nodes hold.
 _LOG: Final = logging.getLogger("kazoo.klamm")
@@ -63,8 +59,8 @@ class ZooKeeperDoor:
                 "username": self._access.user,
                 "password": self._access.password.reveal(),
             }
-        if self._context is not None:
-            options["handler"] = _TlsHandler(self._context, self._faults)
+        context, faults = self._context, self._faults
+        options["handler"] = QuickHandler() if context is None else _TlsHandler(context, faults)
         return options
 
     def distrust(self) -> str | None:
@@ -72,7 +68,7 @@ class ZooKeeperDoor:
         return self._faults[0] if self._faults else None
 
 
-class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
+class _TlsHandler(QuickHandler):
     """kazoo's threads, with connections that are encrypted as we say."""
 
     def __init__(self, context: ssl.SSLContext, faults: deque[str]) -> None:
@@ -83,7 +79,7 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **_: object
     ) -> ssl.SSLSocket:
-        plain = super().create_connection(address=address, timeout=timeout)
+        plain = self.connect(address=address, timeout=timeout)
         try:
             secured = self._context.wrap_socket(plain, server_hostname=hostname)
         except OSError as fault:

@@ -15,50 +15,58 @@ import org.apache.kafka.common.utils.Exit;
  */
 public class Tools {
     private static class Ended extends Error {
-        final int code;
-
-        Ended(int code) {
+        Ended() {
             super(null, null, false, false);
-            this.code = code;
         }
+    }
+
+    private static ByteArrayOutputStream out;
+    private static ByteArrayOutputStream err;
+    // How the tool ended: the first exit counts, whatever its own handlers make of ours.
+    private static String ended;
+
+    private static Ended end(int code) {
+        if (ended == null) {
+            System.out.flush();
+            System.err.flush();
+            ended = code + " " + text(out) + " " + text(err);
+        }
+        return new Ended();
     }
 
     public static void main(String[] none) throws Exception {
         PrintStream answers = System.out;
         PrintStream faults = System.err;
-        Exit.setExitProcedure((code, message) -> { throw new Ended(code); });
-        Exit.setHaltProcedure((code, message) -> { throw new Ended(code); });
+        Exit.setExitProcedure((code, message) -> { throw end(code); });
+        Exit.setHaltProcedure((code, message) -> { throw end(code); });
         Scanner lines = new Scanner(System.in, StandardCharsets.UTF_8);
         while (lines.hasNextLine()) {
             String[] words = lines.nextLine().split("\t", -1);
-            ByteArrayOutputStream out = new ByteArrayOutputStream();
-            ByteArrayOutputStream err = new ByteArrayOutputStream();
+            out = new ByteArrayOutputStream();
+            err = new ByteArrayOutputStream();
+            ended = null;
             System.setIn(new ByteArrayInputStream(new byte[0]));
             System.setOut(new PrintStream(out, true));
             System.setErr(new PrintStream(err, true));
-            int code = run(words);
-            System.out.flush();
-            answers.println(code + " " + text(out) + " " + text(err));
+            run(words);
+            answers.println(ended);
             answers.flush();
         }
         System.setErr(faults);
         Runtime.getRuntime().halt(0);
     }
 
-    private static int run(String[] words) {
+    private static void run(String[] words) {
         try {
             Class.forName(words[0])
                 .getMethod("main", String[].class)
                 .invoke(null, (Object) Arrays.copyOfRange(words, 1, words.length));
-            return 0;
+            end(0);
         } catch (Throwable fault) {
-            for (Throwable at = fault; at != null; at = at.getCause()) {
-                if (at instanceof Ended) {
-                    return ((Ended) at).code;
-                }
+            if (ended == null) {
+                fault.printStackTrace(System.err);
+                end(1);
             }
-            fault.printStackTrace(System.err);
-            return 1;
         }
     }
 

@@ -62,8 +62,10 @@ def test_each_kind_of_event_has_its_state(content: events.Event, state: Controll
 # Those that only look, or count for nothing in Kafka either.
 QUESTIONS = {
     "ExplanationAsked",
+    "ExplanationsAsked",
     "PlanAsked",
     "ProducerIdsAsked",
+    "StatesAsked",
     "StatusAsked",
     "UncleanSwitched",
 }

@@ -12,7 +12,14 @@ import typer
 from klamm.cli.__main__ import COMMANDS
 
 # They run until they are stopped, or talk to a person: there is no value to print.
-WITHOUT_JSON = {"up", "broker", "completion", "spark shell", "spark offsets-from-checkpoint"}
+WITHOUT_JSON = {
+    "up",
+    "broker",
+    "console",
+    "completion",
+    "spark shell",
+    "spark offsets-from-checkpoint",
+}
 
 
 def commands() -> Iterator[tuple[str, Any]]:

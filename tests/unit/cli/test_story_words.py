@@ -13,6 +13,8 @@ SILENT = {
     "ReassignmentsListed",
     "ProducerIdsAsked",
     "ExplanationAsked",
+    "ExplanationsAsked",
+    "StatesAsked",
     "StatusAsked",
     "PlanAsked",
 }

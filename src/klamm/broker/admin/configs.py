@@ -42,6 +42,7 @@ from klamm.model.settings import (
     topic_faults,
     unknown_settings,
 )
+from klamm.model.settings.topic import IMPORTING, is_true
 from klamm.security.authorization.acls import CLUSTER_NAME
 from klamm.security.authorization.needs import Need
 from klamm.security.listeners.reconfiguration import names_fault
@@ -276,7 +277,12 @@ async def alter(
         )
         if isinstance(texts, Refused):
             return texts
-        return owner.fault(texts, changes) or _policy_refusal(host, entity, changes) or texts
+        return (
+            owner.fault(texts, changes)
+            or _import_refusal(stored, texts)
+            or _policy_refusal(host, entity, changes)
+            or texts
+        )
 
     def change(stored: Mapping[str, str]) -> dict[str, str] | Refused:
         texts = planned(stored)
@@ -371,6 +377,14 @@ class _Brokers:
         if self.for_all:
             return self.settings.with_overrides(texts, self.settings.own_dynamic)
         return self.settings.with_overrides(self.settings.cluster_dynamic, texts)
+
+
+def _import_refusal(stored: Mapping[str, str], texts: Mapping[str, str]) -> Refused | None:
+    """A topic that serves is not filled with what has its offsets already."""
+    if not is_true(texts.get(IMPORTING)) or is_true(stored.get(IMPORTING)):
+        return None
+    why = f"{IMPORTING} can only be set when a topic is created"
+    return Refused(why, ErrorCode.INVALID_CONFIG)
 
 
 def _policy_refusal(

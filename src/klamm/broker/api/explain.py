@@ -4,6 +4,10 @@ Asked with `{"topic": name}`; answers the topic's `state` and `waiting`, one obj
 what is held up, the partition, the broker, why, until when, and since when. `deleting_since_ms` is
 null unless the topic is being deleted. A controller remembers times of its own term: where
 `since_at_least` is true, the wait may be older than it says.
+
+Without a topic it answers `topics`, the same of every topic that waits for something, in the order
+of their names: at most `limit` of them, behind the name `after` where one is given, and `more`
+where there are others.
 """
 
 from __future__ import annotations
@@ -14,17 +18,21 @@ from typing import Any, Final
 from klamm.broker.net import asked
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
-from klamm.controller.events import ExplanationAsked
+from klamm.controller.events import Explanation, ExplanationAsked, ExplanationsAsked
 from klamm.model.errors import ErrorCode
 from klamm.protocol.private import PrivateKey
 from klamm.security.authorization.apis import need_of
 
 _TOPIC: Final = need_of(PrivateKey.EXPLAIN, "topic")
+_CLUSTER: Final = need_of(PrivateKey.EXPLAIN, "cluster")
+_LIMIT: Final = 200
 
 
 async def handle(
     parts: Parts, context: RequestContext, request: Mapping[str, Any]
 ) -> dict[str, Any]:
+    if request.get("topic") is None:
+        return await _all(parts, context, request)
     topic = asked.text(request, "topic")
     parts.access.demand(context, _TOPIC, topic)
     found = await parts.controller.submit(ExplanationAsked(topic))
@@ -33,8 +41,20 @@ async def handle(
             "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "error_message": f"there is no topic {topic!r}",
         }
+    return {"error_code": ErrorCode.NONE, **_told(topic, found)}
+
+
+async def _all(parts: Parts, context: RequestContext, request: Mapping[str, Any]) -> dict[str, Any]:
+    parts.access.demand(context, _CLUSTER)
+    after = None if request.get("after") is None else asked.text(request, "after")
+    limit = min(max(asked.number(request, "limit", _LIMIT), 1), _LIMIT)
+    found = await parts.controller.submit(ExplanationsAsked(after, limit + 1))
+    told = [_told(topic, explanation) for topic, explanation in found.items()]
+    return {"error_code": ErrorCode.NONE, "topics": told[:limit], "more": len(told) > limit}
+
+
+def _told(topic: str, found: Explanation) -> dict[str, Any]:
     return {
-        "error_code": ErrorCode.NONE,
         "topic": topic,
         "state": found.state,
         "deleting_since_ms": found.deleting_since_ms,

@@ -4,7 +4,7 @@ Asked with `{"limit": n}` (1,000 where it is left out). Answers the controller, 
 when it is one; counts of topics and partitions; every broker that is registered or that an
 assignment names; and, each as `{"count": n, "items": [...]}` with at most `limit` items: partitions
 that are `offline`, `under_replicated` or `below_min_isr`, `deletions` and why they halt, `moves`,
-`frozen` topics and orders that a broker `refused`.
+`frozen` topics, topics that are `importing`, and orders that a broker `refused`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ async def handle(
         "deletions": cut(found.deletions, asdict),
         "moves": cut(found.moves, _move),
         "frozen": cut(found.frozen),
+        "importing": cut(found.importing),
         "refused": cut(found.refused, _refused),
     }
 

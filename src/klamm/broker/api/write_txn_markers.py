@@ -69,6 +69,11 @@ def failure(request: messages.Request, code: ErrorCode, message: str | None) -> 
 async def _write(
     parts: Parts, marker: messages.WritableTxnMarker, at: TopicPartition
 ) -> messages.WritableTxnMarkerPartitionResult:
+    partition = parts.replicas.partitions.get(at)
+    if partition is not None and partition.log is not None and partition.log.settings.importing:
+        # Clients were refused, so that the transaction has nothing here; and what is imported
+        # brings its own markers, at their offsets.
+        return messages.WritableTxnMarkerPartitionResult(at.partition, ErrorCode.NONE)
     batch = encode_control_batch(
         ControlKind.COMMIT if marker.transaction_result else ControlKind.ABORT,
         producer_id=marker.producer_id,

@@ -15,8 +15,8 @@ from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
 from klamm.broker.coordinators.verification import PartitionsQuestion, Verdicts, Verifier
 from klamm.broker.producer_ids import ProducerIds
+from klamm.broker.replicas.acknowledged import acknowledged
 from klamm.broker.replicas.hosting import Hosting
-from klamm.broker.replicas.partition import Partition
 from klamm.groups.classic.requests import GroupLimits
 from klamm.groups.consumer.events import ConsumerLimits
 from klamm.log.partition import StorageTrouble
@@ -60,15 +60,8 @@ class ReplicaJournal:
         if not isinstance(outcome, Appended):
             assert isinstance(outcome, ErrorCode), "only clients' batches are looked through"
             return AppendResult(outcome)
-        waiter = _Acknowledged()
-        led.await_acks(outcome.last_offset + 1, waiter)
-        try:
-            async with asyncio.timeout(
-                self._hosting.settings.int("offsets.commit.timeout.ms") / 1000
-            ):
-                code = await waiter.future
-        except TimeoutError:
-            return AppendResult(ErrorCode.REQUEST_TIMED_OUT, outcome.base_offset)
+        timeout_s = self._hosting.settings.int("offsets.commit.timeout.ms") / 1000
+        code = await acknowledged(led, outcome.last_offset + 1, timeout_s)
         return AppendResult(code, outcome.base_offset)
 
     async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
@@ -93,23 +86,6 @@ class ReplicaJournal:
                 return
             at = came
             await asyncio.sleep(0)
-
-
-class _Acknowledged:
-    """An append that waits for all replicas in sync (an `AckWaiter`)."""
-
-    __slots__ = ("future",)
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-    @property
-    def is_over(self) -> bool:
-        return self.future.done()
-
-    def acknowledged(self, partition: Partition, code: ErrorCode) -> None:
-        if not self.future.done():
-            self.future.set_result(code)
 
 
 class Coordinators:

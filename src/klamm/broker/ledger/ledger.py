@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +25,7 @@ from klamm.model.names import KLAMM_LEDGER, BrokerId, id_text
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 FILES_MAX: Final = 8
+RECENT_MAX: Final = 2_000  # lines kept in memory for those who follow along
 _READ_BYTES: Final = 1 << 20
 _PREFIX: Final = "ledger-"
 _text: Final = json.encoder.encode_basestring  # a string as JSON has it
@@ -76,6 +79,30 @@ class Ledger:
         self._descriptor: int | None = None
         self._size_bytes = 0
         self._is_dirty = False
+        self._recent: deque[str] = deque(maxlen=RECENT_MAX)  # of this term
+        self._followers: dict[Callable[[], None], None] = {}
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The term and the number of its last line."""
+        return self._epoch, self._sequence
+
+    def since(self, sequence: int, limit: int) -> list[str] | None:
+        """Lines of this term behind a number; None where not all of them are in memory."""
+        missing = self._sequence - sequence
+        if not 0 <= missing <= len(self._recent):
+            return None
+        first = len(self._recent) - missing
+        return list(islice(self._recent, first, first + limit))
+
+    def follow(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Has this called after each decision, until what is returned here is called."""
+        self._followers[call] = None
+
+        def unfollow() -> None:
+            self._followers.pop(call, None)
+
+        return unfollow
 
     def append(
         self,
@@ -90,6 +117,7 @@ class Ledger:
         is_opening = epoch != self._epoch
         if is_opening:
             self._epoch, self._sequence = epoch, 0
+            self._recent.clear()
         # By hand: a topic of a thousand partitions is born in eight thousand transitions.
         head = f'{{"time_ms":{time_ms},"controller_epoch":{epoch},"sequence":'
         cause_text = _text(cause)
@@ -114,6 +142,9 @@ class Ledger:
             )
         if lines:
             self._write(("\n".join(lines) + "\n").encode())
+            self._recent.extend(lines)
+            for call in list(self._followers):
+                call()
         if is_news:
             self.on_news()
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,6 +59,9 @@ PARTITION: Final = TopicPartition(KLAMM_LEDGER, 0)
 _CHUNK_BYTES: Final = 512 * 1024
 _PATIENCE_MS: Final = 10_000
 _GATHER_S: Final = 0.2
+# A broker that is elected for the first time has to read all of the topic before it may add to it:
+# not while it takes over.
+_CALM_S: Final = 5.0
 _PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 30.0
 _BEGINNING: Final = LinePlace()
@@ -128,6 +132,12 @@ class LedgerTopic:
             self.wake()
 
     @property
+    def _has_to_read_all(self) -> bool:
+        is_there = KLAMM_LEDGER in self._host.metadata.snapshot.topics
+        has_brought = self._cursor is not None and self._cursor.offset > 0
+        return is_there and not self._is_sure and not has_brought
+
+    @property
     def _topic_id(self) -> str | None:
         known = self._host.metadata.snapshot.topic_ids.get(KLAMM_LEDGER)
         return None if known is None else id_text(known)
@@ -143,7 +153,9 @@ class LedgerTopic:
                 self._news.clear()
                 continue
             # Decisions come in bursts: all of one share the way.
-            await asyncio.sleep(_GATHER_S)
+            if self._cursor is None:
+                self._cursor = await self._host.in_worker(lambda: _load(self._path))
+            await asyncio.sleep(_CALM_S if self._has_to_read_all else _GATHER_S)
             self._news.clear()
             try:
                 await self._bring()
@@ -166,8 +178,7 @@ class LedgerTopic:
             lines, place = self._ledger.read_from(place, _CHUNK_BYTES)
 
     async def _bring(self) -> None:
-        if self._cursor is None:
-            self._cursor = await self._host.in_worker(lambda: _load(self._path))
+        assert self._cursor is not None, "the cursor was read"
         if self._topic_id not in (None, self._cursor.topic_id):
             self._begin_anew(self._topic_id or "")
         lines, place = await self._next(self._cursor)
@@ -222,13 +233,16 @@ class LedgerTopic:
         if answer.error_code:
             raise RequestRefused(code_of(answer.error_code), f"{PARTITION} cannot be looked at")
         self._there.clear()
+        own = re.compile(rb'"controller_id": ?%d,' % self._host.id)
         async with Consumer(client, {PARTITION: self._cursor.offset}) as consumer:
             while (position := consumer.positions[PARTITION]) < answer.offset:
                 records = await consumer.poll(timeout_s=_PATIENCE_MS / 1000)
                 if consumer.positions[PARTITION] == position:
                     raise TimeoutError(f"{PARTITION} cannot be read at {position}")
                 for record in records:
-                    entry = json.loads(record.value) if record.value else {}
+                    if record.value is None or own.search(record.value) is None:
+                        continue  # quicker than to read what others have written
+                    entry = json.loads(record.value)
                     if entry.get("controller_id") == self._host.id:
                         self._there.add((entry["controller_epoch"], entry["sequence"]))
         self._is_sure = True

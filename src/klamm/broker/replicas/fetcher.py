@@ -173,7 +173,7 @@ class Fetcher:
             self._in_flight.clear()
             for following in self.following.values():
                 following.is_paused = False
-            self._begin_session()
+            self.begin_session()
             self._send()
             while not link.lost.done():
                 now = self._loop.time()
@@ -194,7 +194,7 @@ class Fetcher:
         if self._speaks_otherwise:
             # A session knows its topics either by id or by name.
             self._version = self._wanted_version
-            self._begin_session()
+            self.begin_session()
         version = self._version
         self._next_id = self._next_id % _EPOCH_MAX + 1
         self._in_flight.append((self._next_id, version))
@@ -234,7 +234,7 @@ class Fetcher:
         assert endpoint is not None, self.leader
         return endpoint
 
-    def _begin_session(self) -> None:
+    def begin_session(self) -> None:
         """Name everything with the next request, but for what is paused."""
         self._session = (0, 0)
         self._forgotten.clear()
@@ -306,13 +306,13 @@ class Fetcher:
         """Deal with an answer."""
         if response.error_code:
             if core.reaction(response.error_code) is Reaction.NEW_SESSION:
-                self._begin_session()
+                self.begin_session()
                 return
             raise ProtocolError(f"the leader answered a fetch with {response.error_code}")
         if response.session_id:
             self._session = (response.session_id, self._session[1])
         else:
-            self._begin_session()  # the leader has ended it, or has no room for one
+            self.begin_session()  # the leader has ended it, or has no room for one
         lost: list[Following] = []
         for topic in response.topics:
             name = topic.name or self._names.get(topic.topic_id, "")

@@ -47,6 +47,11 @@ class Fetchers:
                 if task is not None:
                     task.cancel()
 
+    def begin_sessions(self) -> None:
+        """Ask for everything anew: partitions have other names now."""
+        for fetcher in self._by_leader.values():
+            fetcher.begin_session()
+
     def log_moved(self, partition: Partition) -> None:
         """The partition's log is another one, with the same records."""
         fetcher = self._where.get(partition.topic_partition)

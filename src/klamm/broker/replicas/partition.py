@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from klamm.log.partition import PartitionLog
-from klamm.log.writing.append import Appended, AppendRefused, Inspected, Later
+from klamm.log.writing.append import Appended, AppendRefused, Inspected, Later, closed
 from klamm.log.writing.old_formats import upgraded
 from klamm.model.errors import ErrorCode
 from klamm.model.leadership import Recovery
@@ -133,7 +133,7 @@ class Partition:
         self.append_watches: set[Watch] = set()  # hear of appended records
         self.committed_watches: set[Watch] = set()  # hear of records below the high watermark
         self.follower_watches: set[FollowerWatch] = set()
-        self._ack_waiters: deque[tuple[int, AckWaiter]] = deque()
+        self._ack_waiters: deque[tuple[int, AckWaiter]] | None = None
         self._start_waiters: list[asyncio.Future[None]] = []
         self._refusal_of_isr: RefusedIsr | None = None  # the last, in this epoch or before
         self._host = host
@@ -203,8 +203,8 @@ class Partition:
 
     def abandon(self, code: ErrorCode) -> None:
         """Whoever waits here waits in vain."""
-        waiters, self._ack_waiters = self._ack_waiters, deque()
-        for _, waiter in waiters:
+        waiters, self._ack_waiters = self._ack_waiters, None
+        for _, waiter in waiters or ():
             waiter.acknowledged(self, code)
         self._wake_all()
 
@@ -225,7 +225,7 @@ class Partition:
         local = self.log
         if self.role is not Role.LEADER or local is None:
             return self.not_leading()
-        if acks == -1 or local.settings.frozen:
+        if acks == -1 or local.settings.is_closed:
             refusal = self._refusal(local, acks, from_client)
             if refusal is not None:
                 return refusal
@@ -238,7 +238,7 @@ class Partition:
             from_client=from_client,
         )
         if local.log_end_offset != end:
-            self._grown(local, end)
+            self.grown(local, end)
         return result
 
     def inspector(
@@ -278,7 +278,7 @@ class Partition:
             inspected, leader_epoch=self.leader_epoch, now_ms=self._host.wall_ms()
         )
         if local.log_end_offset != end:
-            self._grown(local, end)
+            self.grown(local, end)
         return result
 
     def _refusal(
@@ -287,10 +287,7 @@ class Partition:
         """The reason why nothing is appended now, whatever it is."""
         if acks == -1 and len(self.isr.committed) < self.in_sync_min_effective:
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        if local.settings.frozen and from_client:
-            why = f"topic {self.topic_partition.topic} is frozen (klamm.frozen=true)"
-            return AppendRefused(ErrorCode.POLICY_VIOLATION, why)
-        return None
+        return closed(self.topic_partition.topic, local.settings, from_client)
 
     def not_leading(self) -> ErrorCode:
         """The reason why this broker does not serve the partition."""
@@ -302,7 +299,8 @@ class Partition:
     def in_sync_min_effective(self) -> int:
         return min(self.in_sync_min, len(self.replicas))
 
-    def _grown(self, local: PartitionLog, end_before: int) -> None:
+    def grown(self, local: PartitionLog, end_before: int) -> None:
+        """Records were appended: wake who waits for them."""
         if self.followers:
             now_ms = self._host.now_ms()
             for broker, state in self.followers.items():
@@ -357,6 +355,7 @@ class Partition:
         elif local.high_watermark >= offset_end:
             waiter.acknowledged(self, self._acknowledgement())
         else:
+            self._ack_waiters = self._ack_waiters or deque()
             self._ack_waiters.append((offset_end, waiter))
 
     def forget_over(self) -> None:

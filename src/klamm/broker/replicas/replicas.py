@@ -35,6 +35,7 @@ from klamm.broker.replicas.orders import (
 from klamm.broker.replicas.partition import Partition, Role
 from klamm.broker.replicas.proposals import Proposals
 from klamm.broker.replicas.refusals import is_only_called_otherwise, refused_at_once, stop_fault
+from klamm.broker.replicas.renaming import Renaming
 from klamm.broker.replicas.roll_call import holdings
 from klamm.broker.storage.logs import Logs
 from klamm.controller.membership.roll_call import Holdings
@@ -94,6 +95,7 @@ class ReplicaManager:
         self._losses = Losses(ground, logs, topics_at_start)
         self._new_logs = NewLogs(ground, logs)
         self._ended = EndedTopics(ground)
+        self.renaming = Renaming(ground, logs, fetchers)
         self._lock = asyncio.Lock()
 
     # What partitions need (Host)
@@ -147,10 +149,10 @@ class ReplicaManager:
                 return refusal, [(order, refusal) for order in orders]
             leaders = {BrokerId(leader.broker_id) for leader in request.live_leaders}
             faults = faults_in(order.topic_partition for order in orders)
-            settings = await self._settings_for(
-                [order for order in orders if order.topic_partition not in faults]
-            )
+            sound = [order for order in orders if order.topic_partition not in faults]
+            settings = await self._settings_for(sound)
             log_settings = {topic: LogSettings.of(own) for topic, own in settings.items()}
+            await self.renaming.settle(sound, log_settings, self._end)
             results: list[tuple[Order, ErrorCode]] = []
             with gc_pause.paused():
                 for some in in_slices(orders):
@@ -376,10 +378,16 @@ class ReplicaManager:
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             partition.stop()
-        if stop.delete and partition is not None:
-            del self.partitions[topic_partition]
+        if stop.delete:
+            self._end(topic_partition)
+
+    def _end(self, topic_partition: TopicPartition) -> Partition | None:
+        """Host a partition no longer."""
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
             for hook in self.on_removed:
                 hook(topic_partition)
+        return partition
 
     def _forget_ids(self, shrunk: set[str]) -> None:
         """Forget the ids of topics of which nothing is hosted any more."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from klamm import gc_pause
 from klamm.log.directory import LogDirectory
 from klamm.log.disk.failure import DirectoryUnusable
 from klamm.log.disk.files import FilePool
+from klamm.log.disk.names import between_names
 from klamm.log.paper import NewLog
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.relocation import holds_more
@@ -170,6 +171,34 @@ class Logs:
             for directory in self.directories:
                 if directory.get(partition) or partition in directory.futures:
                     directory.set_aside(partition)
+
+    # Logs that are called otherwise
+
+    def renames(
+        self, wanted: Mapping[tuple[uuid.UUID, int], TopicPartition]
+    ) -> dict[TopicPartition, TopicPartition]:
+        """The new names of logs that are here under others than wanted, by ids of their topics.
+
+        Whoever has a name that is wanted makes room for it. One that moves to another directory
+        stays what it is until it is there.
+        """
+        moves = {
+            log.topic_partition: name
+            for log in self
+            if log.topic_id is not None
+            and (name := wanted.get((log.topic_id, log.topic_partition.partition))) is not None
+            and name != log.topic_partition
+        }
+        for name in list(moves.values()):
+            there = self.get(name)
+            if there is not None and name not in moves:
+                moves[name] = between_names(there.topic_id, name.partition)
+        return {} if any(self.future_home(old) for old in moves) else moves
+
+    def rename(self, moves: Mapping[TopicPartition, TopicPartition], *, begin: bool) -> None:
+        """Let logs have a directory (`begin`); then, in a worker thread, go on under new names."""
+        for directory in self.online:
+            directory.rename(moves, begin=begin)
 
     # Logs that move from one directory to another
 

@@ -36,12 +36,36 @@ async def find_strays(
         for name, node in zip(names, nodes, strict=True)
         if node is not None
     }
-    return [
-        log.topic_partition
+    lone = [
+        log
         for log in held
         if not _belongs(log, broker, present)
         and not _is_same(awaited.get(log.topic_partition, ZERO_ID), log.topic_id)
     ]
+    renamed = await _called_otherwise(session, broker, lone)
+    return [log.topic_partition for log in lone if log.topic_partition not in renamed]
+
+
+async def _called_otherwise(
+    session: Session, broker: BrokerId, logs: Iterable[PartitionLog]
+) -> set[TopicPartition]:
+    """Those of these logs that are replicas of topics which have got another name meanwhile.
+
+    They are given it when the controller orders them to lead or follow.
+    """
+    known = [log for log in logs if not _is_missing(log.topic_id)]
+    names = await session.children(layout.TOPICS) if known else None
+    if not names:
+        return set()
+    nodes = await session.get_many([layout.topic_path(name) for name in names])
+    topics = [layout.decode_topic(node.data) for node in nodes if node is not None]
+    by_id = {topic.topic_id: topic.assignments for topic in topics if topic is not None}
+    found = set()
+    for log in known:
+        assignment = by_id.get(log.topic_id, {}).get(log.topic_partition.partition)
+        if assignment is not None and broker in assignment.replicas:
+            found.add(log.topic_partition)
+    return found
 
 
 def _belongs(

@@ -7,13 +7,14 @@ writes of that multi are repeated one by one, so that a stale one takes no neigh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 from klamm.controller import effects as do
 from klamm.controller.effects import Outcome, Stale, Stored, Write
 from klamm.model.errors import ControllerFenced
 from klamm.model.names import ZERO_ID, TopicPartition
+from klamm.model.settings.topic import EPOCH_MAX, FROZEN, IMPORTING, is_true
 from klamm.model.topics import StoredTopic
 from klamm.store import layout
 from klamm.store.port import Check, Create, Delete, Op, Result, Session, SetData
@@ -23,6 +24,7 @@ from klamm.store.port import Outcome as StoreOutcome
 OPS_MAX: Final = 500
 BYTES_MAX: Final = 512 * 1024
 _OP_OVERHEAD_BYTES: Final = 64
+_UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class Committer:
@@ -90,6 +92,9 @@ class Committer:
                 return await self._piecewise(_operations(write, set()))
             case do.RemoveElectionRequest() | do.RewriteLeftovers():
                 return await self._piecewise(_operations(write, set()))
+            case do.SwapTopics():
+                results = await self._multi(_operations(write, set()))
+                return Stored() if all(result.ok for result in results) else Stale(None)
             case do.UpdateState() | do.RewriteTopic() | do.ClaimProducerIds():
                 (op,) = _operations(write, set())
                 (result,) = await self._multi([op])
@@ -175,18 +180,27 @@ class Committer:
 
 
 def topic_node(
-    topic: layout.TopicNode, version: int, unclean: bool | None = None, *, frozen: bool = False
+    topic: layout.TopicNode, version: int, own: Mapping[str, str] | None = None
 ) -> StoredTopic:
     """A topic as the core sees it. One without an id keeps the zero id until it is given one."""
+    own = own or {}
+    unclean = own.get(_UNCLEAN)
     return StoredTopic(
         topic_id=topic.topic_id or ZERO_ID,
         partitions=topic.assignments,
         version=version,
         original=topic.original_replicas,
-        unclean=unclean,
-        frozen=frozen,
+        unclean=None if unclean is None else is_true(unclean),
+        frozen=is_true(own.get(FROZEN)),
+        importing=is_true(own.get(IMPORTING)),
+        first_epoch=_epoch_of(own.get("klamm.import.leader.epoch", "")),
         id_missing=topic.topic_id is None,
     )
+
+
+def _epoch_of(text: str) -> int:
+    """A leader epoch as settings have it; what is none, which no API lets in, counts as 0."""
+    return min(int(text), EPOCH_MAX) if text.isascii() and text.isdecimal() else 0
 
 
 def _operations(write: Write, parents: set[str]) -> list[Op]:
@@ -208,6 +222,8 @@ def _operations(write: Write, parents: set[str]) -> list[Op]:
             stored = layout.TopicNode(node.topic_id, node.partitions, node.original)
             data = layout.encode_topic(stored)
             return [SetData(layout.topic_path(topic), data, node.version)]
+        case do.SwapTopics(first, second):
+            return [*_swap_operations(first), *_swap_operations(second)]
         case do.RemoveMarkers(topics):
             return [Delete(layout.delete_topic_path(topic)) for topic in topics]
         case do.RemoveNotifications(log_dirs, isr_changes):
@@ -234,6 +250,25 @@ def _operations(write: Write, parents: set[str]) -> list[Op]:
             raise AssertionError("removing a topic takes several multis")
         case _:
             assert_never(write)
+
+
+def _swap_operations(side: do.SwappedTopic) -> Iterator[Op]:
+    """The operations that give a name another topic's node and states."""
+    node, name = side.node, side.name
+    data = layout.encode_topic(layout.TopicNode(node.topic_id, node.partitions, node.original))
+    yield SetData(layout.topic_path(name), data, node.version)
+    for index, leadership in sorted(side.states.items()):
+        place = TopicPartition(name, index)
+        state = layout.encode_state(leadership)
+        if index in side.replaces:
+            yield SetData(layout.state_path(place), state, side.replaces[index])
+        else:
+            yield Create(layout.partition_path(place))
+            yield Create(layout.state_path(place), state)
+    for index in sorted(side.replaces.keys() - side.states.keys()):
+        place = TopicPartition(name, index)
+        yield Delete(layout.state_path(place), side.replaces[index])
+        yield Delete(layout.partition_path(place))
 
 
 def _grouped(items: Iterable[tuple[int, list[Op]]]) -> Iterator[list[tuple[int, list[Op]]]]:

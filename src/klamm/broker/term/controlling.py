@@ -23,7 +23,6 @@ from klamm.broker.net.peers import Peers
 from klamm.broker.term.control_messages import ControlSender
 from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.broker.term.inbox import Inbox
-from klamm.broker.term.observing import is_true
 from klamm.broker.term.outbox import Link, Outbox
 from klamm.broker.term.requesters import Requesters
 from klamm.broker.term.standby import Standby
@@ -35,7 +34,7 @@ from klamm.model.brokers import Registration
 from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, StoreUnavailable
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
-from klamm.model.settings.topic import FROZEN
+from klamm.model.settings.topic import FROZEN, IMPORTING, is_true
 from klamm.store import layout
 from klamm.store.port import Create, Delete, Node, Session, SessionState, SetData, Unwatch
 
@@ -182,6 +181,7 @@ class ControllerShell:
         if self._term is not None:
             self._term.inbox.put(events.UncleanSwitched(topic, allowed))
             self._term.inbox.put(events.FreezeSwitched(topic, is_true(overrides.get(FROZEN))))
+            self._term.inbox.put(events.ImportSwitched(topic, is_true(overrides.get(IMPORTING))))
 
     def broker_settings_changed(self) -> None:
         """The broker's settings changed at run time."""

@@ -17,12 +17,10 @@ from klamm.controller.context import Context
 from klamm.model.brokers import Registration
 from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition, is_usable_id, partition_fault
-from klamm.model.settings.topic import FROZEN
 from klamm.model.topics import StoredTopic
 from klamm.store import layout
 from klamm.store.port import Node, Session
 
-_UNCLEAN: Final = "unclean.leader.election.enable"
 # What is made or deleted in bulk is dealt with in steps of about so many partitions, so that a
 # broker's failure does not have to wait for all of it.
 STEP_PARTITIONS: Final = 1000
@@ -258,11 +256,7 @@ class Observer:
         for name, node, config in zip(names, nodes, configs, strict=True):
             topic = layout.decode_topic(node.data) if node else None
             if node is not None and topic is not None:
-                own = _overrides(config)
-                text = own.get(_UNCLEAN)
-                unclean = None if text is None else is_true(text)
-                frozen = is_true(own.get(FROZEN))
-                seen = topic_node(topic, node.stat.version, unclean, frozen=frozen)
+                seen = topic_node(topic, node.stat.version, _overrides(config))
                 found[name] = replace(seen, topic_id=self._fresh_id()) if seen.id_missing else seen
         return found
 
@@ -325,11 +319,6 @@ def _steps(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
         steps[-1].append(name)
         size += partitions
     return [tuple(step) for step in steps]
-
-
-def is_true(text: str | None) -> bool:
-    """Whether a setting's text says yes."""
-    return text is not None and text.strip().lower() == "true"
 
 
 def _overrides(config: Node | None) -> Mapping[str, str]:

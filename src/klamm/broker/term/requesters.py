@@ -21,7 +21,7 @@ CREATION: Final = events.TopicsChanged
 GROWTH: Final = events.TopicModified
 DELETION: Final = events.MarkersChanged
 # Whatever is changed of a topic's settings, both are looked at.
-SETTINGS: Final = (events.FreezeSwitched, events.UncleanSwitched)
+SETTINGS: Final = (events.FreezeSwitched, events.ImportSwitched, events.UncleanSwitched)
 
 
 class Requesters:
@@ -63,7 +63,9 @@ class Requesters:
                 self.drop(GROWTH, (event.topic,))
             case events.MarkersChanged():
                 self.drop(DELETION, event.topics)
-            case events.FreezeSwitched() | events.UncleanSwitched() if event.topic is not None:
+            case events.FreezeSwitched() | events.ImportSwitched() | events.UncleanSwitched() if (
+                event.topic is not None
+            ):
                 self.drop(type(event), (event.topic,))
             case _:
                 pass

@@ -43,7 +43,9 @@ _FIRST_REBALANCE_S: Final = 5.0
 # moment ago must not hear that nothing is being deleted.
 _ABOUT_DELETIONS: Final = (
     events.ExplanationAsked,
+    events.ExplanationsAsked,
     events.StatusAsked,
+    events.StatesAsked,
     events.ReplicaGivenUp,
     events.DeletionCancelled,
 )

@@ -140,7 +140,8 @@ async def _look_from_outside(admin: Admin) -> Status:
         ],
         "offline": _counted(offline),
         "under_replicated": _counted(short),
-        **{name: _counted(()) for name in ("below_min_isr", "deletions", "moves", "frozen")},
+        **{name: _counted(()) for name in ("below_min_isr", "deletions", "moves")},
+        **{name: _counted(()) for name in ("frozen", "importing")},
         "refused": _counted(()),
         "complete": False,
     }
@@ -164,9 +165,14 @@ def tell(found: Status, now_ms: int) -> Iterator[str]:
     yield from _section("deletions", found["deletions"], lambda d: _deletion(d, now_ms))
     yield from _section("moves", found["moves"], lambda m: _move(m, now_ms))
     yield from _section("frozen", found["frozen"], lambda name: f"topic {name} takes no records")
+    yield from _section("importing", found.get("importing", _counted(())), _importing)
     yield from _section("refused", found["refused"], _refused)
     if not found["complete"]:
         yield "This cluster is not klamm's: deletions, moves and min.insync.replicas are not shown."
+
+
+def _importing(name: str) -> str:
+    return f"topic {name} is being filled by `klamm restore --exact`, and takes no other records"
 
 
 def _line(title: str, text: str) -> str:

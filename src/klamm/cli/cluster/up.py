@@ -2,9 +2,10 @@
 
 The line `ready bootstrap=...` is the only thing on stdout, so that scripts can wait for it; it goes
 on with `metrics=...` where metrics are served, with `zookeeper=...` where the embedded store is, or
-where the cluster runs a ZooKeeper of its own, and with `clients=...`, the directory of its clients'
-files, where the cluster is secured. Progress and warnings go to stderr. The first SIGINT or SIGTERM
-asks for a controlled shutdown, a second one no longer waits for it.
+where the cluster runs a ZooKeeper of its own, with `clients=...`, the directory of its clients'
+files, where the cluster is secured, and with `console=...` where there is a console. Progress and
+warnings go to stderr. The first SIGINT or SIGTERM asks for a controlled shutdown, a second one no
+longer waits for it.
 
 Exit codes: 0 stopped as asked, 1 failed, 2 cannot start like this, 3 every broker has stopped by
 itself (failed disks), 130 a second signal cut the shutdown short.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from klamm.cli.cluster import console_child
 from klamm.cli.cluster.running import (
     DataOption,
     LogFormatOption,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 app = new_app("Run a cluster until Ctrl-C.")
 
 _PORT: Final = 9092
+_ADMIN: Final = "admin"  # of a secured cluster; `klamm.secured` would be slow to import
 NO_BROKER_LEFT: Final = 3  # the exit code
 # Somebody looks after this cluster, and may want to ask what became of it. A cluster inside a test
 # has the topics that the test made and no others.
@@ -107,6 +110,9 @@ _ZooKeeperPort = Annotated[
         "started along listen there; 0 = a free port [off]"
     ),
 ]
+_ConsolePort = Annotated[
+    int | None, typer.Option(help="show it in a browser, on this port; 0 = a free port [off]")
+]
 _Processes = Annotated[
     bool, typer.Option("--processes", help="run each broker in a process of its own")
 ]
@@ -128,6 +134,7 @@ def up(
     zookeeper_nodes: _ZooKeeperNodes = None,
     zookeeper_port: _ZooKeeperPort = None,
     metrics_port: MetricsPortOption = None,
+    console_port: _ConsolePort = None,
     processes: _Processes = False,
     verbose: VerboseOption = False,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -142,6 +149,8 @@ def up(
 
     if ephemeral and data is not None:
         raise UsageError("--ephemeral and --data cannot be used together")
+    if console_port is not None:
+        console_child.check()
     if user and not secure:
         raise UsageError("--user names somebody who can sign in, which takes --secure")
     settings = parse_pairs(setting or (), option="-X")
@@ -164,14 +173,17 @@ def up(
         security=Security(users=user or ()) if secure else None,
     )
     level = logging.INFO if verbose else logging.WARNING
-    raise typer.Exit(_run(plan, level, log_format, processes=processes))
+    code = _run(plan, level, log_format, console_port=console_port, processes=processes)
+    raise typer.Exit(code)
 
 
-def _run(plan: Plan, level: int, log_format: LogFormat, *, processes: bool) -> int:
+def _run(
+    plan: Plan, level: int, log_format: LogFormat, *, console_port: int | None, processes: bool
+) -> int:
     nursery = _nursery(lambda name: to_stderr(level, log_format, name)) if processes else None
     to_stderr(level, log_format)
     try:
-        return asyncio.run(_serve(plan, nursery))
+        return asyncio.run(_serve(plan, nursery, console_port))
     finally:
         if nursery is not None:
             nursery.close()
@@ -203,7 +215,7 @@ def _nursery(on_birth: Callable[[str], None]) -> Nursery:
     return Nursery.fork(lambda channel: supervised.live(channel, on_birth))
 
 
-async def _serve(plan: Plan, nursery: Nursery | None) -> int:
+async def _serve(plan: Plan, nursery: Nursery | None, console_port: int | None) -> int:
     from klamm.app.control import ControlServer
     from klamm.app.one_broker import buffer_less, collect_seldom
 
@@ -211,6 +223,7 @@ async def _serve(plan: Plan, nursery: Nursery | None) -> int:
     cluster = _cluster(plan, progress, nursery)
     control = ControlServer(cluster)
     signals = Signals()
+    console = None
     collect_seldom()
     buffer_less()
     try:
@@ -222,7 +235,12 @@ async def _serve(plan: Plan, nursery: Nursery | None) -> int:
         metrics = f" metrics={cluster.metrics_url}" if cluster.metrics_url else ""
         store = f" zookeeper={cluster.zookeeper_address}" if cluster.zookeeper_address else ""
         clients = f" clients={cluster.secured.clients}" if cluster.secured else ""
-        print(f"ready bootstrap={cluster.bootstrap_servers}{metrics}{store}{clients}", flush=True)
+        shown = ""
+        if console_port is not None:
+            console = await _console(cluster, console_port)
+            shown = f" console={console.url}"
+        more = f"{metrics}{store}{clients}{shown}"
+        print(f"ready bootstrap={cluster.bootstrap_servers}{more}", flush=True)
         if not await signals.unless_heard(_until_failed(cluster)):
             await control.stop()
             return 0 if await signals.unless_heard(cluster.stop()) else 130
@@ -230,7 +248,15 @@ async def _serve(plan: Plan, nursery: Nursery | None) -> int:
         await cluster.stop()
         return NO_BROKER_LEFT
     finally:
+        if console is not None:
+            await console.stop()
         progress.clear()
+
+
+async def _console(cluster: ClusterApp | ProcessCluster, port: int) -> console_child.ConsoleChild:
+    """The console, which signs in to a secured cluster as its admin."""
+    config = cluster.secured.clients / f"{_ADMIN}.properties" if cluster.secured else None
+    return await console_child.ConsoleChild.start(port, cluster.bootstrap_servers, config)
 
 
 def _cluster(

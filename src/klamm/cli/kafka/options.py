@@ -119,12 +119,19 @@ class Options:
         return int(text)
 
     def long(self, name: str) -> int | None:
-        """A number that fits 64 bits."""
+        """A number that fits 64 bits; exit 1 where it is none."""
+        try:
+            return self.number(name)
+        except ValueError as fault:
+            self.fail(str(fault))
+
+    def number(self, name: str) -> int | None:
+        """The same for tools that go on with a ValueError."""
         text = self.one(name)
         if text is None:
             return None
         if not _INTEGER.match(text) or not -(1 << 63) <= int(text[:21]) < 1 << 63:
-            self.fail(f"Cannot parse argument '{text}' of option {name}")
+            raise ValueError(f"Cannot parse argument '{text}' of option {name}")
         return int(text)
 
     def pairs(self, name: str) -> dict[str, str]:

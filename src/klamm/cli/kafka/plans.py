@@ -31,9 +31,9 @@ def read(path: str | None) -> str:
     try:
         return Path(path or "").read_text(encoding="utf-8")
     except OSError as fault:
-        raise ValueError(f"cannot read {path}: {fault.strerror}") from fault
+        raise ValueError(f"Unable to read file {path}") from fault
     except UnicodeDecodeError as fault:
-        raise ValueError(f"cannot read {path}: it is not UTF-8") from fault
+        raise ValueError(f"Unable to read file {path}: it is not UTF-8") from fault
 
 
 def document(text: str) -> dict[str, Any]:

@@ -95,8 +95,6 @@ class Wanted(NamedTuple):
 def parse(args: Sequence[str]) -> Options:
     """The options of a command line that makes sense."""
     options = begin("kafka-reassign-partitions", _ABOUT, OPTIONS, args)
-    for name in ("throttle", "replica-alter-log-dirs-throttle", "timeout"):
-        options.long(name)
     if len(options.given(ACTIONS)) != 1:
         named = ", ".join(f"--{action}" for action in ACTIONS)
         options.usage(f"Command must include exactly one action: {named}")
@@ -116,6 +114,8 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     options = parse(args)
     (action,) = options.given(ACTIONS)
     try:
+        for name in ("throttle", "replica-alter-log-dirs-throttle", "timeout"):
+            options.number(name)
         settings = client_settings.read(options.one("command-config"))
         where = options.one("bootstrap-server") or ""
         run(where, lambda admin: _DO[action](admin, options), settings)
@@ -143,6 +143,8 @@ def wanted_of(text: str) -> Wanted:
         replicas = plans.field(entry, "replicas", list)
         if not all(type(broker) is int for broker in replicas):
             raise ValueError(f'"replicas" of {tp} must be a list of numbers')
+        if not replicas:
+            raise ValueError("Partition replica list cannot be empty")
         if again := plans.repeated(replicas):
             raise ValueError(
                 "Partition replica lists may not contain duplicate entries: "

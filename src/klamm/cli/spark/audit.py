@@ -33,6 +33,7 @@ from klamm.cli.spark.jobs import (
     make_directory,
     need_spark,
     plain,
+    require_pyarrow,
     watcher,
     when,
 )
@@ -41,7 +42,8 @@ from klamm.cli.times import parse_time
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from klamm.pipelines.audit.judging import Findings, LedgerEvidence
+    from klamm.pipelines.audit.findings import Findings
+    from klamm.pipelines.audit.judging import LedgerEvidence
 
 app = new_app("Check every decision of the controllers, and write a report.")
 
@@ -64,6 +66,10 @@ def audit(
     stuck_after: Annotated[
         int, typer.Option(min=0, help="seconds after which a deletion counts as stuck")
     ] = 60,
+    no_spark: Annotated[
+        bool,
+        typer.Option("--no-spark", help="judge here, without Spark: for ledgers that are small"),
+    ] = False,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
@@ -77,6 +83,10 @@ def audit(
     Example: klamm audit --to report --since 2026-11-15
     """
     since_ms = parse_time(since) if since is not None else 0
+    if no_spark:
+        limits = {"since_ms": since_ms, "stuck_after_ms": stuck_after * 1000}
+        _without_spark(ledger, bootstrap_server, to, patience, output, **limits)
+        return
     need_spark(master)
     evidence = _evidence(ledger, bootstrap_server, patience_s=patience, since_ms=since_ms)
     make_directory(to)
@@ -95,8 +105,32 @@ def audit(
             progress=watcher(output),
         )
     _publish(found, judged.source, to.absolute() / "audit.html", output)
-    if not found.is_clean:
-        raise typer.Exit(1)
+
+
+def _without_spark(
+    ledger: Path | None,
+    bootstrap: Reach,
+    to: Path,
+    patience_s: float,
+    output: Output,
+    **limits: int,
+) -> None:
+    """The same by this process alone."""
+    require_pyarrow()
+    from klamm.pipelines.audit import gathering, judging_here
+
+    now_ms = int(time.time() * 1000)
+    if ledger is not None:
+        gathering.check_ledger(ledger)
+        make_directory(to)
+        judged = judging_here.of_files(ledger.absolute())
+    else:
+        waiting = run(bootstrap, gathering.not_in_the_topic)
+        reach = connection(bootstrap, patience_s=patience_s)
+        make_directory(to)
+        judged = gathering.gather_here(reach, waiting, now_ms=now_ms, since_ms=limits["since_ms"])
+    found = judging_here.run(judged, to.absolute() / "tables", now_ms=now_ms, **limits)
+    _publish(found, judged.source, to.absolute() / "audit.html", output)
 
 
 def _evidence(
@@ -124,13 +158,11 @@ def _publish(found: Findings, source: str, page: Path, output: Output) -> None:
     if output is Output.TEXT:
         say(*_summary(found, source))
         say(page)
-        return
-    print_json(
-        plain(
-            {"report": page, "events": found.events, "clean": found.is_clean}
-            | {"source": source, "findings": found.counts}
-        )
-    )
+    else:
+        whole = {"report": page, "events": found.events, "clean": found.is_clean}
+        print_json(plain(whole | {"source": source, "findings": found.counts}))
+    if not found.is_clean:
+        raise typer.Exit(1)
 
 
 def _summary(found: Findings, source: str) -> Iterator[str]:

@@ -10,8 +10,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast
 
 import typer
 from rich.console import Console
@@ -26,8 +27,10 @@ from rich.table import Column
 
 from klamm.cli.options import Output
 from klamm.cli.reach import Reach, reach_of
+from klamm.installing import install_command
 from klamm.model.errors import UsageError
 from klamm.model.text import printable
+from klamm.pipelines.session.lazily import SparkWhenNeeded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,14 +144,19 @@ def need_spark(master: str) -> None:
 
 @contextlib.contextmanager
 def job(master: str, name: str) -> Iterator[SparkSession]:
-    """A Spark for one job, or the running one. What fails inside is said in one sentence."""
+    """A Spark for one job, or the running one. What fails inside is said in one sentence.
+
+    On this machine Spark starts when something is large enough for it.
+    """
     need_spark(master)
-    from pyspark.sql import SparkSession
+    from klamm.pipelines.session.session import check_master, plainly, start
 
-    from klamm.pipelines.session.session import plainly, start
-
-    running = SparkSession.getActiveSession()
-    spark = start(master, name=name)
+    check_master(master)
+    running = _running()
+    if running is None and master.startswith("local"):
+        spark = cast("SparkSession", SparkWhenNeeded(lambda: _started(master, name)))
+    else:
+        spark = start(master, name=name)
     with _interruptible():
         try:
             with plainly():
@@ -156,6 +164,31 @@ def job(master: str, name: str) -> Iterator[SparkSession]:
         finally:
             if running is None:
                 spark.stop()
+
+
+def require_pyarrow() -> None:
+    """Says what is missing of what work on columns needs, with or without Spark."""
+    for package in ("pyarrow", "numpy"):
+        if find_spec(package) is None:
+            advice = install_command("spark")
+            raise UsageError(f"this needs {package}, which is not installed: `{advice}`")
+
+
+def _running() -> SparkSession | None:
+    """The session of this process; where nothing has imported PySpark, there is none."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _started(master: str, name: str) -> SparkSession:
+    from klamm.pipelines.session.session import refuse_speculation, start
+
+    spark = start(master, name=name)
+    refuse_speculation(spark)
+    return spark
 
 
 @contextlib.contextmanager

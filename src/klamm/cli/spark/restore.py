@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -34,6 +34,9 @@ from klamm.cli.times import parse_time
 from klamm.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from klamm.client.settings import ConnectionOptions
+    from klamm.pipelines.archive.exact import ExactlyRestored
+    from klamm.pipelines.archive.layout import Manifest
     from klamm.pipelines.archive.restoring import Restored
 
 app = new_app("Restore a topic from its archive, and verify it.")
@@ -56,6 +59,14 @@ def restore(
             '\'{"0": 120, "1": 98}\'',
         ),
     ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact/--append",
+            help="with the offsets, batches and producers that the topic had (klamm clusters), or "
+            "with new offsets",
+        ),
+    ] = False,
     check: Annotated[bool, typer.Option(help="verify the archive before restoring")] = True,
     group_bytes: GroupBytesOption = None,
     output: OutputOption = Output.TEXT,
@@ -66,11 +77,14 @@ def restore(
     """Fill a topic with archived records.
 
     Offsets are new and dense; times, keys, values, headers and the order in each partition are
-    kept; consumer groups go on where they stopped.
+    kept; consumer groups go on where they stopped. With --exact offsets, their gaps, batches,
+    producers and leader epochs are kept as well, and producers have to wait until it has ended.
 
     Example: klamm restore /data/archive --topic orders --to orders-again
     """
     as_of_ms, before = parse_limit(as_of)
+    if exact and as_of is not None:
+        raise UsageError("--exact restores all of an archive: leave out --as-of, or --exact")
     need_spark(master)
     from klamm.pipelines.archive.shelf import find_archive
 
@@ -82,6 +96,10 @@ def restore(
     from klamm.pipelines.archive.files import GROUP_BYTES_MAX
     from klamm.pipelines.archive.restore_topic import Limit, check_target
 
+    if exact:
+        how = _How(master, output, to, check, group_bytes or GROUP_BYTES_MAX)
+        _restore_exactly(reach, archived, directory, how)
+        return
     limit = Limit(time_ms=as_of_ms, offsets=before)
     check_target(Lookup(reach), archived, to or archived.topic, limit)
     with job(master, f"restore {directory}") as spark:
@@ -100,6 +118,51 @@ def restore(
         print_json(plain(pipeline.summary(done)))
     else:
         say(*_summary(done))
+
+
+class _How(NamedTuple):
+    """The options of an exact restore."""
+
+    master: str
+    output: Output
+    to: str | None
+    check: bool
+    group_bytes: int
+
+
+def _restore_exactly(
+    reach: ConnectionOptions, archived: Manifest, directory: Path, how: _How
+) -> None:
+    from klamm.client.blocking.lookup import Lookup
+    from klamm.pipelines.archive import exact as pipeline
+
+    pipeline.check_exact(Lookup(reach), archived, how.to or archived.topic)
+    with job(how.master, f"restore {directory}") as spark:
+        done = pipeline.restore_exactly(
+            spark,
+            reach,
+            archived,
+            to=how.to,
+            check=how.check,
+            group_bytes=how.group_bytes,
+            progress=watcher(how.output),
+        )
+    if how.output is Output.JSON:
+        print_json(plain(pipeline.summary(done)))
+    else:
+        say(*_exact_summary(done))
+
+
+def _exact_summary(done: ExactlyRestored) -> Iterator[str]:
+    yield (
+        f"restored {done.records:,} records to {done.topic} with their offsets in "
+        f"{done.seconds:.1f} s; read back, every window and every batch is as it was archived"
+    )
+    if done.resumed:
+        yield f"{done.resumed:,} offsets were already there from an interrupted run"
+    for group, count in done.groups.items():
+        yield f"group {group} has the offsets that it had ({count} partitions)"
+    yield from done.notes
 
 
 def _summary(done: Restored) -> Iterator[str]:

@@ -24,7 +24,7 @@ from klamm.cli.output import print_json, say
 from klamm.installing import install_command
 from klamm.model.errors import UsageError
 from klamm.pipelines.session.java import find_java
-from klamm.pipelines.session.session import is_too_old
+from klamm.pipelines.session.versions import is_too_old, shortcomings
 
 app = new_app("PySpark with klamm's data source.")
 
@@ -99,6 +99,8 @@ def _findings() -> list[tuple[str, str]]:
             fact = f"{'missing' if needed else 'absent'}: `{install_command(extra)}`"
         if package == "pyspark" and is_too_old(fact):
             fact = f"missing: {fact} is too old, `{install_command(extra)}`"
+        elif package == "pyspark" and fact[0].isdigit():
+            fact = "; ".join([fact, *shortcomings(fact)])
         found.append((package, fact))
     return [*found, ("java", _java()), ("kernels", _kernels())]
 

@@ -44,6 +44,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "ElectionsRequested": "an election was requested through the store",
     "UncleanSwitched": "unclean elections were allowed",
     "FreezeSwitched": "the topic was frozen or unfrozen",
+    "ImportSwitched": "the import of the topic ended",
     "RebalanceDue": "the periodic leader rebalance ran",
     "RetryDue": "the retry timer fired",
     "ShutdownAsked": "a broker began a controlled shutdown",

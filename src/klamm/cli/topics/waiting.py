@@ -147,19 +147,14 @@ def tell_halted(explanation: Explanation) -> Iterator[str]:
 
 async def explain_all(admin: Admin) -> list[Explanation]:
     """The explanations of all topics that wait for something."""
-    now = await admin.ask_controller(PrivateKey.STATUS, {})
-    partitions = [p for ill in ("offline", "under_replicated") for p in now[ill]["items"]]
-    partitions += [item["partition"] for ill in ("moves", "refused") for item in now[ill]["items"]]
-    names = {partition.rpartition("-")[0] for partition in partitions}
-    names |= {deletion["topic"] for deletion in now["deletions"]["items"]}
-    found = []
-    for name in sorted(names):
-        try:
-            found.append(await explain(admin, name))
-        except RequestRefused as refusal:
-            if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-    return [explanation for explanation in found if explanation["waiting"]]
+    found: list[Explanation] = []
+    more = True
+    while more:
+        body = {"after": found[-1]["topic"]} if found else {}
+        answer = await admin.ask_controller(PrivateKey.EXPLAIN, body)
+        found += answer["topics"]
+        more = answer["more"]
+    return found
 
 
 async def deleting(admin: Admin) -> list[dict[str, Any]]:

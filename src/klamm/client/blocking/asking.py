@@ -52,6 +52,10 @@ class Asker:
         with lease(address, self.options) as wire:
             return wire.call(key, request)
 
+    def serves(self, key: int) -> bool:
+        """Whether the cluster has an API, as far as a broker that answers can tell."""
+        return self._again(lambda: self._any(lambda wire: wire.serves(key)))
+
     def _again(self, look: Callable[[], T]) -> T:
         attempt = 0
         patience = time.monotonic() + TIMEOUT_MS / 1000

@@ -78,6 +78,10 @@ class Wire:
         """The newest version of an API that both sides know."""
         return self._talk.version_of(key, at_most)
 
+    def serves(self, key: int) -> bool:
+        """Whether the broker has an API at all; klamm's own tell it of each other's."""
+        return key in self._talk.versions
+
     def is_gone(self) -> bool:
         """Whether the broker has hung up on an idle connection."""
         # Nothing was asked: what there is to read is a farewell.

@@ -33,6 +33,8 @@ def node_of(topic: Topic, changed: Mapping[int, Assignment] = _NOTHING) -> Store
         },
         unclean=topic.unclean,
         frozen=topic.frozen,
+        importing=topic.importing,
+        first_epoch=topic.first_epoch,
     )
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from klamm.controller.context import Context, Partition
+from klamm.controller.context import Context, Partition, Topic
 from klamm.controller.effects import Leftovers, RemoveMarkers, RewriteTopic
-from klamm.controller.events import FreezeSwitched, TopicModified, TopicsChanged
+from klamm.controller.events import FreezeSwitched, ImportSwitched, TopicModified, TopicsChanged
 from klamm.controller.lifecycle import leftovers
 from klamm.controller.lifecycle.topic_nodes import rewrite_topic
 from klamm.controller.reassignments import reassignment_requests
@@ -40,9 +40,10 @@ def topics_changed(turn: Turn, event: TopicsChanged) -> Flow[None]:
             continue
         created += context.add_topic(name, node)
         topic = context.topics[name]
-        move_topic(turn, topic, TopicState.CREATED, f"{len(node.partitions)} partitions")
-        if topic.frozen:
-            move_topic(turn, topic, TopicState.FROZEN)
+        first = TopicState.IMPORTING if topic.importing else TopicState.CREATED
+        move_topic(turn, topic, first, f"{len(node.partitions)} partitions")
+        if alive_state(topic) is not first:
+            move_topic(turn, topic, alive_state(topic))
         if node.id_missing:
             nameless.append(name)
     for name in nameless:
@@ -79,15 +80,43 @@ def topic_modified(turn: Turn, event: TopicModified) -> Flow[None]:
         move_topic(turn, topic, alive_state(topic))
 
 
-def freeze_switched(turn: Turn, event: FreezeSwitched) -> Flow[None]:
+def settings_switched(turn: Turn, event: FreezeSwitched | ImportSwitched) -> Flow[None]:
+    """Settings of a topic that say what clients may do have changed."""
+    if isinstance(event, FreezeSwitched):
+        return _freeze_switched(turn, event)
+    return _import_switched(turn, event)
+
+
+def _freeze_switched(turn: Turn, event: FreezeSwitched) -> Flow[None]:
     """A topic's settings forbid clients to write, or allow it again."""
     topic = turn.context.topics.get(event.topic)
     if topic is None or topic.frozen == event.frozen:
         return
     topic.frozen = event.frozen
-    if not turn.context.is_queued(topic.name):
-        move_topic(turn, topic, alive_state(topic))
+    _live_on(turn, topic)
     yield from ()  # brokers read the settings themselves
+
+
+def _import_switched(turn: Turn, event: ImportSwitched) -> Flow[None]:
+    """A topic's settings say that all of it was imported."""
+    topic = turn.context.topics.get(event.topic)
+    if topic is None or topic.importing == event.importing:
+        return
+    if event.importing:
+        # Nobody can ask for it; who writes it into the store by hand gets what that means when
+        # the next controller looks.
+        turn.warn(f"topic {topic.name} has served already: it cannot be imported")
+        return
+    topic.importing = False
+    _live_on(turn, topic, "everything is imported")
+    yield from ()
+
+
+def _live_on(turn: Turn, topic: Topic, why: str = "") -> None:
+    """Let a topic that nobody deletes be what its settings say."""
+    target = alive_state(topic)
+    if not turn.context.is_queued(topic.name) and topic.state is not target:
+        move_topic(turn, topic, target, why)
 
 
 def create_partitions(turn: Turn, partitions: Sequence[Partition]) -> Flow[None]:

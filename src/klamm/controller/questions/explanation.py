@@ -34,6 +34,35 @@ def explain(context: Context, name: str) -> Explanation | None:
     )
 
 
+def explain_all(context: Context, after: str | None, limit: int) -> dict[str, Explanation]:
+    """The topics that wait for something, by name, behind one name; at most so many."""
+    found: dict[str, Explanation] = {}
+    for name in sorted(_unwell(context)):
+        if after is not None and name <= after:
+            continue
+        explanation = explain(context, name)
+        if explanation is None or not explanation.waiting:
+            continue
+        if len(found) == limit:
+            break
+        found[name] = explanation
+    return found
+
+
+def _unwell(context: Context) -> set[str]:
+    """The topics in which something may be waiting: the others need no closer look."""
+    names = set(context.deletions)
+    for ids in (context.unled, context.reassigning, *context.refused.values()):
+        names.update(id.topic for id in ids)
+    for name, topic in context.topics.items():
+        if name not in names and any(
+            p.leadership is None or len(p.leadership.isr) < len(p.assignment.replicas)
+            for p in topic.partitions.values()
+        ):
+            names.add(name)
+    return names
+
+
 def _deletion(context: Context, partition: Partition) -> Iterator[Waiting]:
     id, deletion = partition.id, context.deletions[partition.id.topic]
     if context.is_moving(id):

@@ -36,6 +36,7 @@ def status(context: Context) -> Status:
         deletions=tuple(_deletion(context, name) for name in sorted(context.deletions)),
         moves=tuple(_moves(context)),
         frozen=tuple(sorted(t.name for t in context.topics.values() if t.frozen)),
+        importing=tuple(sorted(t.name for t in context.topics.values() if t.importing)),
         refused=tuple(
             sorted((broker, id) for broker, found in context.refused.items() for id in found)
         ),

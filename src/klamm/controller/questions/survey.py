@@ -1,11 +1,14 @@
-"""The values that `status.py` answers with: one look at the whole cluster."""
+"""The values that `status.py` and `states.py` answer with: one look at the whole cluster."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from enum import StrEnum
 
-from klamm.controller.states import TopicState
+from klamm.controller.states import PartitionState, ReplicaState, TopicState
+from klamm.model.assignment import Assignment
+from klamm.model.leadership import Leadership
 from klamm.model.names import BrokerId, TopicPartition
 
 
@@ -70,4 +73,34 @@ class Status:
     deletions: tuple[DeletionStatus, ...]
     moves: tuple[MoveStatus, ...]
     frozen: tuple[str, ...]
+    importing: tuple[str, ...]
     refused: tuple[tuple[BrokerId, TopicPartition], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStates:
+    """One partition, its leadership, and the state of each copy in the order of the assignment."""
+
+    index: int
+    state: PartitionState
+    assignment: Assignment
+    leadership: Leadership | None
+    replica_states: tuple[ReplicaState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStates:
+    """One topic with all its partitions."""
+
+    name: str
+    id: uuid.UUID
+    state: TopicState
+    partitions: tuple[PartitionStates, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """Some topics, and whether more follow behind the last of them."""
+
+    topics: tuple[TopicStates, ...]
+    more: bool

@@ -10,12 +10,19 @@ from collections.abc import Iterator
 
 from klamm.controller.context import Context, Partition, Topic
 from klamm.controller.states import PartitionState, ReplicaState, TopicState
+from klamm.controller.states.topic_machine import alive_state
 from klamm.model.errors import InvariantBroken
 from klamm.model.names import NO_LEADER, BrokerId, TopicPartition
 
 _DOOMED = frozenset({TopicState.QUEUED, TopicState.HALTED, TopicState.DELETING})
 _LASTING = frozenset(
-    {TopicState.CREATED, TopicState.FROZEN, TopicState.HALTED, TopicState.DELETING}
+    {
+        TopicState.CREATED,
+        TopicState.FROZEN,
+        TopicState.IMPORTING,
+        TopicState.HALTED,
+        TopicState.DELETING,
+    }
 )
 _DELETION = frozenset(
     {
@@ -53,8 +60,9 @@ def _topic_faults(context: Context, topic: Topic) -> Iterator[str]:
         yield f"topic {name} is {topic.state}, which is over within one event"
     if (topic.state in _DOOMED) != (deletion is not None):
         yield f"topic {name} is {topic.state}, and its deletion is {deletion}"
-    if deletion is None and (topic.state is TopicState.FROZEN) != topic.frozen:
-        yield f"topic {name} is {topic.state}, and its settings say frozen={topic.frozen}"
+    if deletion is None and topic.state is not alive_state(topic):
+        told = f"frozen={topic.frozen}, importing={topic.importing}"
+        yield f"topic {name} is {topic.state}, and its settings say {told}"
     if deletion is None:
         return
     if (topic.state is TopicState.HALTED) != (deletion.halted is not None):

@@ -141,6 +141,17 @@ def _move_replicas(turn: Turn, groups: list[_Group], target: ReplicaState, why: 
     turn.send(batch)
 
 
+def take_over(turn: Turn, stored: Iterable[tuple[Partition, Leadership]]) -> None:
+    """Let new partitions be led as the store has it already: it came with the name of another."""
+    batch = turn.batch()
+    for partition, leadership in stored:
+        assert partition.state is PartitionState.NEW, f"{partition.id} is {partition.state}"
+        turn.context.lead(partition, leadership)
+        _enter(turn, partition, PartitionState.ONLINE, f"leader {leadership.leader} as before")
+        batch.order(partition.assignment.replicas, partition, is_new=False)
+    turn.send(batch)
+
+
 def find_partition(turn: Turn, partition: Partition, state: PartitionState) -> None:
     """Take up a partition where a new controller finds it.
 
@@ -225,6 +236,7 @@ def _partition_view(
         leadership=partition.leadership,
         controller_epoch=context.epoch,
         strategy=strategy,
+        first_epoch=context.topics[id.topic].first_epoch,
     )
 
 
@@ -271,6 +283,7 @@ def _plan_replicas(
             is_queued=doomed is not None,
             is_hopeless=is_vanished or replica.broker not in turn.context.brokers,
             controller_epoch=turn.context.epoch,
+            is_renamed=turn.context.topics[partition.id.topic].is_renamed,
         )
         step = replica_states.plan(view, target)
         if isinstance(step, Refused):

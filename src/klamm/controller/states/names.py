@@ -18,6 +18,7 @@ class TopicState(StrEnum):
     """The states in a topic's life."""
 
     ABSENT = "absent"
+    IMPORTING = "importing"
     CREATED = "created"
     GROWING = "growing"
     FROZEN = "frozen"

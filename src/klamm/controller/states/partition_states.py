@@ -28,6 +28,7 @@ class PartitionView:
     leadership: Leadership | None
     controller_epoch: int
     strategy: Strategy = Strategy.OFFLINE
+    first_epoch: int = 0  # the leader epoch of its first leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,10 @@ def elect_first(p: PartitionView) -> PartitionStep | Refused:
     if not online:
         return Refused("no assigned replica is live")
     first = Leadership(
-        leader=online[0], leader_epoch=0, isr=online, controller_epoch=p.controller_epoch
+        leader=online[0],
+        leader_epoch=p.first_epoch,
+        isr=online,
+        controller_epoch=p.controller_epoch,
     )
     return PartitionStep(CreateState(p.id, first), online, True, f"first leader {online[0]}")
 

@@ -27,6 +27,7 @@ class ReplicaView:
     controller_epoch: int
     # Nobody can confirm its end: its broker is away, or its topic's node is gone.
     is_hopeless: bool = False
+    is_renamed: bool = False  # its topic has another name now
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,11 @@ def give_up(r: ReplicaView) -> ReplicaStep | Refused:
     return _MARK if r.is_hopeless else Refused("its broker is there and can confirm its end")
 
 
+def rename(r: ReplicaView) -> ReplicaStep | Refused:
+    """The log goes on under another name, as a replica of that."""
+    return _MARK if r.is_renamed else Refused("its topic has the name it had")
+
+
 # Every legal transition, and nothing else: a pair that is not here is refused.
 TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.NON_EXISTENT, S.NEW): join,
@@ -119,6 +125,8 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.OFFLINE, S.DELETION_SUCCESSFUL): give_up,
     (S.DELETION_INELIGIBLE, S.DELETION_SUCCESSFUL): give_up,
     (S.DELETION_SUCCESSFUL, S.NON_EXISTENT): mark_only,
+    (S.ONLINE, S.NON_EXISTENT): rename,
+    (S.OFFLINE, S.NON_EXISTENT): rename,
 }
 
 

@@ -58,7 +58,9 @@ TOPICS: Final = Machine(
     transitions=topic_states.TRANSITIONS,
     never=TopicState.ABSENT,
     unsaid=TopicState.CREATED,
-    found=frozenset({TopicState.CREATED, TopicState.FROZEN, TopicState.QUEUED}),
+    found=frozenset(
+        {TopicState.CREATED, TopicState.FROZEN, TopicState.IMPORTING, TopicState.QUEUED}
+    ),
 )
 PARTITIONS: Final = Machine(
     entity="partition",

@@ -16,7 +16,7 @@ from klamm.model.errors import Refused
 IS_MOVING: Final = "a partition is being moved"
 IS_OFFLINE: Final = "a replica is offline"
 
-_ALIVE: Final = frozenset({TopicState.CREATED, TopicState.FROZEN})
+_ALIVE: Final = frozenset({TopicState.CREATED, TopicState.FROZEN, TopicState.IMPORTING})
 
 
 def move_topic(turn: Turn, topic: Topic, target: TopicState, why: str = "") -> Refused | None:
@@ -53,6 +53,8 @@ def find_topic(turn: Turn, topic: Topic, *, is_marked: bool) -> None:
 
 def alive_state(topic: Topic) -> TopicState:
     """The state of a topic that nobody is deleting."""
+    if topic.importing:
+        return TopicState.IMPORTING
     return TopicState.FROZEN if topic.frozen else TopicState.CREATED
 
 
@@ -73,7 +75,9 @@ def _view(turn: Turn, topic: Topic, why: str) -> TopicView:
     context = turn.context
     deletion = context.deletions.get(topic.name)
     if deletion is None:
-        return TopicView(name=topic.name, state=topic.state, reason=why)
+        return TopicView(
+            name=topic.name, state=topic.state, reason=why, is_renamed=topic.is_renamed
+        )
     return TopicView(
         name=topic.name,
         state=topic.state,

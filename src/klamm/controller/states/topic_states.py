@@ -1,11 +1,14 @@
 """The topic state machine: a table of the legal transitions and the rule of each.
 
 A topic's life is decided from the store: its node makes it, its delete marker ends it, its settings
-freeze it. So a rule has nothing to write and nobody to tell; it says whether the topic may go
-there, and why it does, in the words of the ledger. What a transition means for the topic's
-partitions and replicas is decided where it is made (`topics.py`, `deletion.py`, `cancellation.py`).
+freeze it. One that is imported begins closed to clients: its leaders take batches that have their
+offsets already, and it serves when its settings say that all of them are there. It never becomes
+that again, for a client may have written by then.
 
-Further lives, such as one that begins with an import, are further states and rows.
+So a rule has nothing to write and nobody to tell; it says whether the topic may go there, and why
+it does, in the words of the ledger. What a transition means for the topic's partitions and replicas
+is decided where it is made (`topics.py`, `deletion.py`, `cancellation.py`,
+`swapping.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ class TopicView:
     obstacle: str | None = None  # why its deletion must not begin now
     loss: str | None = None  # why its deletion cannot be called off any more
     is_vanished: bool = False  # its node was removed by hand
+    is_renamed: bool = False  # its name was given to another topic
     is_removed: bool = False  # its nodes were removed, for each copy is confirmed or given up
     given_up: tuple[BrokerId, ...] = ()  # the brokers whose copies were given up
 
@@ -45,6 +49,11 @@ Rule = Callable[[TopicView], TopicStep | Refused]
 
 def admit(t: TopicView) -> TopicStep:
     """A topic appeared in the store and is taken up."""
+    return TopicStep(t.reason)
+
+
+def take_in(t: TopicView) -> TopicStep:
+    """A topic appeared that is filled with batches of another log; clients may read, not write."""
     return TopicStep(t.reason)
 
 
@@ -97,9 +106,19 @@ def finish(t: TopicView) -> TopicStep | Refused:
     return TopicStep("every replica has confirmed")
 
 
+def part(t: TopicView) -> TopicStep | Refused:
+    """Another topic has the name now, and this one goes on under another."""
+    return TopicStep(t.reason) if t.is_renamed else Refused("its name is its own")
+
+
 # Every legal transition, and nothing else: a pair that is not here is refused.
 TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.ABSENT, S.CREATED): admit,
+    (S.ABSENT, S.IMPORTING): take_in,
+    (S.IMPORTING, S.CREATED): serve,
+    (S.IMPORTING, S.FROZEN): freeze,
+    (S.IMPORTING, S.GROWING): grow,
+    (S.GROWING, S.IMPORTING): take_in,
     (S.CREATED, S.GROWING): grow,
     (S.FROZEN, S.GROWING): grow,
     (S.GROWING, S.CREATED): serve,
@@ -108,6 +127,7 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.FROZEN, S.CREATED): serve,
     (S.CREATED, S.QUEUED): queue,
     (S.FROZEN, S.QUEUED): queue,
+    (S.IMPORTING, S.QUEUED): queue,
     (S.QUEUED, S.HALTED): wait,
     (S.DELETING, S.HALTED): wait,
     (S.HALTED, S.HALTED): wait,
@@ -115,7 +135,9 @@ TRANSITIONS: Final[Mapping[tuple[S, S], Rule]] = {
     (S.HALTED, S.DELETING): begin,
     (S.HALTED, S.CREATED): call_off,
     (S.HALTED, S.FROZEN): call_off,
+    (S.HALTED, S.IMPORTING): call_off,
     (S.DELETING, S.ABSENT): finish,
+    (S.FROZEN, S.ABSENT): part,
 }
 
 

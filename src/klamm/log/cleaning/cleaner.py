@@ -71,7 +71,7 @@ class Cleaned:
 def plan(log: PartitionLog, now_ms: int) -> CleaningPlan | None:
     """The cleaning that a log needs; None if it needs none."""
     settings = log.settings
-    if not settings.compact or len(log.segments) == 1:
+    if not settings.compact or settings.importing or len(log.segments) == 1:
         return None
     end = _cleanable_end(log, now_ms)
     first_dirty = log.cleaned_to

@@ -28,6 +28,8 @@ def expendable(
     high_watermark: int,
 ) -> list[Segment]:
     """The oldest segments that time, size or a deletion of records has released."""
+    if settings.importing:
+        return []  # what is as old as the log it comes from stays at least until it is there
     rules: list[Callable[[Segment, int], bool]] = [lambda _, end: end <= log_start]
     if settings.delete and settings.retention_ms >= 0:
         rules.append(lambda segment, _: now_ms - newest_ms(segment) > settings.retention_ms)

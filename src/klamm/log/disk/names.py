@@ -7,7 +7,12 @@ import uuid
 from collections.abc import Collection
 from typing import Final
 
-from klamm.model.names import DIRECTORY_NAME_LENGTH_MAX, TopicPartition, partition_fault
+from klamm.model.names import (
+    DIRECTORY_NAME_LENGTH_MAX,
+    TopicPartition,
+    id_text,
+    partition_fault,
+)
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -47,6 +52,11 @@ _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)\Z")
 _FUTURE: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)\.[0-9a-f]{32}-future\Z")
 _ASIDE: Final = re.compile(r"(.+)\.[0-9a-f]{32}(-delete|-stray)\Z")
 _OFFSET_FILE: Final = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)*)\Z")
+
+
+def between_names(topic_id: uuid.UUID | None, partition: int) -> TopicPartition:
+    """The name of a log between two names: it can be no other log's."""
+    return TopicPartition(f"klamm-renamed.{id_text(topic_id or uuid.uuid4())}", partition)
 
 
 def offset_name(offset: int, kind: str) -> str:

@@ -171,6 +171,18 @@ def header_fault(
     return None
 
 
+def closed(topic: str, settings: LogSettings, from_client: bool) -> AppendRefused | None:
+    """The refusal of records for a topic that takes none now."""
+    if settings.importing:
+        # Retriable: whoever begins to write before the last batch is imported has to wait.
+        why = f"topic {topic} is being imported (klamm.importing=true)"
+        return AppendRefused(ErrorCode.LEADER_NOT_AVAILABLE, why)
+    if settings.frozen and from_client:
+        why = f"topic {topic} is frozen (klamm.frozen=true)"
+        return AppendRefused(ErrorCode.POLICY_VIOLATION, why)
+    return None
+
+
 def too_large(size: int, settings: LogSettings) -> AppendRefused:
     """The refusal of a batch that is too large for the topic, or for a segment of it."""
     if size > settings.max_message_bytes:

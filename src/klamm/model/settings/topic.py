@@ -20,10 +20,18 @@ from klamm.model.settings.definition import (
 from klamm.model.settings.versions import KnownVersion
 
 FROZEN: Final = "klamm.frozen"
+IMPORTING: Final = "klamm.importing"
+IMPORT_EPOCH: Final = "klamm.import.leader.epoch"
+EPOCH_MAX: Final = (1 << 31) - (1 << 20)  # leaders that come later need room above it
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _FOREVER: Final = str(LONG_MAX)
 _TIERED: Final = "klamm keeps all records on its own disks: there is no remote storage"
 _OLD_FORMATS: Final = "klamm stores record batches of format 2 only"
+
+
+def is_true(text: str | None) -> bool:
+    """Whether a setting's text says yes."""
+    return text is not None and text.strip().lower() == "true"
 
 
 def _topic(
@@ -167,6 +175,22 @@ TOPIC_SETTINGS: Final[Mapping[str, Definition]] = by_name(
             Kind.BOOLEAN,
             "false",
             "Whether writes of clients are refused, as before a final archive. Reading goes on.",
+        ),
+        _topic(
+            IMPORTING,
+            Kind.BOOLEAN,
+            "false",
+            "Whether the topic is being filled with the batches of another log, offsets and all. "
+            "Writes of clients are refused and nothing is removed until it ends. It can be set "
+            "when a topic is created, and then only be taken away.",
+        ),
+        _topic(
+            IMPORT_EPOCH,
+            Kind.INT,
+            "0",
+            "The leader epoch that partitions begin with: above those of the batches that are "
+            "imported.",
+            valid=Between(0, EPOCH_MAX),
         ),
         _topic(
             "max.compaction.lag.ms",

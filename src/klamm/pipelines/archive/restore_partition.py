@@ -67,7 +67,7 @@ class RestoreJob:
 def restore_partition(job: RestoreJob, partition: int) -> dict[str, Any]:
     """Writes what is still missing of one partition."""
     tp = TopicPartition(job.topic, partition)
-    there = _end_at_rest(Lookup(job.connection), tp)
+    there = end_at_rest(Lookup(job.connection), tp)
     walk = Walk(job, partition)
     patience_ms = job.connection.patience_ms
     producer = BatchProducer(connection=job.connection, delivery_timeout_ms=patience_ms)
@@ -115,7 +115,7 @@ def send(walk: Walk, tp: TopicPartition, taker: Taker, *, first: int) -> None:
         taker.send(tp, box)
 
 
-def _end_at_rest(lookup: Lookup, tp: TopicPartition) -> int:
+def end_at_rest(lookup: Lookup, tp: TopicPartition) -> int:
     """The partition's end. After a broken-off run a last request may still be under way."""
     end = lookup.latest([tp])[tp]
     since = time.monotonic()

@@ -21,13 +21,15 @@ from typing import Any, Final
 from klamm.client.blocking.lookup import Lookup
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import name_fault
-from klamm.model.settings.topic import FROZEN
+from klamm.model.settings.topic import FROZEN, IMPORT_EPOCH, IMPORTING
 from klamm.pipelines.archive.layout import Manifest, path_name, read_part
 from klamm.pipelines.jobs.writing import disk_fault, write_whole
 
 _FOREVER: Final = str((1 << 63) - 1)
 _WEEK_MS: Final = 7 * 24 * 3_600_000  # Kafka's default
 _IN_SYNC: Final = "min.insync.replicas"
+# What a topic was just going through is not restored.
+_OF_THE_TIME: Final = frozenset({FROZEN, IMPORTING, IMPORT_EPOCH})
 # What would change, refuse or drop records while they are being written.
 _ASIDE: Final[Mapping[str, str]] = {
     "message.timestamp.type": "CreateTime",
@@ -51,13 +53,16 @@ class Limit:
 
     time_ms: int | None = None
     offsets: Mapping[int, int] | None = None
+    is_exact: bool = False  # with the offsets that records had; then all of it
 
     @property
     def told(self) -> dict[str, Any]:
         """As a journal has it."""
+        exact = {"exact": True} if self.is_exact else {}
         return {
             "as_of_ms": self.time_ms,
             "offsets": self.offsets and {str(p): o for p, o in sorted(self.offsets.items())},
+            **exact,
         }
 
 
@@ -134,8 +139,8 @@ class RestoreJournal:
             ) from None
         if state != "complete" and told != self._limit.told:
             raise UsageError(
-                f"{self.path} is of a restore with another --as-of: delete the half-filled topic "
-                "and this file, or ask for the same"
+                f"{self.path} is of a restore with another --as-of or --exact: delete the "
+                "half-filled topic and this file, or ask for the same"
             )
         return dict(found)
 
@@ -180,22 +185,32 @@ def settings_of(manifest: Manifest) -> Settings:
     found = json.loads(read_part(manifest, manifest.settings))
     try:
         replicas = max((len(r) for r in found["assignments"].values()), default=-1)
-        configs = {str(k): str(v) for k, v in found["configs"].items() if k != FROZEN}
+        configs = {str(k): str(v) for k, v in found["configs"].items() if k not in _OF_THE_TIME}
         return Settings(int(found["partitions"]), replicas, configs)
     except (KeyError, TypeError, AttributeError, ValueError):
         raise KlammError(f"{manifest.settings.path} of the archive makes no sense") from None
 
 
 def open_topic(
-    lookup: Lookup, name: str, kept: Settings, journal: RestoreJournal
+    lookup: Lookup,
+    name: str,
+    kept: Settings,
+    journal: RestoreJournal,
+    importing: Mapping[str, str] | None = None,
 ) -> tuple[str, list[str]]:
-    """The topic to fill: a new one, or the one that an unfinished restore has begun; and notes."""
+    """The topic to fill: a new one, or the one that an unfinished restore has begun; and notes.
+
+    One that is imported has its own settings from the beginning, and those that make it so.
+    """
     topic_id = _own_topic(lookup, name, journal)
     brokers = len(lookup.view([]).brokers)
     replicas = min(kept.replicas, brokers)
     if topic_id is None:
         journal.write("creating", "")
-        aside = {**_ASIDE, **{k: v for k, v in _ASIDE_IF_SET.items() if k in kept.configs}}
+        if importing is not None:
+            aside = dict(importing)
+        else:
+            aside = {**_ASIDE, **{k: v for k, v in _ASIDE_IF_SET.items() if k in kept.configs}}
         if replicas < kept.replicas and _IN_SYNC in kept.configs:
             aside[_IN_SYNC] = "1"
         configs = {**kept.configs, **aside}
@@ -213,18 +228,40 @@ def put_back(lookup: Lookup, name: str, kept: Settings, manifest: Manifest) -> l
     """The topic's own settings again; what would delete the records at once stays aside."""
     known = {k: v for k, v in kept.configs.items() if k in _ASIDE_IF_SET or k == _IN_SYNC}
     settings: dict[str, str | None] = {**{k: kept.configs.get(k) for k in _ASIDE}, **known}
-    retention_ms = _retention_ms(lookup, name, kept.configs)
-    oldest = min((f.time_min for f in manifest.files if f.time_min >= 0), default=None)
-    is_expired = oldest is not None and 0 <= retention_ms < time.time() * 1000 - oldest
-    if not is_expired:
+    retention_ms = _expired_after_ms(lookup, name, kept, manifest)
+    if retention_ms is None:
         lookup.alter(name, settings)
         return []
     del settings["retention.ms"]
     lookup.alter(name, settings)
-    return [
+    return [_kept_longer(name, retention_ms)]
+
+
+def let_serve(lookup: Lookup, name: str, kept: Settings, manifest: Manifest) -> list[str]:
+    """Ends an import: clients may write, and what is too old may go."""
+    settings: dict[str, str | None] = {IMPORTING: None, IMPORT_EPOCH: None}
+    if _IN_SYNC in kept.configs:
+        settings[_IN_SYNC] = kept.configs[_IN_SYNC]
+    retention_ms = _expired_after_ms(lookup, name, kept, manifest)
+    if retention_ms is not None:
+        settings["retention.ms"] = "-1"
+    lookup.alter(name, settings)
+    return [] if retention_ms is None else [_kept_longer(name, retention_ms)]
+
+
+def _kept_longer(name: str, retention_ms: int) -> str:
+    return (
         f"retention.ms of {name} stays -1, for the records are older than the "
         f"{retention_ms} ms it had"
-    ]
+    )
+
+
+def _expired_after_ms(lookup: Lookup, name: str, kept: Settings, manifest: Manifest) -> int | None:
+    """The retention that would delete archived records at once; None where it would not."""
+    retention_ms = _retention_ms(lookup, name, kept.configs)
+    oldest = min((f.time_min for f in manifest.files if f.time_min >= 0), default=None)
+    is_expired = oldest is not None and 0 <= retention_ms < time.time() * 1000 - oldest
+    return retention_ms if is_expired else None
 
 
 _MS: Final[Mapping[str, int]] = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}

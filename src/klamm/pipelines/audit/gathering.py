@@ -11,11 +11,13 @@ from klamm.client.aio.visit import visit
 from klamm.client.errors import refuse
 from klamm.client.settings import ClientSettings, ConnectionOptions
 from klamm.model.errors import UsageError
-from klamm.pipelines.audit.judging import LedgerEvidence, of_entries, of_topic
+from klamm.pipelines.audit import judging_here
 from klamm.protocol.private import PrivateKey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from klamm.pipelines.audit.judging import LedgerEvidence
 
 _PAGE: Final = 10_000
 
@@ -48,11 +50,26 @@ def gather(
     What is not in the topic yet is asked for before the topic is looked at: so nothing falls in
     between, and what is in both counts once.
     """
+    from klamm.pipelines.audit.judging import of_entries, of_topic
+
     found = of_topic(spark, reach, waiting, now_ms=now_ms, since_ms=since_ms)
-    if found is None:
-        settings = ClientSettings(security=reach.security)
-        found = of_entries(spark, visit(reach.servers, settings, everything))
-    return found
+    return found or of_entries(spark, _asked(reach))
+
+
+def gather_here(
+    reach: ConnectionOptions,
+    waiting: Sequence[Mapping[str, Any]],
+    *,
+    now_ms: int,
+    since_ms: int = 0,
+) -> judging_here.Lines:
+    """The same without Spark."""
+    found = judging_here.of_topic(reach, waiting, now_ms=now_ms, since_ms=since_ms)
+    return found or judging_here.of_entries(_asked(reach))
+
+
+def _asked(reach: ConnectionOptions) -> list[dict[str, Any]]:
+    return visit(reach.servers, ClientSettings(security=reach.security), everything)
 
 
 async def not_in_the_topic(admin: Admin) -> list[dict[str, Any]]:

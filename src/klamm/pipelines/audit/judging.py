@@ -12,11 +12,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import dataset
 from pyspark.sql import functions as F
 
 from klamm.client.blocking.lookup import Lookup
@@ -24,42 +21,11 @@ from klamm.client.security.settings import properties_of
 from klamm.client.settings import ConnectionOptions
 from klamm.model.names import KLAMM_LEDGER
 from klamm.pipelines.audit import tables
+from klamm.pipelines.audit.findings import SPANS, Findings, put_in_place, shown
 from klamm.pipelines.jobs.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-SPANS: Final = 60
-_ROWS_MAX: Final = 500
-_FAULTS: Final = ("illegal", "broken_chains", "lost", "stuck")
-# The report shows the first rows of each table in this order; of the timeline the newest.
-_ORDER: Final[Mapping[str, tuple[str, ...]]] = {
-    "illegal": ("controller_epoch", "sequence"),
-    "broken_chains": ("controller_epoch", "sequence"),
-    "lost": ("controller_epoch", "first"),
-    "stuck": ("since_ms",),
-    "moves": ("entity", "from_state", "to_state"),
-    "latency": ("entity", "from_state", "to_state"),
-    "epochs": ("controller_epoch",),
-    "timeline": ("since_ms",),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """The findings, and the rows that the report shows."""
-
-    events: int
-    first_ms: int
-    last_ms: int
-    counts: Mapping[str, int]
-    rows: Mapping[str, list[dict[str, Any]]]
-    by_time: list[dict[str, Any]]
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
-        return not any(self.counts[name] for name in _FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +123,6 @@ def run(
     return Findings(total, first, last, counts, rows, [row.asDict() for row in by_time])
 
 
-def put_in_place(fresh: Path, to: Path) -> None:
-    """New tables instead of the old ones, which go when the new ones stand.
-
-    Whenever this is broken off, a whole set is there: under its name, or as `tables.before`.
-    """
-    before = to.with_name(f"{to.name}.before")
-    if to.exists():
-        shutil.rmtree(before, ignore_errors=True)
-        to.rename(before)
-    fresh.rename(to)
-    shutil.rmtree(before, ignore_errors=True)
-
-
 def _extent(found: DataFrame) -> tuple[int, int, int]:
     """The number of events, and the times of the first and the last."""
     (row,) = found.agg(F.count(F.lit(1)), F.min("time_ms"), F.max("time_ms")).collect()
@@ -177,18 +130,6 @@ def _extent(found: DataFrame) -> tuple[int, int, int]:
 
 
 def _table(table: DataFrame, name: str, path: Path) -> tuple[int, list[dict[str, Any]]]:
-    """Writes a table; how many rows of it are of interest, and those that are shown.
-
-    What was written is read back without Spark: it is one file, and a job costs more than that.
-    """
+    """Writes a table; how many rows of it are of interest, and those that are shown."""
     table.coalesce(1).write.parquet(str(path))
-    direction = "descending" if name == "timeline" else "ascending"
-    order = [(column, direction) for column in _ORDER[name]]
-    wanted = pc.field("topic").is_null() if name == "latency" else None
-    written = dataset.dataset(path)
-    count, shown = 0, written.schema.empty_table()
-    for batch in written.to_batches(filter=wanted):
-        count += batch.num_rows
-        both = pa.concat_tables([shown, pa.Table.from_batches([batch])])
-        shown = both.sort_by(order).slice(0, _ROWS_MAX)
-    return count, shown.to_pylist()
+    return shown(name, path)

@@ -16,10 +16,11 @@ from klamm.controller.states import FOUND, TopicState
 from klamm.controller.states.tables import MACHINES
 from klamm.model.names import INTERNAL_TOPICS
 from klamm.model.text import printable
+from klamm.pipelines.audit.findings import STATES_MAX
 from klamm.pipelines.audit.report_style import STYLE, colour, kind
 
 if TYPE_CHECKING:
-    from klamm.pipelines.audit.judging import Findings
+    from klamm.pipelines.audit.findings import Findings
 
 Row = Mapping[str, Any]
 
@@ -89,8 +90,9 @@ def render(audit: Findings, *, title: str) -> str:
         ),
         _section(
             "States over time",
-            "Topics, partitions and brokers; hover over a bar to see its times.",
-            lanes(audit.rows["timeline"], last_ms),
+            "Topics, partitions and brokers, deletions among them, from the first event to the "
+            "last; hover over a bar to see its times.",
+            lanes(audit.rows["timeline"], audit.first_ms, last_ms),
         ),
         _section(
             "Transitions",
@@ -98,9 +100,9 @@ def render(audit: Findings, *, title: str) -> str:
             matrices(audit.rows["moves"]),
         ),
         _section(
-            "Latencies",
-            "The time since the last transition of the same thing: median, 95 % and 99 %; "
-            "the scale is logarithmic.",
+            "Time before each transition",
+            "How long a thing had been in its state when it left it: median, 95 % and 99 %. This "
+            "is not how long the transition itself took. The scale is logarithmic.",
             latencies(audit.rows["latency"]),
         ),
         _section(
@@ -180,33 +182,44 @@ def activity(by_time: Sequence[Row], first_ms: int, last_ms: int, spans: int = 6
     )
 
 
-def lanes(rows: Sequence[Row], end_ms: int) -> str:
-    """One lane a topic, partition and broker, coloured by its state."""
+def lanes(rows: Sequence[Row], first_ms: int, end_ms: int) -> str:
+    """One lane a topic, partition and broker, coloured by its state; internal topics are folded."""
     shown = [row for row in rows if row["entity"] in ("topic", "partition", "broker")]
     if not shown:
         return _nothing()
+    own = [row for row in shown if row["topic"] not in INTERNAL_TOPICS]
+    internal = [row for row in shown if row["topic"] in INTERNAL_TOPICS]
+    drawn = _lanes(own, first_ms, end_ms)
+    if internal:
+        names = {row["subject"] for row in internal}
+        folded = _lanes(internal, first_ms, end_ms)
+        told = f"<summary>{len(names):,} internal topics and partitions</summary>"
+        drawn += f"<details>{told}{folded}</details>"
+    if len(rows) >= STATES_MAX:
+        drawn += (
+            f"<p class=about>These are the newest {STATES_MAX:,} states; "
+            "all are in the table timeline.</p>"
+        )
+    return drawn + _legend(sorted({row["state"] for row in shown}))
+
+
+def _lanes(rows: Sequence[Row], first_ms: int, end_ms: int) -> str:
     by_subject: dict[str, list[Row]] = {}
-    for row in sorted(shown, key=_lane_order):
+    for row in sorted(rows, key=_lane_order):
         by_subject.setdefault(row["subject"], []).append(row)
-    first_ms = min(row["since_ms"] for row in shown)
     drawn = [
         _lane(name, _lane_bars(name, by_subject[name], first_ms, end_ms))
         for name in list(by_subject)[:_LANES_MAX]
     ]
     left = len(by_subject) - len(drawn)
     more = f"<p class=about>{left:,} more are in the table timeline.</p>" if left > 0 else ""
-    states = sorted({row["state"] for name in by_subject for row in by_subject[name]})
-    return (
-        f"<div class=lanes>{''.join(drawn)}{_lane('', _axis(first_ms, end_ms))}</div>"
-        f"{more}{_legend(states)}"
-    )
+    return f"<div class=lanes>{''.join(drawn)}{_lane('', _axis(first_ms, end_ms))}</div>{more}"
 
 
-def _lane_order(row: Row) -> tuple[bool, bool, str, bool, int, int]:
-    """Brokers last, internal topics before them; within a topic itself, then its partitions."""
+def _lane_order(row: Row) -> tuple[bool, str, bool, int, int]:
+    """Brokers last; within a topic itself, then its partitions."""
     return (
         row["entity"] == "broker",
-        row["topic"] in INTERNAL_TOPICS,
         row["topic"] or row["subject"],
         row["entity"] == "partition",
         row["partition"] or 0,

@@ -24,6 +24,7 @@ _COLOURS: Final[Mapping[str, str]] = {
     "grown": "#3f8f86",
     "growing": "#3f8f86",
     "frozen": "#4c86c6",
+    "importing": "#7a6fc0",
     "queued for deletion": "#d9a036",
     "deleting": "#d9a036",
     "halted": "#9a6bc0",

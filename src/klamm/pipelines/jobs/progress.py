@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from klamm.pipelines.session.lazily import SparkWhenNeeded, is_small
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -73,10 +75,34 @@ def _unwatched(progress: Progress, what: str, total: int) -> Iterator[Callable[[
 
 
 @contextlib.contextmanager
+def _shown_here(progress: Progress, what: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """Work of this very process."""
+    reached = [0, 0]
+
+    def report(records: int, size: int) -> None:
+        reached[0] += records
+        reached[1] += size
+        progress.reached(*reached)
+
+    progress.begin(what, total)
+    try:
+        yield report
+        progress.reached(total, reached[1])
+    finally:
+        progress.end()
+
+
+@contextlib.contextmanager
 def watched(
     spark: SparkSession, progress: Progress, what: str, total: int
 ) -> Iterator[Callable[[int, int], None]]:
     """A function for tasks to report with, shown while the block runs."""
+    if isinstance(spark, SparkWhenNeeded):
+        spark.announce(total)
+    if is_small(spark):
+        with _shown_here(progress, what, total) as report:
+            yield report
+        return
     from pyspark.sql import is_remote
 
     if is_remote():

@@ -221,6 +221,14 @@ class OpenBatch:
         )
 
 
+class Place(NamedTuple):
+    """The place of a batch in a log that it has already: its offsets and who led."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+
+
 def seal_area(
     area: bytes | memoryview,
     *,
@@ -228,19 +236,21 @@ def seal_area(
     count: int,
     times: tuple[int, int],
     producer: Sequence[int],
+    place: Place | None = None,
 ) -> bytes:
     """Header and records of one batch; the checksum covers all after itself."""
+    place = place or Place(0, count - 1, -1)
     header = bytearray(HEADER.size)
     HEADER.pack_into(
         header,
         0,
-        0,
+        place.base_offset,
         HEADER.size + len(area) - PREFIX_SIZE,
-        -1,
+        place.leader_epoch,
         MAGIC,
         0,
         attributes,
-        count - 1,
+        place.last_offset - place.base_offset,
         *times,
         *producer,
         count,

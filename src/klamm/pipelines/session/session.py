@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,8 @@ from klamm.client.addresses import parse_bootstrap
 from klamm.installing import install_command
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.session.java import use_java
-from klamm.pipelines.session.stderr import without_incubator_warning
+from klamm.pipelines.session.lazily import SparkWhenNeeded
+from klamm.pipelines.session.versions import PYSPARK_MIN, is_too_old
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +34,6 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "1g",
 }
 
-_PYSPARK_MIN: Final = (4, 3)
 _ADVICE: Final = f"`{install_command('spark')}`"
 _CONNECT_PORT: Final = 15002
 _MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|sc|k8s)://.+|yarn")
@@ -62,8 +63,7 @@ def start(
     for key, value in {**_SETTINGS, **shuffle, **(settings or {})}.items():
         builder = builder.config(key, value)
     try:
-        with without_incubator_warning():
-            spark = builder.getOrCreate()
+        spark = builder.getOrCreate()
     except PySparkRuntimeError as fault:
         if fault.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -77,17 +77,19 @@ def require_pyspark() -> None:
     for package in ("pyspark", "pyarrow", "pandas"):
         if find_spec(package) is None:
             raise UsageError(f"this needs Spark, and {package} is not installed: {_ADVICE}")
-    from pyspark import __version__ as found
-
+    found = _pyspark_version()
     if is_too_old(found):
-        wanted = "PySpark {}.{}".format(*_PYSPARK_MIN)
+        wanted = "PySpark {}.{}".format(*PYSPARK_MIN)
         raise UsageError(f"this needs {wanted} or newer, and {found} is installed: {_ADVICE}")
 
 
-def is_too_old(version: str) -> bool:
-    """Whether this version of PySpark lacks what the source needs."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) < _PYSPARK_MIN
+def _pyspark_version() -> str:
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:  # not from a package: that of a Spark's own directory
+        from pyspark import __version__
+
+        return str(__version__)
 
 
 def is_connect(master: str) -> bool:
@@ -168,12 +170,12 @@ def _shuffle_tasks(master: str) -> int:
 @contextlib.contextmanager
 def plainly() -> Iterator[None]:
     """Turns Spark's page-long failures into the sentence that one of our tasks ended with."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except (PySparkException, Py4JJavaError) as fault:
+    except Exception as fault:
+        # By name: a job that is done without Spark does not pay for importing it.
+        if not {"PySparkException", "Py4JJavaError"} & {c.__name__ for c in type(fault).__mro__}:
+            raise
         raise KlammError(plain_fault(str(fault))) from fault
 
 
@@ -218,6 +220,8 @@ def say_plainly() -> None:
 
 def refuse_speculation(spark: SparkSession) -> None:
     """Jobs whose tasks write must not have two copies of a task running at once."""
+    if isinstance(spark, SparkWhenNeeded):
+        return  # asked when it starts
     if spark.conf.get("spark.speculation", "false") == "true":
         raise UsageError("set spark.speculation=false: a task must not write twice at once")
 
@@ -228,6 +232,7 @@ def register(spark: SparkSession) -> None:
 
     from klamm.pipelines.source.datasource import KlammDataSource
 
+    _use_this_python(spark)
     try:
         with _active(spark):
             spark.dataSource.register(KlammDataSource)
@@ -235,6 +240,20 @@ def register(spark: SparkSession) -> None:
         # A session made from another one may have it already.
         if fault.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Has a Spark on this machine run the Python that is running, which has klamm.
+
+    Unless it was told one, Spark takes the first `python3` on the path, and that of a virtualenv
+    which is not activated is not there.
+    """
+    if "PYSPARK_PYTHON" in os.environ or not hasattr(spark, "_jsparkSession"):
+        return
+    context = spark.sparkContext
+    was_told = context.getConf().contains("spark.pyspark.python")
+    if not was_told and (context.master or "").startswith("local"):
+        context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 @contextlib.contextmanager

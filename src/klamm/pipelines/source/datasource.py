@@ -22,47 +22,34 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
 from klamm.model.errors import UsageError
 from klamm.pipelines.session.workers import begin_task
+from klamm.pipelines.source.offered import (
+    STREAMS_GET_FRAMES,
+    STREAMS_HAVE_LIMITS,
+    VERSION,
+    DataSourceStreamArrowWriter,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+    frames_of,
+)
 from klamm.pipelines.source.options import ReadOptions, WriteOptions, parse_read, parse_write
-from klamm.pipelines.source.ranges import (
-    DataLost,
-    Split,
-    StreamOffsets,
-    cut_losses,
-    losses,
-    plan_splits,
-    shortfalls,
-)
-from klamm.pipelines.source.selection import (
-    bytes_per_offset,
-    check_order,
-    ids_of,
-    lookup_of,
-    partitions_of,
-    ranges_of,
-    require_topics,
-    resolve,
-    view_of,
-)
+from klamm.pipelines.source.planning import plan_batch
+from klamm.pipelines.source.ranges import Split, StreamOffsets
 from klamm.pipelines.source.stream import Stream
 
 if TYPE_CHECKING:
     from klamm.pipelines.source.sink import TaskReport
+    from klamm.pipelines.source.sink_once import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +111,9 @@ class KlammDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
-        return KlammStreamReader(parse_read(self.options, streaming=True), columns_of(schema))
+        options = parse_read(self.options, streaming=True)
+        _refuse_limits(options)
+        return KlammStreamReader(options, columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write."""
@@ -133,7 +122,8 @@ class KlammDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming write. In complete mode each micro-batch appends the whole result anew."""
-        return KlammStreamWriter(_checked(parse_write(self.options), schema))
+        options = _checked(parse_write(self.options, streaming=True), schema)
+        return KlammStreamWriter(options, schema)
 
 
 def schema_text(options: Mapping[str, str]) -> str:
@@ -170,6 +160,15 @@ def _refuse_overwrite(overwrite: bool) -> None:
             'a topic cannot be overwritten: use mode("append"), and delete its records first '
             "when the old records shall go"
         )
+
+
+def _refuse_limits(options: ReadOptions) -> None:
+    if STREAMS_HAVE_LIMITS or (options.offsets_max is None and options.offsets_min is None):
+        return
+    raise UsageError(
+        "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or newer, and {}.{} is "
+        "installed: leave them out, and a micro-batch is all that is there".format(*VERSION)
+    )
 
 
 def _checked(options: WriteOptions, schema: StructType) -> WriteOptions:
@@ -227,38 +226,6 @@ class KlammReader(DataSourceReader):
         return _read(self._options, self._columns, partition)
 
 
-def plan_batch(options: ReadOptions) -> list[Split]:
-    """The splits of a batch read."""
-    lookup = lookup_of(options)
-    view = view_of(options, lookup)
-    require_topics(options, view, lookup)
-    tps = partitions_of(options, view)
-    start = resolve("startingOffsets", options.starting, tps, lookup)
-    end = resolve("endingOffsets", options.ending, tps, lookup, committed=options.read_committed)
-    check_order(options.ending, start, end)
-    earliest = lookup.earliest(tps)
-    lost = losses(start, end, earliest)
-    if options.ending.offsets is not None:
-        latest = lookup.latest(tps, committed=options.read_committed)
-        lost += shortfalls(end, latest)
-        end = {tp: min(offset, latest[tp]) for tp, offset in end.items()}
-    if lost and options.fail_on_data_loss:
-        raise DataLost(f"{'; '.join(lost)} (failOnDataLoss=false would read what is left)")
-    if lost:
-        log.warning("%s: going on, as failOnDataLoss=false asks", "; ".join(lost))
-        start = cut_losses(start, end, earliest)
-    rates = None
-    if options.split_bytes_max is not None:
-        rates = bytes_per_offset(lookup, earliest, lookup.latest(tps))
-    return plan_splits(
-        ranges_of(view, ids_of(view), start, end),
-        records_max=options.split_records_max,
-        bytes_max=options.split_bytes_max,
-        splits_min=options.splits_min,
-        bytes_per_offset=rates,
-    )
-
-
 class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming read; Spark keeps one of these alive for the whole query."""
 
@@ -289,8 +256,12 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.offsets_min)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch."""
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """The end of the next micro-batch. Before Spark 4.2 nobody says where it starts."""
+        if start is None:
+            return self._stream.now().to_json()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = StreamOffsets.from_json(start)
         end = self._stream.latest(begin, most, at_once=isinstance(limit, ReadAllAvailable))
@@ -322,9 +293,10 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @dataclass
 class Message(WriterCommitMessage):
-    """The report of one task of a sink."""
+    """The report of one task of a sink, and what of it is to be committed."""
 
     written: TaskReport
+    prepared: Prepared | None = None
 
 
 def _write(options: WriteOptions, frames: Iterator[Any]) -> Message:
@@ -336,11 +308,34 @@ def _write(options: WriteOptions, frames: Iterator[Any]) -> Message:
     if context is not None and context.getLocalProperty("spark.speculation") == "true":
         raise UsageError("set spark.speculation=false: a task must not write twice at once")
     task = context.partitionId() if context is not None else 0
-    return Message(write_frames(options, frames, task=task))
+    if options.once is None:
+        return Message(write_frames(options, frames, task=task))
+    from klamm.pipelines.source.sink_once import Turn, prepare
+
+    query, batch = options.once.job, 0
+    if query is None:
+        assert context is not None, "a stream runs in tasks"
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        if not query or batch < 0:
+            raise UsageError("this Spark tells its tasks no micro-batch: use at-least-once")
+    return Message(*prepare(options, frames, Turn(query, batch, task)))
 
 
 def _summary(messages: Sequence[WriterCommitMessage | None]) -> int:
     return sum(m.written.records for m in messages if isinstance(m, Message))
+
+
+def _finish(
+    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], *, commit: bool
+) -> None:
+    """Ends the transactions that tasks have left open."""
+    if options.once is None:
+        return
+    from klamm.pipelines.source import sink_once
+
+    prepared = [m.prepared for m in messages if isinstance(m, Message) and m.prepared]
+    (sink_once.commit if commit else sink_once.abort)(options, prepared)
 
 
 class KlammWriter(DataSourceArrowWriter):
@@ -355,27 +350,33 @@ class KlammWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
+        _finish(self._options, messages, commit=True)
         log.info("written", extra={"records": _summary(messages)})
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Some task failed: what the others wrote stays, for a log has no undo."""
+        """Some task failed: what the others wrote stays, unless it is in a transaction."""
+        _finish(self._options, messages, commit=False)
         log.warning("a write failed after %d records were written", _summary(messages))
 
 
 class KlammStreamWriter(DataSourceStreamArrowWriter):
     """A streaming write. Spark builds one for every micro-batch, and one more to commit it."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
+        self._schema = schema
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Writes the rows of one task."""
-        return _write(self._options, iterator)
+        frames = iterator if STREAMS_GET_FRAMES else frames_of(iterator, self._schema)
+        return _write(self._options, frames)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """All tasks of a micro-batch are done."""
+        _finish(self._options, messages, commit=True)
         log.info("written", extra={"records": _summary(messages), "batch": batchId})
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Some task failed; Spark runs the micro-batch again when the query starts again."""
+        _finish(self._options, messages, commit=False)
         log.warning("micro-batch %d failed after %d records", batchId, _summary(messages))

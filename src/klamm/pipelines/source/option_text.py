@@ -33,6 +33,7 @@ _HONOURED: Final = frozenset(
         "batch.size",
         "max.request.size",
         "delivery.timeout.ms",
+        "transaction.timeout.ms",
         *NAMES,
     }
 )
@@ -46,6 +47,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     "enable.auto.commit": "use the option commitOffsets",
     "interceptor.classes": "there is no interceptor: work on the columns instead",
     "partitioner.class": "use the option partitioner",
+    "transactional.id": "use the option delivery=exactly-once, which makes its own",
 }
 
 _TOPICS: Final = {"topic": "subscribe", "topics": "subscribe", "subscribe": "topic"}

@@ -57,11 +57,14 @@ _READ: Final = _BOTH | {
     "initialOffsetsPath",
     "onInvalidRecord",
 }
-_WRITE: Final = _BOTH | {"topic", "delivery", "partitioner"}
+_WRITE: Final = _BOTH | {"topic", "delivery", "partitioner", "jobId", "markerTopic"}
 _STREAM: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PARTITIONERS: Final = ("murmur2", "murmur2_random", "crc32", "round-robin")
+# Kafka's brokers allow no more by default (transaction.max.timeout.ms).
+_TRANSACTION_TIMEOUT_MS: Final = 15 * 60_000
+_JOB_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,16 @@ class WriteOptions:
     codec: int = 0
     batch_bytes: int = 512 << 10
     delivery_timeout_ms: int = 120_000
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Once:
+    """The options of delivery=exactly-once."""
+
+    job: str | None  # the name of a batch write; a stream has the id of its query
+    marker_topic: str
+    transaction_timeout_ms: int = _TRANSACTION_TIMEOUT_MS
 
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -191,17 +204,11 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def parse_write(options: Mapping[str, str]) -> WriteOptions:
+def parse_write(options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     """The options of `df.write` or `df.writeStream`."""
     given = Given(options, _WRITE)
-    if given.choice("delivery", ("at-least-once", "exactly-once"), "at-least-once") != (
-        "at-least-once"
-    ):
-        raise UsageError("delivery=exactly-once is not served yet: use at-least-once")
     given.flag("includeHeaders", False)  # a column headers is written with or without it
-    topic = given.trimmed("topic")
-    if topic is not None and (fault := name_fault(topic)):
-        raise UsageError(f"option topic: {fault}")
+    topic = _topic_name(given, "topic")
     acks = given.choice("kafka.acks", ("all", "-1", "0", "1"), "all")
     if acks == "0":
         raise UsageError("kafka.acks=0 would lose records unnoticed: use 1 or all")
@@ -209,6 +216,9 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     request_max = given.size("kafka.max.request.size", 1 << 20)
     assert batch_bytes is not None
     assert request_max is not None
+    once = _once(given, topic, streaming=streaming)
+    if once is not None and acks == "1":
+        raise UsageError("delivery=exactly-once needs every in-sync replica: use kafka.acks=all")
     return WriteOptions(
         connection=_connection(given),
         topic=topic,
@@ -217,6 +227,48 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         codec=CODECS[given.choice("kafka.compression.type", tuple(CODECS), "none")],
         batch_bytes=min(batch_bytes, request_max),
         delivery_timeout_ms=given.number("kafka.delivery.timeout.ms", 120_000),
+        once=once,
+    )
+
+
+def _topic_name(given: Given, option: str) -> str | None:
+    name = given.trimmed(option)
+    if name is not None and (fault := name_fault(name)):
+        raise UsageError(f"option {option}: {fault}")
+    return name
+
+
+def _once(given: Given, topic: str | None, *, streaming: bool) -> Once | None:
+    """The options of delivery=exactly-once; they are refused without it."""
+    job, markers = given.trimmed("jobId"), _topic_name(given, "markerTopic")
+    timeout_ms = given.number("kafka.transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+    if given.choice("delivery", ("at-least-once", "exactly-once"), "at-least-once") != (
+        "exactly-once"
+    ):
+        for name in ("jobId", "markerTopic"):
+            if given.text(name) is not None:
+                raise UsageError(f"{name} has a meaning with delivery=exactly-once only: set both")
+        if given.text("kafka.transaction.timeout.ms") is not None:
+            log.warning("kafka.transaction.timeout.ms has no effect without delivery=exactly-once")
+        return None
+    if streaming and job is not None:
+        raise UsageError("jobId is for batch writes: a stream is known by the id of its query")
+    if not streaming and job is None:
+        raise UsageError(
+            "delivery=exactly-once needs the option jobId, a name for this very write: "
+            "when it is run again under that name, what it has written is not written twice"
+        )
+    if job is not None and not _JOB_ID.fullmatch(job):
+        raise UsageError("option jobId: write up to 200 letters, digits, dots, dashes, underscores")
+    if markers is None and topic is None:
+        raise UsageError(
+            "delivery=exactly-once with topics from a column needs the option markerTopic: "
+            "the name of any one topic that will stay, at which offsets are kept as markers"
+        )
+    return Once(
+        job=job,
+        marker_topic=markers or topic or "",
+        transaction_timeout_ms=min(timeout_ms, (1 << 31) - 1),
     )
 
 

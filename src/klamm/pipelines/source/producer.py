@@ -1,4 +1,4 @@
-"""A blocking, idempotent producer for one task.
+"""A blocking, idempotent producer for one task; in a transaction where it is given one.
 
 Batches go to the leaders of their partitions, a few in flight on each connection; every answer is
 awaited before the task reports. When anything goes wrong all answers are drained, leaders are
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.client.addresses import Address
-from klamm.client.blocking.lookup import Lookup
+from klamm.client.blocking.transactions import Holder, Transactions
 from klamm.client.blocking.wire import Wire
 from klamm.client.errors import Answered, Unreachable, check
 from klamm.client.metadata import Topic, View
@@ -69,11 +69,16 @@ class BatchProducer:
     codec: int = 0
     acks: int = -1
     delivery_timeout_ms: int = 120_000
+    holder: Holder | None = None  # whose transaction the batches are part of
     sent: dict[TopicPartition, Sent] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._lookup = Lookup(self.connection)
-        self._id, self._epoch = self._lookup.producer_id()
+        self._lookup = Transactions(self.connection, patience_ms=self.delivery_timeout_ms)
+        if self.holder is None:
+            self._id, self._epoch = self._lookup.producer_id()
+        else:
+            self._id, self._epoch = self.holder.producer_id, self.holder.epoch
+        self._enrolled: set[TopicPartition] = set()
         self._sequence: dict[TopicPartition, int] = {}
         self._view: View | None = None
         self._ids: dict[str, str] = {}  # of each topic when it was first written to
@@ -104,11 +109,22 @@ class BatchProducer:
         if self._ids.setdefault(topic, found.id) != found.id:
             raise KlammError(f"topic {topic} was deleted and created again while it was written to")
 
+    def expect(self, partitions: Iterable[TopicPartition]) -> None:
+        """Announces where batches will go; in a transaction nothing may go elsewhere."""
+        fresh = set(partitions) - self._enrolled
+        if self.holder is not None and fresh:
+            self._lookup.add(self.holder, fresh)
+            self._enrolled |= fresh
+
     def send(self, tp: TopicPartition, box: OpenBatch) -> None:
         """Seals a batch and sends it; waits only when too many are in flight."""
         sequence = self._sequence.get(tp, 0)
         batch = box.seal(
-            self.codec, producer_id=self._id, producer_epoch=self._epoch, sequence=sequence
+            self.codec,
+            producer_id=self._id,
+            producer_epoch=self._epoch,
+            sequence=sequence,
+            transactional=self.holder is not None,
         )
         self._sequence[tp] = (sequence + box.count) & 0x7FFFFFFF
         self._post_or_recover(_Pending(tp, batch, box.count))
@@ -146,7 +162,7 @@ class BatchProducer:
         if wire is None:
             wire = self._wires[address] = Wire.open(address, self.connection)
         request = ProduceRequest(
-            None,
+            self.holder.transactional_id if self.holder else None,
             self.acks,
             self.connection.request_timeout_ms,
             [TopicRecords(pending.tp.topic, [_records(pending)])],

@@ -3,6 +3,7 @@
 Rows of a partition keep their order. A partition's open batch lives across frames and is sent when
 it is full; the task reports only after every answer has come. At least once: a task that runs again
 writes its rows again, while a request that is sent again within a task is recognised by the broker.
+Exactly once is the matter of `sink_once`, which runs this in a transaction.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from klamm.client.blocking.transactions import Holder
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.records.batches import (
@@ -44,7 +46,9 @@ class TaskReport:
         return sum(s.records for s in self.partitions.values())
 
 
-def write_frames(options: WriteOptions, frames: Iterable[Any], *, task: int) -> TaskReport:
+def write_frames(
+    options: WriteOptions, frames: Iterable[Any], *, task: int, holder: Holder | None = None
+) -> TaskReport:
     """Writes every frame and waits until all of it is acknowledged."""
     producer: BatchProducer | None = None
     boxes: dict[TopicPartition, OpenBatch] = {}
@@ -53,8 +57,10 @@ def write_frames(options: WriteOptions, frames: Iterable[Any], *, task: int) -> 
         for frame in frames:
             if frame.num_rows == 0:
                 continue
-            producer = producer or _producer(options)
-            for tp, records, rows in _sorted_out(options, producer, frame, task, row):
+            producer = producer or _producer(options, holder)
+            parts = list(_sorted_out(options, producer, frame, task, row))
+            producer.expect(tp for tp, _, _ in parts)
+            for tp, records, rows in parts:
                 box = boxes.get(tp)
                 if box is None:
                     box = boxes[tp] = OpenBatch(options.batch_bytes)
@@ -73,12 +79,13 @@ def write_frames(options: WriteOptions, frames: Iterable[Any], *, task: int) -> 
             producer.close()
 
 
-def _producer(options: WriteOptions) -> BatchProducer:
+def _producer(options: WriteOptions, holder: Holder | None) -> BatchProducer:
     return BatchProducer(
         connection=options.connection,
         codec=options.codec,
         acks=options.acks,
         delivery_timeout_ms=options.delivery_timeout_ms,
+        holder=holder,
     )
 
 

@@ -93,6 +93,13 @@ class Stream:
             ends = share_limit(begin, ends, limit)
         return StreamOffsets(ends, ids)
 
+    def now(self) -> StreamOffsets:
+        """All that is there, where nobody says what is the start: that is judged by the plan."""
+        view = self._now()
+        before = self._seen.offsets if self._seen else {}
+        self._seen = StreamOffsets(self._asked_again(view, before, self._ends(view)), ids_of(view))
+        return self._seen
+
     def plan(self, start: StreamOffsets, end: StreamOffsets) -> list[Split]:
         """The splits of a micro-batch: the same for the same offsets, so that a replay is one."""
         begin = self._begin(start, end.ids, end.offsets)

@@ -308,7 +308,12 @@ _TABLE: Final = (
         "Story",
         need("line", "DESCRIBE CLUSTER quiet or DESCRIBE TOPIC quiet", Told.OMITTED),
     ),
-    _api(1001, "Explain", need("topic", "DESCRIBE TOPIC", Told.REQUEST)),
+    _api(
+        1001,
+        "Explain",
+        need("topic", "DESCRIBE TOPIC", Told.REQUEST),
+        need("cluster", "DESCRIBE CLUSTER", Told.REQUEST),  # where no topic is named
+    ),
     _api(1002, "ForgetReplica", need("cluster", "ALTER CLUSTER", Told.REQUEST)),
     _api(1003, "Plan", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
     _api(1004, "CancelDeletion", need("topic", "ALTER TOPIC", Told.REQUEST)),
@@ -320,6 +325,9 @@ _TABLE: Final = (
     _api(1009, "Prove"),
     _api(1010, "Status", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
     _api(1011, "Note", _CLUSTER_ACTION),
+    _api(1012, "ImportRecords", _CLUSTER_ACTION),
+    _api(1013, "SwapTopics", need("topic", "ALTER TOPIC", Told.REQUEST)),
+    _api(1014, "States", need("cluster", "DESCRIBE CLUSTER", Told.REQUEST)),
 )
 
 APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}

@@ -176,3 +176,21 @@ def test_lines_are_passed_on_as_they_were_written(tmp_path: Path) -> None:
     assert not is_entry(lines[0][:-5])
     assert len(list(ledger.read_lines())) == 3
     ledger.close()
+
+
+def test_lines_of_the_term_are_at_hand_for_whoever_follows(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, BrokerId(1))
+    heard: list[tuple[int, int]] = []
+    unfollow = ledger.follow(lambda: heard.append(ledger.place))
+    ledger.append(5, "TopicsChanged", [move("a"), move("b")], time_ms=1)
+    assert heard == [(5, 2)]
+    after = [json.loads(line)["subject"] for line in ledger.since(1, 10) or ()]
+    assert after == [move("b").subject]
+    assert ledger.since(2, 10) == []
+    assert ledger.since(3, 10) is None, "a number that this term has not reached"
+    unfollow()
+    ledger.append(6, "TermBegan", [move("c")], time_ms=2)
+    assert heard == [(5, 2)]
+    assert ledger.place == (6, 1)
+    assert len(ledger.since(0, 10) or ()) == 1, "lines of an earlier term are not among them"
+    ledger.close()

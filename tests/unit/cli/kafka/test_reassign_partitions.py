@@ -27,7 +27,6 @@ ENTRY = {"topic": "t", "partition": 0, "replicas": [1, 2]}
         ([*B, "--generate"], 'Missing required argument "[topics-to-move-json-file]"'),
         ([*B, "--list", *FILE], '"[reassignment-json-file]" can\'t be used with action "[list]"'),
         ([*B, "--verify", *FILE, "--throttle", "1"], 'can\'t be used with action "[verify]"'),
-        ([*B, "--execute", *FILE, "--throttle", "x"], "Cannot parse argument 'x'"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_exits_1(
@@ -86,3 +85,12 @@ def test_a_verdict_for_each_partition() -> None:
         "Reassignment of partition t-1 is still in progress.",
         "There is no active reassignment of partition t-2, but replica set is 2,3 rather than 1.",
     ]
+
+
+def test_a_rate_that_is_no_number_is_told_on_standard_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        tool.app(args=[*B, "--execute", *FILE, "--throttle", "x"], prog_name="")
+    assert exit_.value.code == 1
+    assert capsys.readouterr().out == "Error: Cannot parse argument 'x' of option throttle\n"

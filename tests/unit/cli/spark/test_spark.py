@@ -11,7 +11,7 @@ import pytest
 from klamm.cli.__main__ import main
 from klamm.installing import install_command
 from klamm.pipelines.records.kernels import kernels
-from klamm.pipelines.session.session import is_too_old
+from klamm.pipelines.session.versions import is_too_old
 
 
 def _nothing(package: str) -> str:
@@ -45,7 +45,7 @@ def test_doctor_where_nothing_is_installed(
 
 
 @pytest.mark.parametrize(
-    ("version", "old"), [("3.5.1", True), ("4.2.0", True), ("4.3.0", False), ("5.0.0.dev1", False)]
+    ("version", "old"), [("3.5.1", True), ("4.2.0", False), ("4.3.0", False), ("5.0.0.dev1", False)]
 )
 def test_pyspark_must_be_new_enough(
     version: str, old: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -57,3 +57,20 @@ def test_pyspark_must_be_new_enough(
     assert said == (
         f"missing: {version} is too old, `{install_command('spark')}`" if old else version
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "lacks"),
+    [("4.0.5", ("each action", "slower", "no max")), ("4.1.0", ("no max",)), ("4.2.0", ())],
+)
+def test_what_older_ones_lack_is_told(
+    version: str,
+    lacks: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _package: version)
+    main(["spark", "doctor", "-o", "json"])
+    told, *parts = json.loads(capsys.readouterr().out)["pyspark"].split("; ")
+    assert (told, len(parts)) == (version, len(lacks))
+    assert all(word in part for word, part in zip(lacks, parts, strict=True))

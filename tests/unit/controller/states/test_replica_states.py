@@ -30,7 +30,7 @@ LEGAL = {
     S.DELETION_STARTED: {S.OFFLINE},
     S.DELETION_SUCCESSFUL: {S.DELETION_STARTED, *GIVEN_UP_FROM},
     S.DELETION_INELIGIBLE: {S.OFFLINE, S.DELETION_STARTED},
-    S.NON_EXISTENT: {S.DELETION_SUCCESSFUL},
+    S.NON_EXISTENT: {S.DELETION_SUCCESSFUL, S.ONLINE, S.OFFLINE},
 }
 
 
@@ -38,7 +38,7 @@ LEGAL = {
 def test_only_the_pairs_of_the_table_are_legal(pair: tuple[S, S]) -> None:
     before, after = pair
     given_up = after is S.DELETION_SUCCESSFUL and before in GIVEN_UP_FROM
-    view = replace(VIEW, state=before, is_queued=given_up, is_hopeless=given_up)
+    view = replace(VIEW, state=before, is_queued=given_up, is_hopeless=given_up, is_renamed=True)
     step = plan(view, after)
     if before in LEGAL[after]:
         assert pair in TRANSITIONS
@@ -151,3 +151,9 @@ def test_a_copy_is_given_up_only_where_nobody_can_confirm_its_end(before: S) -> 
     assert reachable == Refused("its broker is there and can confirm its end")
     kept = plan(replace(hopeless, is_queued=False), S.DELETION_SUCCESSFUL)
     assert kept == Refused("its topic is not being deleted")
+
+
+@pytest.mark.parametrize("before", [S.ONLINE, S.OFFLINE])
+def test_a_log_keeps_its_name_unless_its_topic_has_another(before: S) -> None:
+    step = plan(replace(VIEW, state=before), S.NON_EXISTENT)
+    assert step == Refused("its topic has the name it had")

@@ -536,6 +536,125 @@ def test_a_topic_is_gone_when_every_replica_has_confirmed(world: Watched) -> Non
     assert last_line(world) == (T.DELETING, T.ABSENT, "every replica has confirmed")
 
 
+def importing(world: World) -> None:
+    world.create("I", [[1, 2], [2, 1]], import_epoch=7)
+    assert life(world, "I") is T.IMPORTING
+
+
+@row(T.ABSENT, T.IMPORTING)
+def test_a_topic_that_is_imported_begins_closed_and_in_a_later_epoch(world: Watched) -> None:
+    importing(world)
+    assert last_line(world, "I") == (T.ABSENT, T.IMPORTING, "2 partitions")
+    assert {world.state(f"I-{n}").leader_epoch for n in (0, 1)} == {7}
+    assert world.ask(events.StatusAsked()).importing == ("I",)
+
+
+@row(T.IMPORTING, T.CREATED)
+def test_a_topic_serves_when_everything_is_imported(world: Watched) -> None:
+    importing(world)
+    world.end_import("I")
+    assert last_line(world, "I") == (T.IMPORTING, T.CREATED, "everything is imported")
+    told = len(world.transitions())
+    world.handle(events.ImportSwitched("I", True))
+    world.handle(events.ImportSwitched("unknown", False))
+    assert (life(world, "I"), len(world.transitions())) == (T.CREATED, told)
+    assert world.warnings() == ["topic I has served already: it cannot be imported"]
+
+
+@row(T.IMPORTING, T.FROZEN)
+def test_a_topic_that_was_frozen_during_its_import_is_frozen_after_it(world: Watched) -> None:
+    importing(world)
+    world.handle(events.FreezeSwitched("I", True))
+    assert life(world, "I") is T.IMPORTING
+    world.end_import("I")
+    assert life(world, "I") is T.FROZEN
+
+
+@row(T.IMPORTING, T.GROWING)
+def test_a_topic_grows_during_its_import(world: Watched) -> None:
+    importing(world)
+    world.store.grow_topic("I", [[2]])
+    world.tell_topics()
+    assert world.state("I-2").leader_epoch == 7
+
+
+@row(T.GROWING, T.IMPORTING)
+def test_a_topic_that_has_grown_is_imported_as_before(world: Watched) -> None:
+    importing(world)
+    world.store.grow_topic("I", [[2]])
+    world.tell_topics()
+    assert life(world, "I") is T.IMPORTING
+
+
+@row(T.IMPORTING, T.QUEUED)
+def test_an_import_is_given_up_by_deleting_its_topic(world: Watched) -> None:
+    importing(world)
+    world.delete("I")
+    world.deliver()
+    assert "I" not in world.store.topics
+
+
+@row(T.HALTED, T.IMPORTING)
+def test_an_import_goes_on_when_its_deletion_is_called_off(world: Watched) -> None:
+    importing(world)
+    world.stop_broker(2)
+    world.delete("I")
+    assert life(world, "I") is T.HALTED
+    assert world.ask(events.DeletionCancelled("I")) == events.PartitionFault()
+    assert life(world, "I") is T.IMPORTING
+
+
+def test_a_new_controller_finds_a_topic_that_is_imported(world: Watched) -> None:
+    importing(world)
+    world.elect(1)
+    assert last_line(world, "I") == ("found", T.IMPORTING, "")
+    assert {world.state(f"I-{n}").leader_epoch for n in (0, 1)} == {7}
+    world.end_import("I")
+    assert life(world, "I") is T.CREATED
+
+
+def exchanged(world: World) -> events.PartitionFault:
+    """T and another, of two partitions, have each other's name."""
+    world.create("S", [[2, 1], [1, 3]])
+    for name in ("T", "S"):
+        world.store.topics[name] = dataclasses.replace(world.store.topics[name], frozen=True)
+        world.handle(events.FreezeSwitched(name, True))
+    world.deliver()
+    ids = {name: world.store.topics[name].topic_id for name in ("T", "S")}
+    ask = events.SwapAsked(topic="T", topic_id=ids["T"], other="S", other_id=ids["S"])
+    return world.ask(ask)
+
+
+@row(T.FROZEN, T.ABSENT)
+def test_a_topic_gives_its_name_to_another(world: Watched) -> None:
+    before = {name: world.store.topics.get(name) for name in ("T",)}
+    assert exchanged(world) == events.PartitionFault()
+    node = world.store.topics["S"]
+    assert before["T"] is not None
+    assert node.topic_id == before["T"].topic_id
+    assert life(world) is life(world, "S") is T.FROZEN
+    world.deliver()
+    assert {len(world.store.topics[name].partitions) for name in ("T",)} == {2}
+
+
+@row(R.ONLINE, R.NON_EXISTENT)
+def test_a_log_goes_on_under_another_name(world: Watched) -> None:
+    assert exchanged(world) == events.PartitionFault()
+    lines = [m for m in world.transitions() if m.subject == "T-0 on broker 1"]
+    assert (R.ONLINE, R.NON_EXISTENT, "it is called S now") in [
+        (m.before, m.after, m.why) for m in lines
+    ]
+
+
+@row(R.OFFLINE, R.NON_EXISTENT)
+def test_a_log_of_a_broker_that_is_away_goes_on_under_another_name(world: Watched) -> None:
+    world.stop_broker(2)
+    assert exchanged(world) == events.PartitionFault()
+    world.start_broker(2)
+    world.deliver()
+    assert state(world, "T-0") is P.ONLINE
+
+
 @pytest.mark.parametrize(
     ("machine", "rows"),
     [

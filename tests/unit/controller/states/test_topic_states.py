@@ -10,14 +10,15 @@ from klamm.controller.states.topic_states import TRANSITIONS, TopicStep, TopicVi
 from klamm.model.errors import Refused
 from klamm.model.names import BrokerId
 
-VIEW = TopicView(name="T", state=S.CREATED, reason="a reason", is_removed=True)
+VIEW = TopicView(name="T", state=S.CREATED, reason="a reason", is_removed=True, is_renamed=True)
 
 LEGAL = {
-    S.ABSENT: {S.DELETING},
-    S.CREATED: {S.ABSENT, S.GROWING, S.FROZEN, S.HALTED},
-    S.GROWING: {S.CREATED, S.FROZEN},
-    S.FROZEN: {S.CREATED, S.GROWING, S.HALTED},
-    S.QUEUED: {S.CREATED, S.FROZEN},
+    S.ABSENT: {S.DELETING, S.FROZEN},
+    S.IMPORTING: {S.ABSENT, S.GROWING, S.HALTED},
+    S.CREATED: {S.ABSENT, S.IMPORTING, S.GROWING, S.FROZEN, S.HALTED},
+    S.GROWING: {S.CREATED, S.FROZEN, S.IMPORTING},
+    S.FROZEN: {S.CREATED, S.IMPORTING, S.GROWING, S.HALTED},
+    S.QUEUED: {S.CREATED, S.FROZEN, S.IMPORTING},
     S.HALTED: {S.QUEUED, S.HALTED, S.DELETING},
     S.DELETING: {S.QUEUED, S.HALTED},
 }
@@ -58,7 +59,7 @@ def test_no_log_is_removed_while_something_has_to_end_before(before: S) -> None:
     assert plan(vanished, S.DELETING) == TopicStep("a reason")
 
 
-@pytest.mark.parametrize("after", [S.CREATED, S.FROZEN])
+@pytest.mark.parametrize("after", [S.CREATED, S.FROZEN, S.IMPORTING])
 def test_what_has_cost_a_log_is_not_called_off(after: S) -> None:
     step = plan(replace(VIEW, state=S.HALTED, loss="has lost logs already"), after)
     assert step == Refused("has lost logs already")
@@ -78,3 +79,9 @@ def test_the_last_line_tells_who_has_confirmed() -> None:
 def test_a_topic_is_not_gone_while_the_store_has_it() -> None:
     step = plan(replace(VIEW, state=S.DELETING, is_removed=False), S.ABSENT)
     assert step == Refused("its nodes are in the store")
+
+
+def test_a_topic_keeps_its_name_unless_another_has_it() -> None:
+    kept = replace(VIEW, state=S.FROZEN, is_renamed=False)
+    assert plan(kept, S.ABSENT) == Refused("its name is its own")
+    assert plan(replace(kept, is_renamed=True), S.ABSENT) == TopicStep("a reason")

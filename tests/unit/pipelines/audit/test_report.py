@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.cli.spark.audit import _summary
-from klamm.pipelines.audit.judging import Findings
+from klamm.pipelines.audit.findings import Findings
 from klamm.pipelines.audit.report import render
 
 TABLES = ("illegal", "broken_chains", "lost", "stuck", "moves", "latency", "epochs", "timeline")
@@ -68,9 +68,10 @@ def test_lanes_go_by_topic_and_partition_and_brokers_come_last() -> None:
         *(_lane(n) for n in (10, 2, 1)),
     ]
     page = render(_audit(3, timeline=rows), title="an audit")
-    order = ["orders-1", "orders-2", "orders-10", "__klamm_ledger-0", "broker 1"]
+    order = ["orders-1", "orders-2", "orders-10", "broker 1", "__klamm_ledger-0"]
     places = [page.index(f"<bdi>{name}</bdi>") for name in order]
     assert places == sorted(places)
+    assert page.index("<details>") < places[-1]  # internal topics are folded away
 
 
 def test_the_summary_names_what_is_wrong_and_where_it_was_read() -> None:

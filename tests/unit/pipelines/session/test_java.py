@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -74,3 +75,20 @@ def test_packaged_java_runs_through_a_wrapper(
         check=True,
     )
     assert ran.stdout.splitlines() == ["-cp", "a b", "Main"]
+
+
+def test_no_java_greets_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever it is, it runs through a wrapper, and the wrapper is not wrapped again."""
+    home = _fake(tmp_path / "jdk", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    java.use_java()
+    chosen = Path(os.environ["JAVA_HOME"])
+    assert chosen.parent == tmp_path / "state" / "klamm"
+    java.use_java()
+    assert os.environ["JAVA_HOME"] == str(chosen)
+    # Where nothing can be written it is taken as it is.
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "bin" / "java"))
+    java.use_java()
+    assert os.environ["JAVA_HOME"] == str(home)

@@ -184,7 +184,16 @@ def test_write_options() -> None:
         ({"topic": "a/b"}, "characters"),
         ({"kafka.acks": "0"}, "lose records"),
         ({"kafka.partitioner.class": "x"}, "option partitioner"),
-        ({"delivery": "exactly-once"}, "at-least-once"),
+        ({"delivery": "exactly-once", "topic": "t"}, "needs the option jobId"),
+        ({"delivery": "exactly-once", "jobId": "a/b", "topic": "t"}, "option jobId: write"),
+        ({"delivery": "exactly-once", "jobId": "j"}, "needs the option markerTopic"),
+        ({"delivery": "exactly-once", "jobId": "j", "markerTopic": "a/b"}, "markerTopic: .*chara"),
+        (
+            {"delivery": "exactly-once", "jobId": "j", "topic": "t", "kafka.acks": "1"},
+            "use kafka.acks=all",
+        ),
+        ({"jobId": "j"}, "with delivery=exactly-once only"),
+        ({"kafka.transactional.id": "x"}, "delivery=exactly-once"),
         ({"subscribe": "t"}, "unknown option subscribe; here, name the topic with topic"),
         ({"kafka.bootstrap.servers": "h:65536"}, "is not host:port"),
     ],
@@ -192,3 +201,21 @@ def test_write_options() -> None:
 def test_write_refusals(more: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         parse_write({"kafka.bootstrap.servers": "h:1"} | more)
+
+
+def test_exactly_once() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "delivery": "exactly-once"}
+    stream = parse_write(given | {"topic": "t"}, streaming=True).once
+    assert stream is not None
+    assert (stream.job, stream.marker_topic, stream.transaction_timeout_ms) == (None, "t", 900_000)
+    more = {"jobId": "j", "markerTopic": "m", "kafka.transaction.timeout.ms": "5"}
+    batch = parse_write(given | more).once
+    assert batch is not None
+    assert (batch.job, batch.marker_topic, batch.transaction_timeout_ms) == ("j", "m", 5)
+    with pytest.raises(UsageError, match="jobId is for batch writes"):
+        parse_write(given | {"topic": "t", "jobId": "j"}, streaming=True)
+
+
+def test_time_of_a_transaction_without_one_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    parse_write({"kafka.bootstrap.servers": "h:1", "kafka.transaction.timeout.ms": "5"})
+    assert "has no effect without delivery=exactly-once" in caplog.text

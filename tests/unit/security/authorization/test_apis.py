@@ -126,6 +126,7 @@ BOOK = """
 69 topic 1 DESCRIBE:T 29 group
 1000 line 0 DESCRIBE:Cq|DESCRIBE:Tq 0 omitted
 1001 topic 0 DESCRIBE:T 29 request
+1001 cluster 0 DESCRIBE:C 31 request
 1002 cluster 0 ALTER:C 31 request
 1003 cluster 0 DESCRIBE:C 31 request
 1004 topic 0 ALTER:T 29 request
@@ -135,6 +136,9 @@ BOOK = """
 1008 topic 0 ALTER:T 29 request
 1010 cluster 0 DESCRIBE:C 31 request
 1011 cluster 0 CLUSTER_ACTION:C 31 request
+1012 cluster 0 CLUSTER_ACTION:C 31 request
+1013 topic 0 ALTER:T 29 request
+1014 cluster 0 DESCRIBE:C 31 request
 """
 LETTERS = {kind: kind.name[0] for kind in SUPPORTED} | {ResourceType.TRANSACTIONAL_ID: "X"}
 ROWS = [line.split() for line in BOOK.strip().splitlines()]
@@ -178,7 +182,7 @@ def test_only_these_need_nothing() -> None:
 
 def test_brokers_own_requests() -> None:
     brokers = {key for key, need in CASES if need.is_for_brokers}
-    assert brokers == {1, 4, 5, 6, 7, 10, 24, 56, 58, 67, 1006, 1011}
+    assert brokers == {1, 4, 5, 6, 7, 10, 24, 56, 58, 67, 1006, 1011, 1012}
 
 
 def test_versions_of_a_case_leave_no_gap() -> None:

@@ -16,11 +16,11 @@ _SCRIPT = """
 import asyncio, signal, sys
 from pathlib import Path
 from klamm.store.embedded import EmbeddedStore
-from klamm.store.serving.server import Door, StoreServer
+from klamm.store.serving.server import ServedDoor, StoreServer
 
 async def main():
     store = EmbeddedStore.open(Path(sys.argv[1]), serving=True)
-    door = Door(
+    door = ServedDoor(
         digest=sys.argv[4], port=int(sys.argv[2]), tick_ms=int(sys.argv[3]), anyone_may_write=True
     )
     server = StoreServer(store, door)

@@ -88,8 +88,6 @@ def parse(args: Sequence[str]) -> Options:
         _belongs(options, name, "describe")
     _belongs(options, "state", "describe", "list")
     _belongs(options, "type", "list")
-    for name in ("timeout", "to-offset", "shift-by"):
-        options.long(name)
     options.require("bootstrap-server")
     _check_scopes(options)
     _check_reset(options)
@@ -148,7 +146,7 @@ def app(*, args: Sequence[str], prog_name: str) -> None:
     (action,) = options.given(ACTIONS)
     try:
         settings = client_settings.read(options.one("command-config"))
-        if (patience_ms := options.long("timeout")) is not None:
+        if (patience_ms := options.number("timeout")) is not None:
             settings = replace(settings, timeout_s=max(1, patience_ms) / 1000)
         where = options.one("bootstrap-server") or ""
         run(where, lambda admin: _DO[action](admin, options), settings)

@@ -98,7 +98,7 @@ async def targets(admin: Admin, options: Options, group: str) -> dict[TopicParti
     (way,) = options.given(WAYS) or [""]
     match way:
         case "to-offset":
-            offset = options.long("to-offset") or 0
+            offset = options.number("to-offset") or 0
             return await _in_range(admin, dict.fromkeys(wanted, offset))
         case "to-earliest" | "to-latest":
             moment = EARLIEST if way == "to-earliest" else LATEST
@@ -113,7 +113,7 @@ async def targets(admin: Admin, options: Options, group: str) -> dict[TopicParti
             late = await _at(admin, [tp for tp in wanted if tp not in standing], LATEST)
             return {tp: standing[tp] for tp in wanted if tp in standing} | late
         case "shift-by":
-            return await _shifted(admin, group, wanted, options.long(way) or 0)
+            return await _shifted(admin, group, wanted, options.number(way) or 0)
         case "from-file":
             text = plans.read(options.one(way))
             alone = options.all("group")[0] if len(options.all("group")) == 1 else None

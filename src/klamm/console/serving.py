@@ -1,0 +1,69 @@
+"""Runs the console until it is told to stop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import uvicorn
+
+from klamm.console.options import Options
+from klamm.console.server import build
+from klamm.model.errors import UsageError
+
+_BACKLOG: Final = 128
+
+
+def listen(options: Options) -> socket.socket:
+    """The socket, bound before anything else is done: a taken port is told at once."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((options.host, options.port))
+        made.listen(_BACKLOG)
+    except OSError as fault:
+        made.close()
+        where = f"{options.host}:{options.port}"
+        raise UsageError(f"the console cannot listen on {where}: {fault.strerror}") from fault
+    return made
+
+
+async def serve(options: Options, on_ready: Callable[[str], None]) -> None:
+    """Serve until a signal comes; says the address when it is ready."""
+    listening = listen(options)
+    port = listening.getsockname()[1]
+    app, _ = build(replace(options, port=port))
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=32 * 1024,
+        ssl_certfile=str(options.tls_cert) if options.tls_cert else None,
+        ssl_keyfile=str(options.tls_key) if options.tls_key else None,
+    )
+    scheme = "https" if options.tls_cert else "http"
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    with listening:
+        await _Server(config, partial(on_ready, f"{scheme}://{host}:{port}/")).serve([listening])
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()

@@ -1,0 +1,32 @@
+"""The table of all views, and which of them stand in the bar."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.console.scene import View
+from klamm.console.views import brokers, groups, health, ledger, records, stories, topics
+
+VIEWS: Final[tuple[View, ...]] = (
+    *health.VIEWS,
+    *topics.VIEWS,
+    *stories.VIEWS,
+    *records.VIEWS,
+    *groups.VIEWS,
+    *brokers.VIEWS,
+    *ledger.VIEWS,
+)
+BY_NAME: Final = {view.name: view for view in VIEWS}
+# What the bar shows, in its order.
+BAR: Final = (
+    "health",
+    "topics",
+    "groups",
+    "brokers",
+    "moves",
+    "elections",
+    "deletions",
+    "what-if",
+    "waits",
+    "ledger",
+)

@@ -1,0 +1,1 @@
+"""A topic in another number of partitions: copied, proven equal, and given the topic's name."""
