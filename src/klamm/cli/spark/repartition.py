@@ -72,7 +72,10 @@ def repartition(
 ) -> None:
     """Give a topic more or fewer partitions: `klamm repartition TOPIC --partitions N --to DIR`; or
     take that back: `undo TOPIC --to DIR`. The order of every key is kept, and proven. Producers
-    wait for a moment; consumers are to be stopped for it. An interrupted run goes on."""
+    wait for a moment; consumers are to be stopped for it. An interrupted run goes on.
+
+    Example: klamm repartition orders --partitions 6 --to repartition
+    """
     need_spark(master)
     cluster = _cluster(bootstrap_server, patience)
     look_first(cluster.lookup.options, topic)
