@@ -323,13 +323,15 @@ class LogDirectory:
         assert self._file_system is not None, f"{self.path} is not open"
         # A log of the same name may have been here, and what was said of it is not true of this.
         self._forget_those_put_aside()
-        self._papers.sync()
-        filed = [log for log in born if not self._papers.is_registered(log)]
+        # Before the register: were that to tell of a lost directory, records would be missed.
+        filed = [log for log in born if not log.is_on_paper]
         if filed:
+            self._papers.write_ids()
             with self.health.watched():
                 sync_births(filed, self.path, self._file_system)
-            if remember:
-                self._write_points()
+        self._papers.sync()
+        if remember and not all(map(self._papers.is_registered, filed)):
+            self._write_points()
 
     def purge_due(self, now_ms: int) -> int:
         """Remove directories and files whose delay has passed; how many directories it was.
