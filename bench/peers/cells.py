@@ -267,9 +267,9 @@ def topics(system: System, topic: str, _: Options) -> Figures:
     started = now()
     clients.delete(system, *names, *single)
     figures["deleted_unseen_s"] = _wait_unseen(asked, prefix) - started
-    figures["deleted_disk_s"] = _wait_clean(system, prefix) - started
+    figures["deleted_disk_s"] = wait_clean(system, prefix) - started
     clients.delete(system, wide)
-    _wait_clean(system, wide)
+    wait_clean(system, wide)
     return figures
 
 
@@ -292,7 +292,8 @@ def _wait_unseen(asked: Mapping[int, Witness], prefix: str) -> float:
     return now()
 
 
-def _wait_clean(system: System, prefix: str) -> float:
+def wait_clean(system: System, prefix: str) -> float:
+    """Until nothing of such topics is on a disk."""
     end = now() + 180
     while system.copies_on_disk(prefix):
         if now() > end:
@@ -347,4 +348,5 @@ def warm_up(system: System, seconds: float) -> None:
                 if system.keeps_records:
                     clients.consume(system, topic, PARTITIONS, size=300, count=count)
             clients.delete(system, topic)
+            wait_clean(system, topic)
         turn += 1

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from maven import Missing
 
-from peers import clients
+from peers import cells, clients
 from peers.cells import Cell, Options, warm_up
 from peers.systems import Klamm, System
 
@@ -46,7 +46,7 @@ def measured(cell: Cell, system: System, turn: int, topic: str, options: Options
 
 
 def cold(
-    cells: Sequence[Cell],
+    work: Sequence[Cell],
     systems: Sequence[type[System]],
     rounds: int,
     data: Path,
@@ -56,7 +56,7 @@ def cold(
     """A cluster of its own for each reading."""
     missing: set[str] = set()
     for turn in range(1, rounds + 1):
-        for cell in cells:
+        for cell in work:
             for kind in _turned(systems, turn):
                 if not cell.suits(kind) or kind.name in missing:
                     continue
@@ -72,7 +72,7 @@ def cold(
 
 
 def live(
-    cells: Sequence[Cell],
+    work: Sequence[Cell],
     systems: Sequence[type[System]],
     rounds: int,
     warm_s: float,
@@ -84,10 +84,10 @@ def live(
     running: list[System] = []
     try:
         for kind in systems:
-            if any(cell.suits(kind) for cell in cells):
+            if any(cell.suits(kind) for cell in work):
                 running += _started(kind, data, warm_s)
         for turn in range(1, rounds + 1):
-            for cell in cells:
+            for cell in work:
                 topic = f"{cell.name}-{turn}"
                 able = [system for system in _turned(running, turn) if cell.suits(system)]
                 for system in able:
@@ -121,8 +121,10 @@ def _started(kind: type[System], data: Path, warm_s: float) -> list[System]:
 
 
 def _forget(system: System, topic: str) -> None:
+    """Delete a topic, and wait until its files are gone: that costs time, and is no cell's."""
     try:
         clients.delete(system, topic)
+        cells.wait_clean(system, topic)
     except Exception as fault:  # noqa: BLE001 - most often there is none of that name
         if "UNKNOWN_TOPIC" not in str(fault):
             say("deleting", topic, "on", system.name, "failed:", fault)

@@ -74,7 +74,7 @@ ELSEWHERE = {
     "topics copy": "tests/spark", "archive": "tests/spark", "archive list": "tests/spark",
     "archive show": "tests/spark", "archive verify": "tests/spark", "archive vacuum": "tests/spark",
     "restore": "tests/spark", "audit": "tests/spark", "demo": "tests/spark",
-    "spark doctor": "tests/spark",
+    "spark doctor": "tests/spark", "repartition": "tests/spark", "repartition undo": "tests/spark",
     "topics cancel-delete": "test_operating.py", "brokers move-logs": "test_log_dirs.py",
     "acls add": "test_acls.py", "acls list": "test_acls.py", "acls remove": "test_acls.py",
     "acls check": "test_acls.py",
@@ -100,6 +100,11 @@ WORDS = {
     "archive": "archive orders --to {dir}/archive",
     "audit": "audit --to {dir}/audit",
 }
+
+
+_NOT_AT_ONCE = (
+    "profile create", "spark shell", "restore", "console", "repartition", "repartition undo",
+)  # fmt: skip
 
 
 class Input:
@@ -130,8 +135,8 @@ def asked_of_a_cluster() -> Iterator[str]:
     """Commands that take an address and use it."""
     for name, command in EVERY.items():
         takes = any("--bootstrap-server" in param.opts for param in command.params)
-        # The last needs an archive before it asks anybody.
-        if takes and name not in ("profile create", "spark shell", "restore"):
+        # Some need more than a cluster before they ask it, or serve without one.
+        if takes and name not in _NOT_AT_ONCE:
             yield name
 
 

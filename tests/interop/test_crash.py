@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop.process import Up, data_args, up
+from klamm.datadir import count_logs
 from klamm.protocol import batch as batches
 
 PARTITIONS = 500
@@ -46,7 +47,7 @@ def _crashed_in_the_middle(tmp_path: Path, crash: Callable[[Path], None]) -> Pat
     for attempt in range(8):
         data = tmp_path / str(attempt)
         crash(data)
-        if 0 < len(_directories(data, "wide")) < 3 * PARTITIONS:
+        if 0 < _logs_count(data) < 3 * PARTITIONS:
             return data
     raise AssertionError("every crash came too late")
 
@@ -55,7 +56,7 @@ def _crash_while_creating(data: Path) -> None:
     with up(*data_args(data)) as first:
         admin = _admin(first)
         admin.create_topics([NewTopic("wide", PARTITIONS, 3)])
-        _await(lambda: len(_directories(data, "wide")) > 50)
+        _await(lambda: _logs_count(data) > 0)
         first.crash()
 
 
@@ -64,6 +65,7 @@ def _crash_while_deleting(data: Path) -> None:
         admin = _admin(first)
         _create(first, NewTopic("wide", PARTITIONS, 3))
         _await_leaders(first, "wide")
+        _produce_one_each(first, "wide")
         _await(lambda: len(_directories(data, "wide")) == 3 * PARTITIONS)
         admin.delete_topics(["wide"])
         _await(lambda: len(_directories(data, "wide")) < 3 * PARTITIONS - 20)
@@ -215,6 +217,10 @@ def _await_leaders(running: Up, topic: str) -> None:
         return len(led) == PARTITIONS and all(led)
 
     _await(are_there, pause_s=0.2)
+
+
+def _logs_count(data: Path) -> int:
+    return count_logs(data.glob("broker-*"))
 
 
 def _directories(data: Path, topic: str) -> list[Path]:

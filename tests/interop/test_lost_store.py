@@ -25,11 +25,14 @@ def test_a_store_unlinked_under_a_cluster_is_noticed_and_repaired(tmp_path: Path
     with up(*data_args(tmp_path)) as first:
         _create(first, "orders", 3)
         sent = _produce(first, "orders", 0)
+        # Made after the first decisions; a topic whose node alone was made would come back empty.
+        _await(lambda: len(list(tmp_path.glob("broker-*/__klamm_ledger-0"))) == 3)
         (tmp_path / "store.db").unlink()
         with pytest.raises(KafkaException):
             _create(first, "late", 1, timeout_s=3)
         sent += _produce(first, "orders", 1000)
         _await(lambda: any(b.is_rescue for b in _backups(tmp_path)))
+        AdminClient(_to(first)).list_topics(timeout=10)  # it says so behind the rescue
         first.crash()
         assert first.process.stderr is not None
         told = [line for line in first.process.stderr if "the store is lost" in line]

@@ -26,8 +26,8 @@ from klamm.model.names import TopicPartition
 from klamm.pipelines.jobs.progress import Silent
 from klamm.pipelines.repartition import repartition as pipeline
 from klamm.pipelines.repartition.plan import stretches
-from klamm.pipelines.repartition.repartition import Repartitioning, Report
-from klamm.pipelines.repartition.steps import Cluster
+from klamm.pipelines.repartition.repartition import Repartitioning, RepartitionReport
+from klamm.pipelines.repartition.steps import TopicCluster
 from klamm.pipelines.repartition.undoing import undo
 from spark.conftest import FOREIGN
 
@@ -43,9 +43,9 @@ def trio() -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def cluster(trio: Running) -> Cluster:
+def cluster(trio: Running) -> TopicCluster:
     options = ConnectionOptions(bootstrap=parse_bootstrap(trio.bootstrap_servers))
-    return Cluster(Lookup(options), None)
+    return TopicCluster(Lookup(options), None)
 
 
 class Writing:
@@ -87,7 +87,7 @@ class Writing:
             self.some(20)
 
 
-def content(cluster: Cluster, servers: str, topic: str) -> dict[int, list[Any]]:
+def content(cluster: TopicCluster, servers: str, topic: str) -> dict[int, list[Any]]:
     """The records of each partition, in order."""
     ends = cluster.lookup.latest(cluster.topic(topic).partitions)
     found: dict[int, list[Any]] = {tp.partition: [] for tp in ends}
@@ -121,12 +121,12 @@ def check_order(
 
 def repartitioned(
     spark: SparkSession,
-    cluster: Cluster,
+    cluster: TopicCluster,
     topic: str,
     targets: int,
     root: Path,
     progress: Silent | None = None,
-) -> Report:
+) -> RepartitionReport:
     return Repartitioning(spark, cluster, topic, targets, root, 20.0, progress or Silent()).run()
 
 
@@ -150,7 +150,7 @@ def read(servers: str, topic: str, group: str, wanted: int, seen: set[bytes]) ->
     consumer.close()
 
 
-def made(cluster: Cluster, servers: str, topic: str, count: int = 600) -> Writing:
+def made(cluster: TopicCluster, servers: str, topic: str, count: int = 600) -> Writing:
     cluster.lookup.create(topic, 6, replicas=2, configs={"retention.ms": "-1"})
     writing = Writing(servers, topic)
     writing.some(count)
@@ -159,7 +159,7 @@ def made(cluster: Cluster, servers: str, topic: str, count: int = 600) -> Writin
 
 @pytest.mark.parametrize("targets", [4, 12, 1, 7])
 def test_a_topic_that_is_written_and_read(
-    spark: SparkSession, cluster: Cluster, trio: Running, tmp_path: Path, targets: int
+    spark: SparkSession, cluster: TopicCluster, trio: Running, tmp_path: Path, targets: int
 ) -> None:
     topic, servers = f"orders-{targets}", trio.bootstrap_servers
     writing = made(cluster, servers, topic)
@@ -203,7 +203,7 @@ class DiesAt(Silent):
 
 def test_killed_at_any_step_it_goes_on(
     spark: SparkSession,
-    cluster: Cluster,
+    cluster: TopicCluster,
     trio: Running,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -220,7 +220,7 @@ def test_killed_at_any_step_it_goes_on(
     with pytest.raises(UsageError, match="is on its way to 4 partitions"):
         repartitioned(spark, cluster, topic, 5, tmp_path)
     for name, is_done in (("swap", False), ("swap", True), ("unfreeze", False)):
-        whole = getattr(Cluster, name)
+        whole = getattr(TopicCluster, name)
 
         def dies(*given: Any, whole: Any = whole, is_done: bool = is_done) -> None:
             if is_done:
@@ -228,7 +228,7 @@ def test_killed_at_any_step_it_goes_on(
             raise Broken
 
         with monkeypatch.context() as patched:
-            patched.setattr(Cluster, name, dies)
+            patched.setattr(TopicCluster, name, dies)
             with pytest.raises(Broken):
                 repartitioned(spark, cluster, topic, 4, tmp_path)
     report = repartitioned(spark, cluster, topic, 4, tmp_path)
@@ -253,7 +253,7 @@ def test_killed_at_any_step_it_goes_on(
 )
 def test_what_is_planted_is_found(
     spark: SparkSession,
-    cluster: Cluster,
+    cluster: TopicCluster,
     trio: Running,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -276,7 +276,7 @@ def test_what_is_planted_is_found(
     check_order(content(cluster, servers, topic), writing.written, 4)
 
 
-def test_undo(spark: SparkSession, cluster: Cluster, trio: Running, tmp_path: Path) -> None:
+def test_undo(spark: SparkSession, cluster: TopicCluster, trio: Running, tmp_path: Path) -> None:
     topic, servers = "undone", trio.bootstrap_servers
     writing = made(cluster, servers, topic, 200)
     before = content(cluster, servers, topic)
@@ -298,7 +298,7 @@ def test_undo(spark: SparkSession, cluster: Cluster, trio: Running, tmp_path: Pa
 
 
 def test_commands(
-    cluster: Cluster, trio: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: TopicCluster, trio: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic, servers = "told", trio.bootstrap_servers
     made(cluster, servers, topic, 300)

@@ -194,8 +194,9 @@ class Listening:
         change = listeners_change(self.config, self._texts, texts)
         if isinstance(change, Refused):
             return change
-        known = frozenset(check_start(self._texts).refusals)
-        if wrong := [why for why in check_start(texts).refusals if why not in known]:
+        known = frozenset(check_start(self._texts, is_running=True).refusals)
+        found = check_start(texts, is_running=True).refusals
+        if wrong := [why for why in found if why not in known]:
             return Refused(wrong[0], ErrorCode.INVALID_CONFIG)
         try:
             await self._here.parts.in_worker(lambda: self._tried(change, texts))

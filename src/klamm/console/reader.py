@@ -89,6 +89,8 @@ class Reader:
     async def _follow(self) -> None:
         """The states of everything, and then each decision as it is made."""
         source = self._source("states")
+        hurry = asyncio.Event()
+        self._hurries.append(hurry)
         while True:
             began = time.monotonic()
             try:
@@ -96,7 +98,11 @@ class Reader:
                 self._told(source, time.monotonic() - began)
                 while self.picture.is_klamm:
                     await self._ask_news(source)
-                await asyncio.sleep(governor.pause_s(source, 2.0))
+                # A Kafka that tells no news is asked for all, with the share of the status too,
+                # which it does not have.
+                governor.measured(self._source("status"), time.monotonic() - began, began)
+                await _within(hurry, governor.pause_s(self._source("status"), 2.0))
+                hurry.clear()
             except Exception as fault:  # noqa: BLE001 - whatever a cluster says, the others go on
                 self._failed(source, fault)
                 await asyncio.sleep(_RETRY_S)

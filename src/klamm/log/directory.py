@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -34,7 +34,6 @@ from klamm.log.recovery.making import create_or_load
 from klamm.log.recovery.opening import Found, Remembered, claim, look_into, place_of, remove_log
 from klamm.log.recovery.stock import take_stock
 from klamm.log.relocation import take_place
-from klamm.log.renaming import begin_all, rename_all
 from klamm.log.settings import LogSettings
 from klamm.log.syncing import finalize_all, sync_births
 from klamm.model.names import TopicPartition
@@ -255,10 +254,6 @@ class LogDirectory:
         if (copy := self.futures.pop(partition, None)) is not None:
             copy.close(clean=False)
 
-    def rename(self, moves: Mapping[TopicPartition, TopicPartition], *, begin: bool) -> None:
-        """Let logs have a directory (`begin`); then, in a worker thread, go on under new names."""
-        (begin_all if begin else rename_all)(self, self._logs, self._filed, moves)
-
     # Logs that leave
 
     def schedule_delete(self, partitions: Iterable[TopicPartition], now_ms: int = 0) -> None:
@@ -328,13 +323,15 @@ class LogDirectory:
         assert self._file_system is not None, f"{self.path} is not open"
         # A log of the same name may have been here, and what was said of it is not true of this.
         self._forget_those_put_aside()
-        self._papers.sync()
-        filed = [log for log in born if not self._papers.is_registered(log)]
+        # Before the register: were that to tell of a lost directory, records would be missed.
+        filed = [log for log in born if not log.is_on_paper]
         if filed:
+            self._papers.write_ids()
             with self.health.watched():
                 sync_births(filed, self.path, self._file_system)
-            if remember:
-                self._write_points()
+        self._papers.sync()
+        if remember and not all(map(self._papers.is_registered, filed)):
+            self._write_points()
 
     def purge_due(self, now_ms: int) -> int:
         """Remove directories and files whose delay has passed; how many directories it was.

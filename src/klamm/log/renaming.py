@@ -23,12 +23,14 @@ from klamm.model.names import TopicPartition
 Logs = dict[TopicPartition, PartitionLog]
 
 
-class Home(Protocol):
+class RenamingHome(Protocol):
     """A directory, as far as logs in it are renamed."""
 
     path: str
     health: Health
     missing: dict[TopicPartition, int]
+    _logs: Logs
+    _filed: Logs  # those of them that are not on paper
 
     def checkpoint(self) -> None: ...
 
@@ -37,23 +39,23 @@ class Home(Protocol):
     def checkpoint_cleaned(self) -> None: ...
 
 
-def begin_all(
-    home: Home, logs: Logs, _filed: Logs, moves: Mapping[TopicPartition, TopicPartition]
-) -> None:
+def begin_all(home: RenamingHome, moves: Mapping[TopicPartition, TopicPartition]) -> None:
     """Give those on paper a directory that can be renamed."""
     home.health.check()
     with home.health.watched():
         for old in moves:
-            log = logs.get(old)
+            log = home._logs.get(old)
             if isinstance(log, PaperLog):
                 log.begin()
 
 
-def rename_all(
-    home: Home, logs: Logs, filed: Logs, moves: Mapping[TopicPartition, TopicPartition]
-) -> None:
-    """Give new names to those of these logs that are to have one. None of them is on paper."""
+def rename_all(home: RenamingHome, moves: Mapping[TopicPartition, TopicPartition]) -> None:
+    """Give new names to those logs that are to have one, after `begin_all`.
+
+    For a worker thread.
+    """
     home.health.check()
+    logs, filed = home._logs, home._filed
     mine = {old: new for old, new in moves.items() if old in logs}
     if not mine:
         return
@@ -80,13 +82,15 @@ def rename_all(
     _write_down(home)
 
 
-def _write_down(home: Home) -> None:
+def _write_down(home: RenamingHome) -> None:
     home.checkpoint()
     home.checkpoint_high_watermarks()
     home.checkpoint_cleaned()
 
 
-def _rename(log: PartitionLog, name: TopicPartition, home: Home, place: TopicPartition) -> None:
+def _rename(
+    log: PartitionLog, name: TopicPartition, home: RenamingHome, place: TopicPartition
+) -> None:
     log.relocate(os.path.join(home.path, str(place)))
     log.topic_partition = name
     log.truncations += 1  # whoever works on it in several steps begins anew

@@ -11,6 +11,7 @@ import pytest
 
 from klamm.log.directory import LogDirectory
 from klamm.log.disk.names import between_names
+from klamm.log.renaming import begin_all, rename_all
 from klamm.model.names import TopicPartition
 from unit.log.helpers import append, values
 from unit.log.test_directory import SMALL, again, open_directory
@@ -37,8 +38,8 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
 
 
 def rename(directory: LogDirectory, moves: dict[TopicPartition, TopicPartition]) -> None:
-    directory.rename(moves, begin=True)
-    directory.rename(moves, begin=False)
+    begin_all(directory, moves)
+    rename_all(directory, moves)
 
 
 def seen(directory: LogDirectory) -> dict[TopicPartition, tuple[uuid.UUID | None, int, int]]:

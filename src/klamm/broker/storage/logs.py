@@ -16,6 +16,7 @@ from klamm.log.disk.names import between_names
 from klamm.log.paper import NewLog
 from klamm.log.partition import LogDirectoryFailed, PartitionLog
 from klamm.log.relocation import holds_more
+from klamm.log.renaming import begin_all, rename_all
 from klamm.log.settings import LogSettings
 from klamm.model.errors import InvariantBroken
 from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
@@ -198,7 +199,7 @@ class Logs:
     def rename(self, moves: Mapping[TopicPartition, TopicPartition], *, begin: bool) -> None:
         """Let logs have a directory (`begin`); then, in a worker thread, go on under new names."""
         for directory in self.online:
-            directory.rename(moves, begin=begin)
+            (begin_all if begin else rename_all)(directory, moves)
 
     # Logs that move from one directory to another
 

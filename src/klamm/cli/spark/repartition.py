@@ -33,9 +33,9 @@ from klamm.cli.spark.jobs import (
 )
 
 if TYPE_CHECKING:
-    from klamm.pipelines.repartition.repartition import Report
-    from klamm.pipelines.repartition.steps import Cluster
-    from klamm.pipelines.repartition.survey import Survey
+    from klamm.pipelines.repartition.repartition import RepartitionReport
+    from klamm.pipelines.repartition.steps import TopicCluster
+    from klamm.pipelines.repartition.survey import SampleSurvey
 
 _change = new_app("Give a topic another number of partitions.")
 _care = new_app("Take a re-partitioning back.")
@@ -72,7 +72,10 @@ def repartition(
 ) -> None:
     """Give a topic more or fewer partitions: `klamm repartition TOPIC --partitions N --to DIR`; or
     take that back: `undo TOPIC --to DIR`. The order of every key is kept, and proven. Producers
-    wait for a moment; consumers are to be stopped for it. An interrupted run goes on."""
+    wait for a moment; consumers are to be stopped for it. An interrupted run goes on.
+
+    Example: klamm repartition orders --partitions 6 --to repartition
+    """
     need_spark(master)
     cluster = _cluster(bootstrap_server, patience)
     look_first(cluster.lookup.options, topic)
@@ -131,15 +134,15 @@ def undo(
         )
 
 
-def _cluster(bootstrap: Reach | str, patience_s: float) -> Cluster:
+def _cluster(bootstrap: Reach | str, patience_s: float) -> TopicCluster:
     from klamm.client.blocking.lookup import Lookup
-    from klamm.pipelines.repartition.steps import Cluster
+    from klamm.pipelines.repartition.steps import TopicCluster
 
     lookup = Lookup(connection(bootstrap, patience_s=patience_s))
-    return Cluster(lookup, reach_of(bootstrap).settings)
+    return TopicCluster(lookup, reach_of(bootstrap).settings)
 
 
-def _tell_survey(found: Survey, output: Output) -> None:
+def _tell_survey(found: SampleSurvey, output: Output) -> None:
     if output is Output.JSON:
         told = {name: getattr(found, name) for name in type(found).__slots__}
         print_json(plain({**told, "skew": found.skew}))
@@ -157,7 +160,7 @@ def _tell_survey(found: Survey, output: Output) -> None:
         )
 
 
-def _told(done: Report) -> Iterator[str]:
+def _told(done: RepartitionReport) -> Iterator[str]:
     yield (
         f"{done.topic} has {done.targets} partitions: {done.records:,} records in {done.runs} "
         f"runs, {done.seconds:.1f} s, of which producers waited {done.frozen_seconds:.1f} s"

@@ -45,6 +45,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "UncleanSwitched": "unclean elections were allowed",
     "FreezeSwitched": "the topic was frozen or unfrozen",
     "ImportSwitched": "the import of the topic ended",
+    "SwapAsked": "two topics exchanged their names",
     "RebalanceDue": "the periodic leader rebalance ran",
     "RetryDue": "the retry timer fired",
     "ShutdownAsked": "a broker began a controlled shutdown",

@@ -29,12 +29,12 @@ export function lanesOf(lines) {
   return [...lanes].sort((a, b) => rank(a[0]) - rank(b[0]) || order.compare(a[0], b[0])).slice(0, LANES_MAX);
 }
 
-function bars(lanes, lines) {
+function bars(lanes, lines, topic) {
   const last = Math.max(1, lines.length), step = (WIDTH - LEFT) / last;
   const root = s("svg", { viewBox: `0 0 ${WIDTH} ${lanes.length * LANE + 4}`, role: "img", "aria-label": "states over time, one lane for each partition and replica" });
   lanes.forEach(([subject, moves], row) => {
     const y = row * LANE + 3;
-    root.append(s("text", { x: LEFT - 8, y: y + 11, class: "lane" }, FORMATS.shown(subject.replace(/^.*?(-\d+)/, "$1").replace(/^topic .*/, "topic"))));
+    root.append(s("text", { x: LEFT - 8, y: y + 11, class: "lane" }, FORMATS.shown(subject.startsWith(`${topic}-`) ? `partition ${subject.slice(topic.length + 1)}`.replace(/^partition (\d+ on)/, "$1") : "topic")));
     moves.forEach((move, n) => {
       const end = n + 1 < moves.length ? moves[n + 1].place : last;
       const wide = Math.max(1.5, (end - move.place) * step - 1);
@@ -68,7 +68,7 @@ export async function story() {
   const answer = await fetch(`/api/topics/${encodeURIComponent(topic)}/story`);
   let lines = (await answer.json()).items ?? [], drawn = null;
   const draw = () => {
-    drawn = bars(lanesOf(lines), lines);
+    drawn = bars(lanesOf(lines), lines, topic);
     box.querySelector(".lanes").replaceChildren(drawn.root);
     slider.max = String(Math.max(0, lines.length - 1));
   };

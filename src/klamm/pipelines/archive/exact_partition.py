@@ -150,7 +150,7 @@ def _frames(job: ExactJob, file: File) -> Iterator[Any]:
         raise Unreadable(f"the archive is damaged: {path} is not what the manifest says")
 
 
-class Shape:
+class BatchSums:
     """Sums over all that an archive knows of batches: limits, producers, epochs, codecs."""
 
     def __init__(self) -> None:
@@ -161,14 +161,14 @@ class Shape:
             values = frame.column(name).to_numpy(zero_copy_only=False)
             self._sums[name] = crc32c(values.astype(np.int64).tobytes(), self._sums[name])
 
-    def differences(self, other: Shape) -> list[str]:
+    def differences(self, other: BatchSums) -> list[str]:
         """The columns that differ."""
         return [name for name in _SHAPE if self._sums[name] != other._sums[name]]
 
 
 def prove_file(job: ExactJob, file: File, wanted: Range) -> tuple[list[str], int]:
     """The differences between a file and what the topic has at its offsets; and bytes read."""
-    digests, found, kept, size = Digests(), Shape(), Shape(), 0
+    digests, found, kept, size = Digests(), BatchSums(), BatchSums(), 0
     for frame in window_frames(job.connection, wanted):
         digests.add(frame)
         found.add(frame)

@@ -23,14 +23,14 @@ from klamm.pipelines.records.batches import (
     pieces_of,
     positive_murmur2,
 )
-from klamm.pipelines.repartition.plan import Shape, Stretch
+from klamm.pipelines.repartition.plan import Reshaping, Stretch
 from klamm.pipelines.source.ranges import Range
 from klamm.protocol.batch import HEADER
 
 BATCH_BYTES: Final = 512 << 10
 
 
-class Batch(NamedTuple):
+class SealedBatch(NamedTuple):
     """A sealed batch without its offset."""
 
     records: int
@@ -46,7 +46,7 @@ class Chunk:
     first: int
     time: int
     offsets: Any = field(default_factory=lambda: np.empty(0, np.int64))  # in the source
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[SealedBatch] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -59,7 +59,7 @@ class Cutting:
 
     connection: ConnectionOptions
     ranges: Mapping[int, Range]  # of each source: where it is read
-    shape: Shape
+    shape: Reshaping
     batch_bytes: int = BATCH_BYTES
 
 
@@ -85,10 +85,10 @@ def chunks_of(cutting: Cutting, stretch: Stretch) -> list[Chunk]:
                 boxes[target] = OpenBatch(cutting.batch_bytes - HEADER.size)
             chunk.offsets = np.concatenate((chunk.offsets, offsets[rows]))
             for full in boxes[target].fill(records, rows):
-                chunk.batches.append(Batch(full.count, full.seal(codec)))
+                chunk.batches.append(SealedBatch(full.count, full.seal(codec)))
     for target, box in boxes.items():
         if box.count:
-            chunks[target].batches.append(Batch(box.count, box.seal(codec)))
+            chunks[target].batches.append(SealedBatch(box.count, box.seal(codec)))
     return [chunks[target] for target in sorted(chunks)]
 
 
@@ -101,17 +101,17 @@ def frames_of(cutting: Cutting, stretch: Stretch) -> Iterator[Any]:
             yield kept
 
 
-def packed(batches: list[Batch]) -> tuple[bytes, bytes]:
+def packed(batches: list[SealedBatch]) -> tuple[bytes, bytes]:
     """Batches as a row of a table has them: the numbers of records, and the bytes."""
     counts = np.array([batch.records for batch in batches], ">i4").tobytes()
     return counts, b"".join(batch.data for batch in batches)
 
 
-def unpacked(counts: bytes, data: bytes) -> list[Batch]:
+def unpacked(counts: bytes, data: bytes) -> list[SealedBatch]:
     """The inverse of `packed`."""
     found, at = [], 0
     for count in np.frombuffer(counts, ">i4").tolist():
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-        found.append(Batch(count, data[at : at + size]))
+        found.append(SealedBatch(count, data[at : at + size]))
         at += size
     return found

@@ -21,7 +21,7 @@ from klamm.pipelines.jobs.progress import Progress, watched
 from klamm.pipelines.jobs.tasks import run_tasks
 from klamm.pipelines.repartition.chunks import Chunk, Cutting, chunks_of, packed, unpacked
 from klamm.pipelines.repartition.plan import Stretch, Way
-from klamm.pipelines.repartition.writing import Destination, Writer
+from klamm.pipelines.repartition.writing import Destination, TargetWriter
 from klamm.pipelines.session.workers import begin_task
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _direct(
 
     def work(number: int) -> Iterator[Any]:
         own = [s for s in run.stretches if s.source in tasks[number]]
-        writers: dict[int, Writer] = {}
+        writers: dict[int, TargetWriter] = {}
         try:
             for stretch in own:
                 for chunk in chunks_of(run.cutting, stretch):
@@ -92,9 +92,9 @@ def _direct(
     return run_tasks(spark, len(tasks), work)
 
 
-def _writer(writers: dict[int, Writer], run: Run, target: int) -> Writer:
+def _writer(writers: dict[int, TargetWriter], run: Run, target: int) -> TargetWriter:
     if target not in writers:
-        writers[target] = Writer(run.destination, target, run.bases[target])
+        writers[target] = TargetWriter(run.destination, target, run.bases[target])
     return writers[target]
 
 
@@ -147,7 +147,7 @@ def _row(chunk: Chunk) -> Any:
 
 def _written(run: Run, frames: Iterator[Any]) -> Iterator[dict[str, Any]]:
     """Writes the chunks of one task: of one target after the other."""
-    writer: Writer | None = None
+    writer: TargetWriter | None = None
     try:
         for frame in frames:
             for row in frame.to_pylist():
@@ -155,7 +155,7 @@ def _written(run: Run, frames: Iterator[Any]) -> Iterator[dict[str, Any]]:
                     yield writer.finish(Path(run.map_directory))
                     writer = None
                 if writer is None:
-                    writer = Writer(run.destination, row["target"], run.bases[row["target"]])
+                    writer = TargetWriter(run.destination, row["target"], run.bases[row["target"]])
                 offsets = np.frombuffer(row["offsets"], np.int64)
                 chunk = Chunk(row["target"], row["source"], row["first"], row["time"], offsets)
                 chunk.batches = unpacked(row["counts"], row["data"])

@@ -12,7 +12,7 @@ from klamm.client.requests import Committed
 from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.jobs.tasks import run_tasks
-from klamm.pipelines.repartition.journal import Journal
+from klamm.pipelines.repartition.journal import RepartitionJournal
 from klamm.pipelines.repartition.maps import origins_of, translated
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def commit(lookup: Lookup, topic: str, group: str, offsets: Mapping[int, int]) -
 
 
 def translate(
-    spark: SparkSession, journal: Journal, before: Commits
+    spark: SparkSession, journal: RepartitionJournal, before: Commits
 ) -> tuple[Commits, dict[str, int]]:
     """The offsets of each group in the targets, and the number of records it will see again."""
     names = sorted(before)

@@ -46,7 +46,7 @@ class RunEntry:
 
 
 @dataclass(slots=True)
-class Journal:
+class RepartitionJournal:
     """One re-partitioning."""
 
     topic: str
@@ -89,7 +89,7 @@ def place_of(root: Path, cluster: str, topic: str) -> Path:
     return root.absolute() / path_name("cluster id", cluster) / path_name("topic name", topic)
 
 
-def read(path: Path) -> Journal | None:
+def read(path: Path) -> RepartitionJournal | None:
     """The journal that is there."""
     if not path.exists():
         return None
@@ -109,7 +109,7 @@ def read(path: Path) -> Journal | None:
         ]
         groups = {group: _numbers(own) for group, own in found.pop("groups").items()}
         stage = Stage(found.pop("stage"))
-        return Journal(**found, stage=stage, runs=runs, groups=groups, path=path)
+        return RepartitionJournal(**found, stage=stage, runs=runs, groups=groups, path=path)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise KlammError(f"{path} is damaged: look at it, or remove it to begin anew") from None
 

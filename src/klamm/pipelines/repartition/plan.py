@@ -38,7 +38,7 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Reshaping:
     """The counts of partitions before and after, and the way from one to the other."""
 
     sources: int

@@ -32,10 +32,10 @@ from klamm.pipelines.repartition import steps
 from klamm.pipelines.repartition.chunks import Cutting
 from klamm.pipelines.repartition.copying import Run, copy
 from klamm.pipelines.repartition.groups import Commits
-from klamm.pipelines.repartition.journal import Journal, RunEntry, Stage
+from klamm.pipelines.repartition.journal import RepartitionJournal, RunEntry, Stage
 from klamm.pipelines.repartition.maps import origins_of, run_directory
 from klamm.pipelines.repartition.plan import (
-    Shape,
+    Reshaping,
     StrangeKey,
     Way,
     fitting_window,
@@ -43,8 +43,8 @@ from klamm.pipelines.repartition.plan import (
     way_of,
 )
 from klamm.pipelines.repartition.proof import Sums, faults_of, sums_of_source, sums_of_target
-from klamm.pipelines.repartition.steps import Cluster
-from klamm.pipelines.repartition.survey import Survey, survey
+from klamm.pipelines.repartition.steps import TopicCluster
+from klamm.pipelines.repartition.survey import SampleSurvey, survey
 from klamm.pipelines.repartition.writing import Destination
 from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.source.ranges import Range
@@ -59,7 +59,7 @@ _PROOF_WINDOW: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RepartitionReport:
     """The result of a re-partitioning, and its proof."""
 
     topic: str
@@ -87,7 +87,7 @@ class Repartitioning:
     """One topic on its way to another number of partitions."""
 
     spark: SparkSession
-    cluster: Cluster
+    cluster: TopicCluster
     topic: str
     targets: int
     root: Path
@@ -95,7 +95,7 @@ class Repartitioning:
     progress: Progress = field(default_factory=Silent)
     _frozen_at: float = 0.0
 
-    def dry_run(self) -> Survey:
+    def dry_run(self) -> SampleSurvey:
         """Tells from samples what is to be expected."""
         topic = self.cluster.topic(self.topic)
         steps.check(self.cluster, topic, self.targets)
@@ -107,7 +107,7 @@ class Repartitioning:
             cores=_cores(self.spark),
         )
 
-    def run(self) -> Report:
+    def run(self) -> RepartitionReport:
         """Does all of it, or what an earlier run has left to do."""
         refuse_speculation(self.spark)
         began = time.monotonic()
@@ -129,7 +129,7 @@ class Repartitioning:
 
     # Beginning
 
-    def _open(self, place: Path) -> Journal:
+    def _open(self, place: Path) -> RepartitionJournal:
         found = journals.read(place / journals.JOURNAL)
         if found is not None and found.stage in (Stage.COMPLETE, Stage.UNDONE):
             done = place / f"{journals.JOURNAL}.{found.topic_id}"
@@ -151,7 +151,7 @@ class Repartitioning:
             self._make_copy(found)
         return found
 
-    def _begin(self, place: Path) -> Journal:
+    def _begin(self, place: Path) -> RepartitionJournal:
         cluster = self.cluster
         topic = cluster.topic(self.topic)
         steps.check(self.cluster, topic, self.targets)
@@ -165,7 +165,7 @@ class Repartitioning:
             {tp: ranges[tp.partition].start for tp in topic.partitions},
             {tp: ranges[tp.partition].stop for tp in topic.partitions},
         )
-        journal = Journal(
+        journal = RepartitionJournal(
             topic=self.topic,
             topic_id=topic.id,
             copy=steps.copy_name(self.topic, self.targets),
@@ -186,7 +186,7 @@ class Repartitioning:
         self._make_copy(journal)
         return journal
 
-    def _make_copy(self, journal: Journal) -> None:
+    def _make_copy(self, journal: RepartitionJournal) -> None:
         """Makes the copy anew; one that is there is ours, and nothing of it was written down."""
         cluster = self.cluster
         if journal.copy in cluster.lookup.view([journal.copy]).topics:
@@ -201,21 +201,21 @@ class Repartitioning:
         journal.stage, journal.runs, journal.is_spoilt = Stage.COPYING, [], False
         journal.write()
 
-    def _begin_anew(self, journal: Journal) -> None:
+    def _begin_anew(self, journal: RepartitionJournal) -> None:
         journal.way, journal.stage = Way.SHUFFLE, Stage.BEGUN
         journal.write()
         self._make_copy(journal)
 
     # Copying
 
-    def _copy(self, journal: Journal) -> None:
+    def _copy(self, journal: RepartitionJournal) -> None:
         """Copies until little is left, or all of it where the topic is closed already."""
         while journal.stage is Stage.COPYING and len(journal.runs) < _RUNS_MAX:
             lag = self._run_once(journal)
             if lag <= _LAG_MAX:
                 return
 
-    def _run_once(self, journal: Journal) -> int:
+    def _run_once(self, journal: RepartitionJournal) -> int:
         """One run up to where the topic ends now; how much has come meanwhile."""
         cluster = self.cluster
         topic = cluster.topic(self.topic)
@@ -231,7 +231,7 @@ class Repartitioning:
             cutting=Cutting(
                 connection=cluster.lookup.options,
                 ranges=ranges,
-                shape=Shape(journal.sources, journal.targets, Way(journal.way)),
+                shape=Reshaping(journal.sources, journal.targets, Way(journal.way)),
             ),
             destination=Destination(
                 connection=cluster.lookup.options,
@@ -252,7 +252,7 @@ class Repartitioning:
         ends = cluster.lookup.latest(topic.partitions, committed=True)
         return sum(max(end - entry.ends[tp.partition], 0) for tp, end in ends.items())
 
-    def _next_run(self, journal: Journal, ranges: Mapping[int, Range]) -> RunEntry:
+    def _next_run(self, journal: RepartitionJournal, ranges: Mapping[int, Range]) -> RunEntry:
         """The run that was not completed, or a new one to where the topic ends now."""
         last = journal.runs[-1] if journal.runs else None
         if last is not None and last.proof is None:
@@ -273,9 +273,9 @@ class Repartitioning:
 
     # Cutting over
 
-    def _cut_over(self, journal: Journal, began: float) -> Report:
+    def _cut_over(self, journal: RepartitionJournal, began: float) -> RepartitionReport:
         cluster = self.cluster
-        report: Report | None = None
+        report: RepartitionReport | None = None
         if journal.stage in (Stage.COPYING, Stage.CLOSING):
             journal.groups = group_steps.wait_until_idle(
                 cluster.lookup, self.topic, self.group_patience_s
@@ -315,7 +315,7 @@ class Repartitioning:
         _write_report(journal, report)
         return report
 
-    def _close(self, journal: Journal, began: float) -> Report:
+    def _close(self, journal: RepartitionJournal, began: float) -> RepartitionReport:
         """Copies the rest of a frozen topic, and proves all of it."""
         cluster = self.cluster
         steps.refuse_open_transactions(cluster.lookup, cluster.topic(self.topic))
@@ -334,7 +334,7 @@ class Repartitioning:
         journal.write()
         return report
 
-    def _thaw(self, journal: Journal) -> None:
+    def _thaw(self, journal: RepartitionJournal) -> None:
         """Lets clients write again. A copy that is not what it should be is made anew."""
         if not journal.was_frozen:
             self.cluster.unfreeze(self.topic)
@@ -343,7 +343,7 @@ class Repartitioning:
 
     # Proof
 
-    def _prove(self, journal: Journal, number: int) -> list[Any]:
+    def _prove(self, journal: RepartitionJournal, number: int) -> list[Any]:
         """Reads what a run has copied again, on both sides, and sums it up."""
         entry, targets, sources = journal.runs[number], journal.targets, journal.sources
         old = self.cluster.ranges(self.cluster.topic(self.topic))
@@ -380,7 +380,7 @@ class Repartitioning:
             (before if is_old else after).add(Sums(*plain))
         return [before.plain(), after.plain()]
 
-    def _report(self, journal: Journal, began: float) -> Report:
+    def _report(self, journal: RepartitionJournal, began: float) -> RepartitionReport:
         old, new = Sums(), Sums()
         for run in journal.runs:
             assert run.proof is not None, "every run that ended was proven"
@@ -389,7 +389,7 @@ class Repartitioning:
         sizes = list(journal.bases.values())
         ends = self.cluster.lookup.latest(self.cluster.topic(journal.copy).partitions)
         new.count += sum(ends.values()) - sum(sizes)  # records that nobody has copied
-        return Report(
+        return RepartitionReport(
             topic=self.topic,
             targets=self.targets,
             kept_as=journal.copy,
@@ -409,13 +409,13 @@ class Repartitioning:
             offset_map=str(journal.maps),
         )
 
-    def _read_report(self, journal: Journal) -> Report:
+    def _read_report(self, journal: RepartitionJournal) -> RepartitionReport:
         found = json.loads((journal.path.parent / "report.json").read_text())
-        return Report(**found)
+        return RepartitionReport(**found)
 
     # Elsewhere
 
-    def _leave_to_others(self, journal: Journal, began: float) -> Report:
+    def _leave_to_others(self, journal: RepartitionJournal, began: float) -> RepartitionReport:
         """On another Kafka: all that is there is copied and proven; the rest is for a person."""
         lookup = self.cluster.lookup
         report = self._report(journal, began)
@@ -453,14 +453,14 @@ def commands(topic: str, copied: str, targets: int) -> list[str]:
     ]
 
 
-def _write_report(journal: Journal, report: Report) -> None:
+def _write_report(journal: RepartitionJournal, report: RepartitionReport) -> None:
     text = json.dumps(summary(report), indent=1)
     write_whole(journal.path.parent / "report.json", text)
 
 
-def summary(report: Report) -> dict[str, Any]:
+def summary(report: RepartitionReport) -> dict[str, Any]:
     """The report as plain values."""
-    return {name: getattr(report, name) for name in Report.__slots__}
+    return {name: getattr(report, name) for name in RepartitionReport.__slots__}
 
 
 def _cores(spark: SparkSession) -> int:

@@ -35,7 +35,7 @@ _ASIDE: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class TopicCluster:
     """The cluster, for what a job asks of it beside reading and writing."""
 
     lookup: Lookup
@@ -124,7 +124,7 @@ class Cluster:
         self.do(lambda admin: admin.ask_controller(PrivateKey.SWAP_TOPICS, body))
 
 
-def check(cluster: Cluster, topic: Topic, targets: int) -> None:
+def check(cluster: TopicCluster, topic: Topic, targets: int) -> None:
     """Refuses what cannot be re-partitioned, before anything is done."""
     count = len(topic.leaders) + targets
     if count > _SWAPPED_MAX and cluster.is_klamm:
@@ -148,7 +148,9 @@ def copy_name(topic: str, targets: int) -> str:
     return name
 
 
-def make_copy(cluster: Cluster, topic: Topic, name: str, targets: int, *, imports: bool) -> str:
+def make_copy(
+    cluster: TopicCluster, topic: Topic, name: str, targets: int, *, imports: bool
+) -> str:
     """Makes the topic that is filled; its id. One that is there is somebody else's."""
     lookup = cluster.lookup
     if name in lookup.view([name]).topics:
@@ -164,7 +166,7 @@ def make_copy(cluster: Cluster, topic: Topic, name: str, targets: int, *, import
     return cluster.topic(name).id
 
 
-def close_copy(cluster: Cluster, topic: str, name: str, *, imports: bool) -> None:
+def close_copy(cluster: TopicCluster, topic: str, name: str, *, imports: bool) -> None:
     """Ends the filling of a copy: it takes no records, and has the settings of the topic."""
     lookup = cluster.lookup
     if imports:

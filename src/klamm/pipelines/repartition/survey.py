@@ -15,7 +15,7 @@ from klamm.client.settings import ConnectionOptions
 from klamm.pipelines.jobs.tasks import run_tasks
 from klamm.pipelines.records.batches import pieces_of, positive_murmur2
 from klamm.pipelines.repartition.chunks import Cutting, frames_of
-from klamm.pipelines.repartition.plan import Shape, Stretch, Way
+from klamm.pipelines.repartition.plan import Reshaping, Stretch, Way
 from klamm.pipelines.source.ranges import Range
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _PASSES: Final = 3  # it is copied, and both are read again
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class SampleSurvey:
     """An estimate from samples."""
 
     records: int
@@ -51,11 +51,11 @@ def survey(
     targets: int,
     *,
     cores: int,
-) -> Survey:
+) -> SampleSurvey:
     """Reads samples of every source."""
     order, sources = sorted(ranges), len(ranges)
     cutting = Cutting(
-        connection=connection, ranges=ranges, shape=Shape(sources, targets, Way.SHUFFLE)
+        connection=connection, ranges=ranges, shape=Reshaping(sources, targets, Way.SHUFFLE)
     )
 
     def work(number: int) -> Iterable[Any]:
@@ -68,7 +68,7 @@ def survey(
     sizes = [round(sum(a[1][t] for a in answers)) for t in range(targets)]
     sampled, busy = sum(a[3] for a in answers), sum(a[4] for a in answers)
     rate = sampled / busy if busy and sampled else 1.0
-    return Survey(
+    return SampleSurvey(
         sum(records),
         sum(sizes),
         records,

@@ -14,7 +14,7 @@ from klamm.model.errors import UsageError
 from klamm.pipelines.repartition import groups as group_steps
 from klamm.pipelines.repartition import journal as journals
 from klamm.pipelines.repartition.journal import Stage
-from klamm.pipelines.repartition.steps import Cluster
+from klamm.pipelines.repartition.steps import TopicCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Undone:
     groups: dict[str, dict[int, int]]
 
 
-def undo(cluster: Cluster, topic: str, root: Path, *, group_patience_s: float) -> Undone:
+def undo(cluster: TopicCluster, topic: str, root: Path, *, group_patience_s: float) -> Undone:
     """Takes back the last re-partitioning of a topic, however far it got."""
     lookup = cluster.lookup
     place = journals.place_of(root, lookup.view([]).cluster_id, topic)

@@ -28,7 +28,7 @@ from klamm.model.errors import KlammError
 from klamm.model.names import TopicPartition
 from klamm.pipelines.archive.restore_partition import end_at_rest
 from klamm.pipelines.jobs.writing import drafted
-from klamm.pipelines.repartition.chunks import Batch, Chunk
+from klamm.pipelines.repartition.chunks import Chunk, SealedBatch
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import EPOCH_AT
 from klamm.protocol.produce import (
@@ -66,7 +66,7 @@ class Destination:
     topic_id: str
     takes_offsets: bool  # klamm's brokers do
 
-    def link(self, target: int) -> Link:
+    def link(self, target: int) -> TargetLink:
         """A connection to the leader of one partition."""
         place = TopicPartition(self.topic, target)
         if not self.takes_offsets:
@@ -77,7 +77,7 @@ class Destination:
         return ImportLink(whole)
 
 
-class Link(Protocol):
+class TargetLink(Protocol):
     """A connection to the leader of a partition, for as long as it leads and answers."""
 
     def ask(self) -> int:
@@ -132,7 +132,7 @@ class _Placed(NamedTuple):
     """A batch at its offset."""
 
     offset: int
-    batch: Batch
+    batch: SealedBatch
 
     @property
     def stop(self) -> int:
@@ -146,7 +146,7 @@ class _Placed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Writer:
+class TargetWriter:
     """The only writer of one target: takes chunks in their order."""
 
     destination: Destination
@@ -157,7 +157,7 @@ class Writer:
     bytes: int = 0
     _open: list[_Placed] = field(default_factory=list)
     _size: int = 0
-    _link: Link | None = None
+    _link: TargetLink | None = None
     _there: int = -1  # what was there when we began
 
     def __post_init__(self) -> None:

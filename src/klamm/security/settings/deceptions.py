@@ -22,9 +22,12 @@ _SECRETS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
 _EVERYBODY: Final = frozenset({"0.0.0.0/0", "::/0"})
 
 
-def deceptions(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]:
+def deceptions(
+    texts: Mapping[str, str], config: ListenerConfig, *, is_running: bool
+) -> Iterator[str]:
     """The reasons why these settings are less than they say."""
-    yield from _unheard(texts, config)
+    if not is_running:
+        yield from _unheard(texts, config)
     for listener in config.listeners:
         if listener.name in SecurityProtocol.__members__:
             said = SecurityProtocol[listener.name]

@@ -58,9 +58,15 @@ class StartCheck:
 
 
 def check_start(
-    texts: Mapping[str, str], features: frozenset[Feature] = ALL_FEATURES
+    texts: Mapping[str, str],
+    features: frozenset[Feature] = ALL_FEATURES,
+    *,
+    is_running: bool = False,
 ) -> StartCheck:
-    """Checks all settings about security, of those that were set, against what the shell has."""
+    """Checks all settings about security, of those that were set, against what the shell has.
+
+    A running broker may be given a listener's settings before the listener, as Kafka's may.
+    """
     config = listener_config(texts)
     if isinstance(config, Refused):
         return StartCheck((config.why,), ())
@@ -69,7 +75,7 @@ def check_start(
         *_name_faults(texts, names),
         *_value_faults(texts, names, features),
         *_relation_faults(texts, config, features),
-        *deceptions(texts, config),
+        *deceptions(texts, config, is_running=is_running),
     ]
     return StartCheck(tuple(refusals), tuple(_warnings(texts, config)), config)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from klamm.client.partitioner import partition_of
 from klamm.pipelines.records.batches import pieces_of, positive_murmur2
 from klamm.pipelines.repartition.plan import (
-    Shape,
+    Reshaping,
     StrangeKey,
     Stretch,
     Way,
@@ -51,7 +51,7 @@ def test_keys_go_where_producers_would_put_them(
 ) -> None:
     pa = pytest.importorskip("pyarrow")
     sources, targets = counts
-    shape = Shape(sources, targets, way_of(sources, targets, is_orderly=True))
+    shape = Reshaping(sources, targets, way_of(sources, targets, is_orderly=True))
     for source in range(sources):
         own: list[bytes | None] = [k for k in keys if partition_of(k, sources) == source]
         own += [None, None]
@@ -69,8 +69,8 @@ def test_keys_go_where_producers_would_put_them(
 def test_a_key_that_is_elsewhere_is_noticed() -> None:
     hashes, offsets, known = np.array([1]), np.array([0]), np.array([True])
     with pytest.raises(StrangeKey):
-        Shape(2, 4, Way.GROW).target_of(0, hashes, offsets, known)
-    assert Shape(2, 3, Way.SHUFFLE).target_of(0, hashes, offsets, known).tolist() == [1]
+        Reshaping(2, 4, Way.GROW).target_of(0, hashes, offsets, known)
+    assert Reshaping(2, 3, Way.SHUFFLE).target_of(0, hashes, offsets, known).tolist() == [1]
 
 
 @settings(deadline=None)  # the first call may compile

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.model.errors import KlammError
-from klamm.pipelines.repartition.chunks import Batch, packed, unpacked
+from klamm.pipelines.repartition.chunks import SealedBatch, packed, unpacked
 from klamm.pipelines.repartition.maps import Origins, origins_of, run_directory, translated
 from klamm.pipelines.repartition.proof import faults_of, sums_of_source, sums_of_target
 from klamm.pipelines.repartition.writing import MAP
@@ -104,6 +104,6 @@ def test_groups_lose_nothing_and_are_told_what_comes_again() -> None:
 
 def test_batches_travel_in_rows() -> None:
     one = bytes(8) + (5).to_bytes(4, "big") + b"abcde"
-    batches = [Batch(3, one), Batch(1, one)]
+    batches = [SealedBatch(3, one), SealedBatch(1, one)]
     assert unpacked(*packed(batches)) == batches
     assert unpacked(*packed([])) == []
