@@ -159,7 +159,8 @@ MISTAKES: list[tuple[str, int, str]] = [
     (
         "restore archive --to x -b 127.0.0.1:1",
         1,
-        "no broker answers at 127.0.0.1:1: connection refused",
+        "no broker can be reached: 127.0.0.1:1: connection refused; `klamm up` starts a cluster "
+        "on this machine",
     ),
     ("spark shell", 2, "'nowhere' is no Spark master: write local[2] or spark://host:7077"),
     ("spark shell -b nowhere", 2, "bootstrap server 'nowhere' is not host:port"),
@@ -280,11 +281,14 @@ def test_a_server_of_spark_needs_no_java_here(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.jsonl"
     ledger.write_text('{"controller_epoch": 1}\n')
     for line, said in (
-        ("audit --ledger ledger.jsonl --to x", "no Spark Connect answers at 127.0.0.1:1: "),
-        ("archive t --to x -b 127.0.0.1:1", "no broker answers at 127.0.0.1:1: "),
+        ("audit --ledger ledger.jsonl --to x", "no Spark Connect answers at {}"),
+        (
+            "archive t --to x -b 127.0.0.1:1",
+            "no broker can be reached: {}; `klamm up` starts a cluster on this machine",
+        ),
     ):
         ran = _without_java(f"{line} --master sc://127.0.0.1:1", tmp_path)
-        assert ran.stderr == f"klamm: {said}connection refused\n"
+        assert ran.stderr == f"klamm: {said.format('127.0.0.1:1: connection refused')}\n"
 
 
 def _without_java(line: str, place: Path) -> subprocess.CompletedProcess[str]:
