@@ -88,6 +88,22 @@ def cpu_s(pid: int) -> tuple[float, float]:
     return int(fields[11]) / _TICKS, int(fields[12]) / _TICKS
 
 
+def family(pid: int) -> list[int]:
+    """A process and all that come of it."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [pid]
+    for each in found:  # grows while we walk it
+        found += parents.get(each, [])
+    return found
+
+
 def resident_mb(pid: int) -> float:
     """The memory a process has in use."""
     status = Path(f"/proc/{pid}/status").read_text()

@@ -18,29 +18,13 @@ import librdkafka
 from cluster_life import create_wide
 from confluent_kafka.admin import AdminClient, NewTopic
 from failover import TOPICS
-from measure import Case, Figures, cluster
+from measure import Case, Figures, cluster, family
 
 from klamm.app import control
 
 APART = "--processes"
 _PRODUCED = 200_000_000
 _SIZE = 1_000
-
-
-def family(pid: int) -> list[int]:
-    """A process and all that come of it."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found = [pid]
-    for each in found:  # grows while we walk it
-        found += parents.get(each, [])
-    return found
 
 
 def proportional_mb(pid: int) -> float:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from maven import CACHE, Missing
+from measure import family
 
 from klamm.app import control
 from peers.wire import Witness
@@ -48,22 +49,6 @@ def free_ports(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
-
-
-def family(pid: int) -> list[int]:
-    """A process and all that come of it."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found = [pid]
-    for each in found:  # grows while we walk it
-        found += parents.get(each, [])
-    return found
 
 
 class System:
