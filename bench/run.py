@@ -22,6 +22,7 @@ import authorization
 import bytes as data_plane
 import cluster_life
 import codec
+import command_line
 import connections
 import creations
 import failover
@@ -49,6 +50,7 @@ CASES: tuple[Case, ...] = (
     *tls.CASES,
     *creations.CASES,
     *processes.CASES,
+    *command_line.CASES,
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -3,10 +3,11 @@
     python bench/spark.py [WHAT ...] [--size 100 | 1000] [--runs N] [--master local[1]]
 
 What is measured: `read` (to nowhere), `parquet` (through Spark's writer), `write`, `once` (a write
-exactly once beside one at least once), `archive` and `restore`. The sides take turns in one run on
-the same topic, first one, then the other in front; a round that warms workers and caches does not
-count, and the median of the others does. CPU seconds are those of all processes: Spark's, its
-Python workers' and the broker's.
+exactly once beside one at least once), `archive`, `restore`, `exact` (an exact restore beside one
+that appends) and `repartition` (with and without a shuffle, proof included). The sides take turns
+in one run on the same topic, first one, then the other in front; a round that warms workers and
+caches does not count, and the median of the others does. CPU seconds are those of all processes:
+Spark's, its Python workers' and the broker's.
 
 The records look like those of a producer with Kafka's defaults: batches of 16 KB, keys of 12 B,
 values half fresh hexadecimal digits and half words that do not change (zstd makes a third of them).
@@ -40,7 +41,10 @@ from klamm.client.addresses import parse_bootstrap
 from klamm.client.blocking.lookup import Lookup
 from klamm.client.settings import ConnectionOptions
 from klamm.pipelines.archive.archiving import archive
+from klamm.pipelines.archive.exact import restore_exactly
 from klamm.pipelines.archive.restoring import restore
+from klamm.pipelines.repartition.repartition import Repartitioning
+from klamm.pipelines.repartition.steps import TopicCluster
 from klamm.pipelines.session.session import start
 
 _RESULTS = Path(__file__).parent / "results"
@@ -182,6 +186,42 @@ def _restore(bench: Bench) -> dict[str, Work]:
     return {"klamm": back}
 
 
+def _exact(bench: Bench) -> dict[str, Work]:
+    kept = archive(bench.spark, bench.lookup.options, bench.topic, bench.scratch / "exact")
+
+    def of(way: Callable[..., Any]) -> Work:
+        def work() -> None:
+            target = f"{bench.topic}-{way.__name__}-{os.urandom(3).hex()}"
+            way(bench.spark, bench.lookup.options, kept.manifest, to=target)
+            bench.lookup.delete(target)
+
+        return work
+
+    return {"exact": of(restore_exactly), "append": of(restore)}
+
+
+def _repartition(bench: Bench) -> dict[str, Work]:
+    """Each side has a topic of its own, which goes to and fro between two numbers."""
+
+    def of(other: int) -> Work:
+        topic = f"{bench.topic}-to-{other}"
+        bench.lookup.create(topic, _PARTITIONS, configs={"retention.ms": "-1"})
+        bench.save("klamm", topic, **{"kafka.batch.size": "16384"})
+        place = TopicCluster(bench.lookup, None)
+
+        def work() -> None:
+            now = len(place.topic(topic).leaders)
+            targets = other if now == _PARTITIONS else _PARTITIONS
+            done = Repartitioning(bench.spark, place, topic, targets, bench.scratch / topic).run()
+            if done.violations or done.records != bench.records:
+                raise SystemExit(f"{topic} is not what it was: {done}")
+            bench.lookup.delete(done.kept_as)
+
+        return work
+
+    return {"no shuffle": of(2 * _PARTITIONS), "shuffle": of(_PARTITIONS + 1)}
+
+
 _WHAT: Mapping[str, tuple[str, Callable[[Bench], dict[str, Work]]]] = {
     "read": ("read to nowhere", _read),
     "parquet": ("read to Parquet", _parquet),
@@ -189,6 +229,8 @@ _WHAT: Mapping[str, tuple[str, Callable[[Bench], dict[str, Work]]]] = {
     "once": ("write exactly once", _once),
     "archive": ("archive, against reading to Parquet", _archive),
     "restore": ("restore, with proof", _restore),
+    "exact": ("exact restore, with proof", _exact),
+    "repartition": ("re-partition, with proof", _repartition),
 }
 
 

@@ -28,9 +28,10 @@ NAMES: Final = {
         eof_received pause_writing resume_writing sizehint""",
     "Spark": """streamReader streamWriter initialOffset getDefaultReadLimit reportLatestOffset
         prepareForTriggerAvailableNow onQueryStarted onQueryIdle onQueryProgress
-        onQueryTerminated pythonExec""",
+        onQueryTerminated pythonExec toChannel""",
+    "pyiceberg and urllib": "commit_table redirect_request",
     "kazoo": "serialize deserialize _reset_watchers _data_watchers _child_watchers",
-    "Python, pytest, typer and numba": """__getattr__ __signature__ __annotations__ pytest_*
+    "Python, pytest and numba": """__getattr__ __annotations__ pytest_*
         src_at dst_at returncode num_tickets""",
     "users of the Python API": """wait_for_leader wait_for_controller topic_by_id delete_offsets
         say_plainly client_config all_are_in_sync""",
@@ -42,10 +43,11 @@ NAMES: Final = {
         preferred_replica_imbalance_count topics_to_delete_count topics_ineligible_to_delete_count
         replicas_to_delete_count replicas_ineligible_to_delete_count
         reassigning_partitions_count""",
-    "parsers, which find the member of an enum by its value": "REFUSE ONE SESSION_EXPIRED",
+    "parsers, which find the member of an enum by its value": """REFUSE ONE SESSION_EXPIRED
+        ACCEPT RESTART DELTA ICEBERG""",
     "listeners that are closed while a broker runs": "dismiss",
     "tests": """buffered close_idle commits_count look_in waiting_count differences judge line_of
-        is_final include_headers include_batch_info FRAME_SIZE_MAX""",
+        is_final include_headers include_batch_info FRAME_SIZE_MAX framed""",
 }
 
 

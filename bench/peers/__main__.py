@@ -2,6 +2,7 @@
 
     make bench-peers                                     # everything; about an hour
     make bench-peers ARGS="rf3-1mb latency --rounds 2"   # some cells
+    make bench-peers ARGS="--minutes 12 --once start"    # later rounds end in time
     make bench-peers ARGS="--list"
     make bench-peers ARGS="rf3-1mb --profile"            # a flame graph of klamm at that work
     make bench-peers ARGS="--render"                     # the page from the newest stored result
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 import sys
 import tempfile
@@ -26,10 +28,10 @@ from typing import Any
 from maven import Missing
 from measure import machine
 
-from peers import page
+from peers import clients, page
 from peers.cells import CELLS, Cell, Options
 from peers.kafka import VERSIONS, Kafka4, Kafka4Single, Kafka39
-from peers.rounds import Reading, cold, live, profiled, say
+from peers.rounds import Pace, Reading, cold, live, profiled, say
 from peers.systems import Kfake, Klamm, KlammApart, KlammSingle, Mock, System
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -68,7 +70,7 @@ def main() -> int:
 
 
 def _measure(cells: list[Cell], options: argparse.Namespace, how: Options, data: Path) -> int:
-    systems = list(_chosen(options.systems.split(",") if options.systems else [], SYSTEMS))
+    systems = list(_chosen(_named(options.systems), SYSTEMS))
     if options.before:
         source = Path(options.before).resolve() / "src"
         made = {"name": "klamm-before", "title": "klamm, before", "source": source}
@@ -88,7 +90,9 @@ def _measure(cells: list[Cell], options: argparse.Namespace, how: Options, data:
         "readings": [],
     }
     path = RESULTS / f"peers-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    if options.into:
+    if options.store:
+        path = Path(options.store)
+    elif options.into:
         path = Path(options.into)
         result = _joined(json.loads(path.read_text()), result)
 
@@ -96,14 +100,17 @@ def _measure(cells: list[Cell], options: argparse.Namespace, how: Options, data:
         result["readings"].append(reading)
         path.write_text(json.dumps(result, indent=1) + "\n")
 
-    cold([cell for cell in cells if cell.is_cold], systems, options.rounds, data, how, keep)
+    once = frozenset(cell.name for cell in _chosen(_named(options.once), CELLS) if options.once)
+    end = clients.now() + 60 * options.minutes if options.minutes else math.inf
+    pace = Pace(options.rounds, once, end)
+    cold([cell for cell in cells if cell.is_cold], systems, pace, data, how, keep)
     warm = [cell for cell in cells if not cell.is_cold]
     if warm:
         # Processes of klamm's are there to be killed, unless somebody asks for more.
         up = [kind for kind in systems if kind is not KlammApart or options.systems]
-        live(warm, up, options.rounds, options.warm, data, how, keep)
+        live(warm, up, pace, options.warm, data, how, keep)
     print(path)
-    return _render(str(path)) if not options.no_page else 0
+    return 0 if options.no_page or options.store else _render(str(path))
 
 
 def _joined(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
@@ -118,6 +125,10 @@ def _render(given: str) -> int:
     for written in page.write(json.loads(path.read_text()), path.name):
         say("wrote", written)
     return 0
+
+
+def _named(text: str) -> list[str]:
+    return text.split(",") if text else []
 
 
 def _chosen(names: Sequence[str], known: Sequence[Any]) -> list[Any]:
@@ -138,12 +149,15 @@ def _options() -> argparse.Namespace:
     add("--list", action="store_true", help="what there is")
     add("--systems", default="", help="names with commas; all that can be had without it")
     add("--rounds", type=int, default=3)
+    add("--once", default="", help="cells with commas that have a reading in the first round only")
+    add("--minutes", type=float, default=0, help="no reading of a later round begins after these")
     add("--seconds", type=float, default=3.0, help="of each throughput cell")
     add("--warm", type=float, default=60.0, help="seconds of work before the first live cell")
     add("--data", default=None, help="where the data goes [the temporary directory]")
     add("--before", default="", help="a source tree whose klamm is measured along")
     add("--note", default="", help="a sentence about the circumstances, for the page")
     add("--into", default="", help="a stored result that takes the readings of this run as well")
+    add("--store", default="", help="where the result goes, if it is not for the page")
     add("--no-page", action="store_true", help="store the result and render nothing")
     add("--profile", action="store_true", help="run one cell on klamm under py-spy")
     add("--render", nargs="?", const="", help="render a stored result, the newest by default")

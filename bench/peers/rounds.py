@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +18,21 @@ from peers.cells import Cell, Options, warm_up
 from peers.systems import Klamm, System
 
 Reading = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many rounds there are, and what is left out of all but the first."""
+
+    rounds: int
+    once: frozenset[str] = frozenset()  # cells
+    end: float = math.inf  # by the clock of `now`; no reading of a later round begins after it
+
+    def skips(self, cell: Cell, turn: int) -> bool:
+        """Whether a cell has no reading in this round."""
+        return turn > 1 and (cell.name in self.once or clients.now() > self.end)
+
+
 _PAUSE_S: Final = 1.5
 _FAULT_MAX: Final = 400
 
@@ -48,17 +65,17 @@ def measured(cell: Cell, system: System, turn: int, topic: str, options: Options
 def cold(
     work: Sequence[Cell],
     systems: Sequence[type[System]],
-    rounds: int,
+    pace: Pace,
     data: Path,
     options: Options,
     keep: Callable[[Reading], None],
 ) -> None:
     """A cluster of its own for each reading."""
     missing: set[str] = set()
-    for turn in range(1, rounds + 1):
+    for turn in range(1, pace.rounds + 1):
         for cell in work:
             for kind in _turned(systems, turn):
-                if not cell.suits(kind) or kind.name in missing:
+                if not cell.suits(kind) or kind.name in missing or pace.skips(cell, turn):
                     continue
                 system = kind(data)
                 try:
@@ -74,7 +91,7 @@ def cold(
 def live(
     work: Sequence[Cell],
     systems: Sequence[type[System]],
-    rounds: int,
+    pace: Pace,
     warm_s: float,
     data: Path,
     options: Options,
@@ -86,8 +103,10 @@ def live(
         for kind in systems:
             if any(cell.suits(kind) for cell in work):
                 running += _started(kind, data, warm_s)
-        for turn in range(1, rounds + 1):
+        for turn in range(1, pace.rounds + 1):
             for cell in work:
+                if pace.skips(cell, turn):
+                    continue
                 topic = f"{cell.name}-{turn}"
                 able = [system for system in _turned(running, turn) if cell.suits(system)]
                 for system in able:

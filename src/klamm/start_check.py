@@ -44,6 +44,15 @@ _OF_ONE: Final = frozenset({"broker.id.generation.enable", "reserved.broker.max.
 # What asks for the other mode of Kafka, in which metadata is somewhere else altogether.
 _KRAFT: Final = ("process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
+# What counts only where none of the others is given, which say the same more exactly.
+_SECOND: Final[Mapping[str, tuple[str, ...]]] = {
+    "log.dir": ("log.dirs",),
+    "log.retention.hours": ("log.retention.ms", "log.retention.minutes"),
+    "log.retention.minutes": ("log.retention.ms",),
+    "log.roll.hours": ("log.roll.ms",),
+    "log.roll.jitter.hours": ("log.roll.jitter.ms",),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Heeded:
@@ -59,24 +68,36 @@ def heed(given: Mapping[str, str]) -> Heeded:
     asking = {n: text for n, text in given.items() if text.strip() not in _AS_IT_IS.get(n, ())}
     refusals = [f"{name} {_ELSEWHERE[name]}. Leave it out" for name in asking if name in _ELSEWHERE]
     rest = {name: text for name, text in asking.items() if name not in _ELSEWHERE}
+    refusals += _kraft(given, "set --zookeeper, or nothing for a store of klamm's own")
     checked = check_start(rest, FEATURES)
     refusals += checked.refusals
     ignored = [name for name in given if _has_no_effect(name) or name in _OF_ONE]
     idle = [name for name in ignored if name not in _ELSEWHERE]
-    return Heeded(tuple(refusals), tuple(idle), _told(checked, idle))
+    return Heeded(tuple(refusals), (*idle, *_second(given)), _told(checked, idle))
 
 
 def heed_alone(given: Mapping[str, str]) -> Heeded:
     """Looks through the settings of one broker that is started alone."""
-    refusals = [
+    refusals = _kraft(given, "set zookeeper.connect")
+    checked = check_start(given, FEATURES)
+    idle = [name for name in given if _has_no_effect(name)]
+    told = _told(checked, idle)
+    return Heeded((*refusals, *checked.refusals), (*idle, *_second(given)), told)
+
+
+def _kraft(given: Mapping[str, str], instead: str) -> list[str]:
+    return [
         f"{name} asks for KRaft, and klamm's brokers are those of ZooKeeper mode: leave it out, "
-        "and set zookeeper.connect"
+        f"and {instead}"
         for name in _KRAFT
         if given.get(name, "").strip()
     ]
-    checked = check_start(given, FEATURES)
-    idle = [name for name in given if _has_no_effect(name)]
-    return Heeded((*refusals, *checked.refusals), tuple(idle), _told(checked, idle))
+
+
+def _second(given: Mapping[str, str]) -> list[str]:
+    """Settings that others of these speak louder than."""
+    louder = {name: [o for o in others if given.get(o)] for name, others in _SECOND.items()}
+    return [f"{name} ({louder[name][0]} is set)" for name in given if louder.get(name)]
 
 
 def _told(checked: StartCheck, idle: Sequence[str]) -> tuple[str, ...]:

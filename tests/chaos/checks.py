@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +20,7 @@ from klamm.protocol.private import PrivateKey
 # What a restart, an election and a busy machine take beside the time-outs.
 SLACK_S = 12.0
 _ALLOWED_S = (SESSION_MS + LAG_MS) / 1000 + SLACK_S
+_WORTH_A_LOOK_S = 0.5
 _PAGE = 10_000
 
 
@@ -114,15 +116,35 @@ def at_rest(world: World) -> list[str]:
     return faults
 
 
-def gaps(times: Sequence[float], happened: Sequence[Happened]) -> tuple[float, list[str]]:
-    """The longest time without an acknowledgement, and those that no fault explains."""
-    longest, faults = 0.0, []
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time without an acknowledgement, and the faults that may explain it."""
+
+    seconds: float
+    allowed_s: float
+    meanwhile: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s ({self.meanwhile or 'nothing went wrong'})"
+
+
+def gaps(times: Iterable[float], happened: Sequence[Happened]) -> list[Gap]:
+    """All times without an acknowledgement that are worth a look, the longest first."""
+    found = []
     for before, after in pairwise(sorted(times)):
-        gap = after - before
-        longest = max(longest, gap)
+        if after - before < _WORTH_A_LOOK_S:
+            continue
         meanwhile = [h for h in happened if h.began < after and h.ended + _ALLOWED_S > before]
-        allowed = sum(h.ended - h.began for h in meanwhile) + _ALLOWED_S
-        if gap > allowed:
-            named = ", ".join(f"{h.what} ({h.whom})" for h in meanwhile) or "nothing"
-            faults.append(f"no answer for {gap:.1f} s, and {named} explains {allowed:.1f} s")
-    return longest, faults
+        allowed_s = sum(h.ended - h.began for h in meanwhile) + _ALLOWED_S
+        named = ", ".join(f"{h.what}: {h.whom}" for h in meanwhile)
+        found.append(Gap(after - before, allowed_s, named))
+    return sorted(found, key=lambda gap: gap.seconds, reverse=True)
+
+
+def unexplained(found: Iterable[Gap]) -> list[str]:
+    """Those that are longer than the time-outs allow."""
+    return [
+        f"no answer for {gap}: it explains {gap.allowed_s:.1f} s"
+        for gap in found
+        if gap.seconds > gap.allowed_s
+    ]

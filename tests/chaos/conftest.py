@@ -1,8 +1,13 @@
-"""Real processes under fire: a smoke of it in every test run, all of it by `make chaos`."""
+"""Real processes under fire: a smoke of it in every test run, all of it by `make chaos`.
+
+KLAMM_CHAOS_REPORTS names a directory that reports are kept in, besides being printed.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +18,12 @@ _REPORTS: list[Report] = []
 
 @pytest.fixture
 def told() -> Callable[[Report], Report]:
-    """Have a report printed at the end."""
+    """Have a report printed at the end, and kept where one is asked to."""
 
     def tell(report: Report) -> Report:
+        if kept := os.environ.get("KLAMM_CHAOS_REPORTS"):
+            name = f"chaos-{report.store}-{report.seed}.txt"
+            (Path(kept) / name).write_text("\n".join((*report.lines(), "")))
         _REPORTS.append(report)
         return report
 

@@ -40,7 +40,10 @@ class Faults:
             self.delay,
             self.expire,
             self.kill_store,
+            self.freeze_store,
+            self.slow_store,
             self.jump,
+            self.slow_disk,
             self.stop,
         ]
         if world.disks:
@@ -130,6 +133,31 @@ class Faults:
         node.launch()
         node.wait()
         return "the store"
+
+    def freeze_store(self, victim: int) -> str:
+        """The store's process, or the leader of its ensemble, is stopped for some seconds."""
+        node = self.world.store_leader()
+        node.signal(signal.SIGSTOP)
+        time.sleep(self._dice.uniform(1, _BEYOND_SESSION_S))
+        node.signal(signal.SIGCONT)
+        return "the store"
+
+    def slow_store(self, victim: int) -> str:
+        """A slow link between a broker and the store."""
+        for way in self.world.ways[victim]:
+            way.delay(0.2)
+        time.sleep(3)
+        for way in self.world.ways[victim]:
+            way.mend()
+        return f"the ways of broker {victim} to the store"
+
+    def slow_disk(self, victim: int) -> str:
+        """Whatever a broker writes takes its time."""
+        broker = self.world.brokers[victim]
+        broker.signal(signal.SIGHUP)
+        time.sleep(3)
+        broker.signal(signal.SIGHUP)
+        return f"the disk of broker {victim}"
 
     def jump(self, victim: int) -> str:
         """The clock of a broker is set by an hour, and back."""

@@ -3,8 +3,8 @@
     python host.py ID ZOOKEEPER DATA [name=value ...]
 
 SIGTERM stops it in a controlled way. SIGUSR1 and SIGUSR2 set its clock, as records and files carry
-it, an hour forth or back. KLAMM_CHAOS_PLANT names a fault to plant, which a checker has to find;
-KLAMM_CHAOS_DIGEST is shown to a served store.
+it, an hour forth or back. SIGHUP makes its disk slow, or as quick as before. KLAMM_CHAOS_PLANT
+names a fault to plant, which a checker has to find; KLAMM_CHAOS_DIGEST is shown to a served store.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import logging
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from klamm.store.zookeeper import ZooKeeperStore
 
 _HOUR_MS = 3_600_000
 _FORGOTTEN = 300
+_SLOW_S = 0.03
 
 
 class JumpingClock(SystemClock):
@@ -41,6 +44,25 @@ class JumpingClock(SystemClock):
 
     def jump(self, by_ms: int) -> None:
         self.offset_ms += by_ms
+
+
+class Disk:
+    """The disk under all that this process writes, which can be slow."""
+
+    def __init__(self) -> None:
+        self.is_slow = False
+        os.pwrite, os.fsync = self._slowly(os.pwrite), self._slowly(os.fsync)
+
+    def turn(self) -> None:
+        self.is_slow = not self.is_slow
+
+    def _slowly(self, call: Callable[..., Any]) -> Any:
+        def called(*args: Any) -> Any:
+            if self.is_slow:
+                time.sleep(_SLOW_S)
+            return call(*args)
+
+        return called
 
 
 def acknowledge_early(partition: Partition, offset_end: int, waiter: Any) -> None:
@@ -84,6 +106,7 @@ async def serve(broker_id: int, zookeeper: str, data: Path, words: list[str]) ->
     loop.add_signal_handler(signal.SIGTERM, told.set)
     loop.add_signal_handler(signal.SIGUSR1, clock.jump, _HOUR_MS)
     loop.add_signal_handler(signal.SIGUSR2, clock.jump, -_HOUR_MS)
+    loop.add_signal_handler(signal.SIGHUP, Disk().turn)
     try:
         await broker.start()
         stopped = asyncio.ensure_future(broker.stopped.wait())

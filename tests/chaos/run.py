@@ -31,7 +31,7 @@ class Report:
     aborted: int = 0
     read: int = 0
     operations: dict[str, int] = field(default_factory=dict)
-    longest_gap_s: float = 0.0
+    gaps: list[checks.Gap] = field(default_factory=list)  # the longest first
     unheard: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -44,7 +44,8 @@ class Report:
             f"records acknowledged {self.acknowledged}, committed {self.committed}, "
             f"aborted {self.aborted}, read by the group {self.read}",
             f"topics: {done}",
-            f"longest time without an acknowledgement: {self.longest_gap_s:.1f} s",
+            f"times without an acknowledgement above 0.5 s: {len(self.gaps)}; the longest:",
+            *(f"  {gap}" for gap in self.gaps[:5]),
             f"times that a broker denied a topic that is there: {self.unheard}",
             *(f"WRONG: {fault}" for fault in self.wrong[:20]),
             f"{len(self.wrong)} things are wrong" if self.wrong else "nothing is wrong",
@@ -118,12 +119,11 @@ def _look(
     while (left := checks.at_rest(world)) and time.monotonic() < rest:
         time.sleep(0.5)
     logs = read_replicas(world.data, "load", range(PARTITIONS), BROKERS)
-    longest, unexplained = checks.gaps([t for load in loads for t in load.times], faults.happened)
+    report.gaps = checks.gaps((t for load in loads for t in load.times), faults.happened)
     report.faults_by_kind.update(each.what for each in faults.happened)
     report.acknowledged, report.read = len(acked), len(seen)
     report.committed = sum(len(each.committed) for each in txns)
     report.aborted = sum(len(each.aborted) for each in txns)
-    report.longest_gap_s = longest
     report.unheard = sum(load.unheard for load in loads)
     report.wrong += [
         *left,
@@ -132,5 +132,5 @@ def _look(
         *checks.transactions(world, "txn", PARTITIONS, txns),
         *(f"{a.value!r} was never read by the group" for a in acked if a.value not in seen),
         *checks.ledger(world),
-        *unexplained,
+        *checks.unexplained(report.gaps),
     ]

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Protocol
 
 from chaos.proxy import Proxies, Proxy
+from klamm.ensemble import Server
 from mixed.cluster import MixedCluster
 from mixed.hosts import KLAMM, BrokerProcess
 from unit.store.serving.process import ServedProcess
 from unit.store.serving.served import DIGEST
-from unit.store.zookeeper_server import ZooKeeperEnsemble, ZooKeeperServer
+from unit.store.zookeeper_server import ZooKeeperEnsemble
 
 BROKERS = (0, 1, 2)
 SESSION_MS = 3_000
@@ -55,6 +56,8 @@ class Node(Protocol):
     def wait(self) -> None: ...
 
     def kill(self) -> None: ...
+
+    def signal(self, number: signal.Signals) -> None: ...
 
 
 class ChaosBroker(BrokerProcess):
@@ -146,7 +149,7 @@ class World(MixedCluster):
     def store_leader(self) -> Node:
         """The store's process that matters most."""
         for node in self.nodes:
-            if isinstance(node, ZooKeeperServer) and node.mode() == "leader":
+            if isinstance(node, Server) and node.mode() == "leader":
                 return node
         return self.nodes[0]
 

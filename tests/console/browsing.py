@@ -48,9 +48,31 @@ def asked(url: str) -> Any:
         return json.load(answer)
 
 
+def acted(url: str, **deed: Any) -> Any:
+    """Does something through its plan, as a page would."""
+    jar = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with jar.open(url, timeout=20) as page:
+        token = page.read().decode().split('name="klamm-token" content="')[1].split('"')[0]
+    headers = {"x-klamm-token": token, "content-type": "application/json"}
+
+    def post(path: str, body: Any) -> Any:
+        request = urllib.request.Request(url + path, json.dumps(body).encode(), headers)
+        with jar.open(request, timeout=60) as answer:
+            return json.load(answer)
+
+    planned = post("/api/plans", deed)
+    typed = planned["plan"]["typed"]
+    return post("/api/actions", {**deed, "digest": planned["digest"], "typed": typed})
+
+
 def klamm(cluster: Cluster, *words: str, given: str = "") -> str:
     """Runs a command against a cluster; what it prints."""
-    command = [sys.executable, "-m", "klamm", *words, "-b", cluster.bootstrap_servers]
+    return klamm_at(cluster.bootstrap_servers, *words, given=given)
+
+
+def klamm_at(servers: str, *words: str, given: str = "") -> str:
+    """The same by its address."""
+    command = [sys.executable, "-m", "klamm", *words, "-b", servers]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
     return done.stdout
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console.browsing import asked, commit, klamm, live
+from console.browsing import acted, asked, commit, klamm, live
 from klamm.cluster import Cluster
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
@@ -37,6 +37,9 @@ VIEWS = {
     "deletions": "/deletions",
     "what-if": "/what-if?lose=1",
     "ledger": "/ledger",
+    "jobs": "/jobs",
+    "job": "/jobs/JOB",
+    "compare": "/compare?a=moment:before&b=now",
     "about": "/about",
 }
 FORMS = {
@@ -47,7 +50,7 @@ FORMS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _something_to_see(cluster: Cluster) -> Iterator[None]:
+def _something_to_see(cluster: Cluster, console: str) -> Iterator[None]:
     """Topics, a broker that is away, a deletion that halts."""
     cluster.create_topic("orders", partitions=6, replication_factor=3)
     cluster.create_topic("payments", partitions=12, replication_factor=2)
@@ -56,6 +59,10 @@ def _something_to_see(cluster: Cluster) -> Iterator[None]:
     orders = "\n".join(f'{n}={{"order": {n}, "total": {n * 7 % 90}.5}}' for n in range(40))
     klamm(cluster, "produce", "orders", "--key-separator", "=", given=orders)
     commit(cluster, "billing", "orders")
+    acted(console, kind="keep-moment", name="before")
+    klamm(cluster, "configs", "set", "-t", "orders", "retention.ms=86400000")
+    klamm(cluster, "topics", "create", "refunds", "-p", "3", "-r", "2")
+    acted(console, kind="audit")
     victim = next(id for id in range(3, -1, -1) if id != cluster.controller_id)
     cluster.kill_broker(victim)
     yield
@@ -68,7 +75,12 @@ def test_a_view_is_readable(
     console: str, new_page: Callable[..., Any], name: str, form: str
 ) -> None:
     page = new_page(reduced_motion="reduce", **FORMS[form])
-    live(page, console + VIEWS[name])
+    jobs = asked(f"{console}/api/jobs")["items"]
+    live(page, console + VIEWS[name].replace("JOB", jobs[0]["id"]))
+    if name == "job":
+        expect(page.locator("h1 .badge")).to_have_text("done", timeout=60_000)
+        page.reload()
+        expect(page.frame_locator("iframe.report").locator("h1")).to_be_visible()
     if name == "topic":
         expect(page.locator(".machine svg")).to_be_visible()
     if name == "health":

@@ -104,7 +104,8 @@ class Fire:
     def _until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not holds():
-            assert self._program.poll() is None, f"the program ended: {self.last_words()}"
+            code = self._program.poll()
+            assert code is None, f"the program ended with {code}: {self.last_words()}"
             assert time.monotonic() < deadline, f"{what} did not come: {self.last_words()}"
             time.sleep(0.1)
 
@@ -151,12 +152,17 @@ class Fire:
         processes.kill(*processes.workers(self._program))
 
     def _kill_executor(self) -> None:
-        self._until(lambda: bool(processes.executors(self._program)), "an executor")
-        processes.kill(self._random.choice(processes.executors(self._program)))
+        self._until(lambda: bool(self._executors()), "an executor")
+        processes.kill(self._random.choice(self._executors()))
+
+    def _executors(self) -> list[int]:
+        """They are the program's own, or those of the workers that we have started."""
+        is_elsewhere = self._master.startswith("spark://")
+        return processes.executors(os.getpid() if is_elsewhere else self._program.pid)
 
     def _kill_driver(self) -> None:
         """Its executors live on until they notice."""
-        orphans = processes.executors(self._program)
+        orphans = self._executors()
         processes.kill(self._program.pid, *processes.jvm(self._program))
         self._program.wait()
         self._program = self._launch()

@@ -42,9 +42,9 @@ def jvm(program: subprocess.Popen[bytes]) -> list[int]:
     return [pid for pid in below(program.pid) if "deploy.SparkSubmit" in command(pid)]
 
 
-def executors(program: subprocess.Popen[bytes]) -> list[int]:
-    """Java processes that run tasks."""
-    return [pid for pid in below(program.pid) if "CoarseGrainedExecutorBackend" in command(pid)]
+def executors(ancestor: int) -> list[int]:
+    """Java processes that run tasks, among those that this one started."""
+    return [pid for pid in below(ancestor) if "CoarseGrainedExecutorBackend" in command(pid)]
 
 
 def workers(program: subprocess.Popen[bytes]) -> list[int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fire.burning import KINDS, Fire
+from fire.standalone import standalone
 from interop_extra.kafka import jars
 from klamm import Cluster
 from mixed.cluster import MixedCluster
@@ -76,6 +77,17 @@ def test_smoke(tmp_path: Path) -> None:
         fire = Fire(Alone(cluster.bootstrap_servers), tmp_path, master="local[2]", seed=SEED)
         try:
             fire.run(["driver"])
+        finally:
+            fire.close()
+
+
+@pytest.mark.skipif(not os.environ.get("KLAMM_FIRE"), reason="minutes: run it with make fire")
+def test_executor_of_a_spark_cluster(tmp_path: Path) -> None:
+    """A user's program on `spark://` with two workers, and an executor that is killed."""
+    with Cluster(brokers=1) as cluster, standalone(tmp_path, 2) as master:
+        fire = Fire(Alone(cluster.bootstrap_servers), tmp_path, master=master, seed=SEED)
+        try:
+            fire.run(["executor", "executor"])
         finally:
             fire.close()
 

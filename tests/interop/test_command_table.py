@@ -68,13 +68,17 @@ TABLE = {
     "store tree": "store tree /brokers --data {data}",
     "store stat": "store stat /brokers --data {data}",
     "store backups": "store backups --data {data}",
+    "spark stop": "spark stop",
 }
 # Commands whose JSON is looked at elsewhere, where what they need is.
 ELSEWHERE = {
     "topics copy": "tests/spark", "archive": "tests/spark", "archive list": "tests/spark",
     "archive show": "tests/spark", "archive verify": "tests/spark", "archive vacuum": "tests/spark",
     "restore": "tests/spark", "audit": "tests/spark", "demo": "tests/spark",
-    "spark doctor": "tests/spark", "repartition": "tests/spark", "repartition undo": "tests/spark",
+    "spark doctor": "tests/spark", "spark status": "tests/spark",
+    "repartition": "tests/spark", "repartition undo": "tests/spark",
+    "archive register": "tests/spark", "table follow": "tests/spark", "table status": "tests/spark",
+    "table files": "tests/spark", "table compact": "tests/spark", "table vacuum": "tests/spark",
     "topics cancel-delete": "test_operating.py", "brokers move-logs": "test_log_dirs.py",
     "acls add": "test_acls.py", "acls list": "test_acls.py", "acls remove": "test_acls.py",
     "acls check": "test_acls.py",
@@ -104,6 +108,7 @@ WORDS = {
 
 _NOT_AT_ONCE = (
     "profile create", "spark shell", "restore", "console", "repartition", "repartition undo",
+    "table follow", "table status",
 )  # fmt: skip
 
 
@@ -134,7 +139,7 @@ def test_no_command_is_forgotten() -> None:
 def asked_of_a_cluster() -> Iterator[str]:
     """Commands that take an address and use it."""
     for name, command in EVERY.items():
-        takes = any("--bootstrap-server" in param.opts for param in command.params)
+        takes = any("--bootstrap-server" in param.flags for param in command.params)
         # Some need more than a cluster before they ask it, or serve without one.
         if takes and name not in _NOT_AT_ONCE:
             yield name
@@ -153,6 +158,7 @@ def test_json_can_be_read(
 ) -> None:
     monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", cluster.bootstrap_servers)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "stdin", Input(b"a coat\n"))
     for name, line in TABLE.items():
         if name == "groups list":

@@ -165,3 +165,20 @@ def test_compressed_batches_keep_their_order(cluster: Cluster, codec: str) -> No
             found.append(int(number))
     consumer.close()
     assert found == list(range(3000))
+
+
+@pytest.mark.parametrize(("version", "code"), [(4, 76), (7, 87), (9, 87)])
+async def test_of_two_batches_the_codec_is_told_first(
+    cluster: Cluster, version: int, code: int
+) -> None:
+    """A producer of a version without zstd hears of that, as from Kafka."""
+    twice = 2 * batch(record(0), 1, Codec.ZSTD)
+    records = produce.PartitionProduceData(0, twice)
+    topics = [produce.TopicProduceData("plain", [records])]
+    request = produce.Request(acks=-1, timeout_ms=20_000, topic_data=topics)
+    connection = await _connect(cluster)
+    try:
+        response = await connection.request(ApiKey.PRODUCE, version, request)
+    finally:
+        await connection.close()
+    assert response.responses[0].partition_responses[0].error_code == code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_ten_thousand_replicas_live_with_a_thousand_files(tmp_path: Path) -> Non
         for at in range(TOPICS):
             new = NewTopic(f"wide-{at}", PARTITIONS, 3)
             admin.create_topics([new], operation_timeout=120)[new.topic].result(timeout=120)
-        assert _replicas_count(tmp_path) == TOPICS * PARTITIONS * 3
+        _wait_for_logs(tmp_path)
         _write(first)
         assert _read(first) == TOPICS * len(SAMPLE)
         assert _open_files(first) < FILES
@@ -37,6 +38,14 @@ def test_ten_thousand_replicas_live_with_a_thousand_files(tmp_path: Path) -> Non
         assert _read(second) == TOPICS * len(SAMPLE)
         assert _open_files(second) < FILES
         assert second.stop() == 0
+
+
+def _wait_for_logs(data: Path) -> None:
+    """Until every replica is there: they are shown before."""
+    end = time.monotonic() + 120
+    while _replicas_count(data) < TOPICS * PARTITIONS * 3:
+        assert time.monotonic() < end, f"{_replicas_count(data)} replicas were made"
+        time.sleep(0.1)
 
 
 def _replicas_count(data: Path) -> int:

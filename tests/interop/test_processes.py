@@ -9,6 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +116,47 @@ def test_all_stop_together_and_are_what_they_were(tmp_path: Path) -> None:
 def test_a_second_signal_does_not_wait_for_a_broker_that_hangs(tmp_path: Path) -> None:
     with up("--processes", *data_args(tmp_path, brokers=2)) as running:
         pids = [broker["pid"] for broker in status(tmp_path).values()]
-        os.kill(pids[0], signal.SIGSTOP)  # behind its parent's back
-        running.process.send_signal(signal.SIGTERM)
-        with pytest.raises(subprocess.TimeoutExpired):
-            running.process.wait(1)
-        assert running.stop() == 130
+        with stopped_again_and_again(pids[0]):
+            assert status(tmp_path)[0]["state"] == "paused", "behind its parent's back"
+            running.process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                running.process.wait(1)
+            assert running.stop() == 130
+        for pid in pids:
+            await_end(pid)
+
+
+@contextmanager
+def stopped_again_and_again(pid: int) -> Iterator[None]:
+    """A process that hangs, though somebody resumes it."""
+    over = threading.Event()
+
+    def stop() -> None:
+        with suppress(ProcessLookupError):
+            while not over.wait(0.001):
+                os.kill(pid, signal.SIGSTOP)
+
+    stopping = threading.Thread(target=stop)
+    os.kill(pid, signal.SIGSTOP)
+    stopping.start()
+    try:
+        yield
+    finally:
+        over.set()
+        stopping.join()
+
+
+def test_a_killed_nursery_is_told_and_ends_the_cluster(tmp_path: Path) -> None:
+    with up("--processes", *data_args(tmp_path, brokers=2)) as running:
+        pids = [broker["pid"] for broker in status(tmp_path).values()]
+        # The brokers' parent, which is the cluster's child.
+        nursery = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(nursery, signal.SIGKILL)
+        assert running.process.wait(30) == 3
+        assert running.process.stderr is not None
+        said = running.process.stderr.read()
+        assert "the process that starts brokers was killed, and every broker with it" in said
+        assert "klamm: no broker is left" in said
         for pid in pids:
             await_end(pid)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -228,8 +229,18 @@ def test_a_name_is_taken_until_its_deletion_is_complete() -> None:
         cluster.kill_broker(wire.other)
         cluster.wait_until(lambda view: all(len(b.live) == 1 for b in view.brokers.values()))
         assert codes(wire.delete("t")) == [E.NONE]
+        begun = time.monotonic()
         (result,) = wire.create(topic("t"))
         check(result, E.TOPIC_ALREADY_EXISTS, "marked for deletion")
+        assert time.monotonic() - begun < 1.5, "nobody waits for what is held up"
+
+
+def test_a_name_whose_deletion_is_under_way_is_waited_for() -> None:
+    with Cluster(2) as cluster:
+        wire = Wire(cluster)
+        for _ in range(10):
+            assert codes(wire.create(topic("t", 40, 2))) == [E.NONE]
+            assert codes(wire.delete("t")) == [E.NONE]
 
 
 def test_a_quota_of_changes_is_strict_from_version_6_on() -> None:

@@ -115,3 +115,13 @@ def test_deleted_records_do_not_come_back_with_another_leader() -> None:
         (found,) = later.list_offsets({TopicPartition("t", 0): OffsetSpec.earliest()}).values()
         assert found.result(timeout=20).offset == 40
         assert read(cluster, 60, **{"auto.offset.reset": "earliest"})[0][0] == b"40"
+
+
+def test_followers_get_every_batch_that_has_no_room_beside_others() -> None:
+    """Twelve partitions at once, where an answer has room for one batch and a half."""
+    with Cluster(2, **{"replica.fetch.response.max.bytes": 1500}) as cluster:
+        cluster.create_topic("t", partitions=12, replication_factor=2)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+        for at in range(12):
+            producer.produce("t", b"x" * 1000, partition=at)
+        assert producer.flush(30) == 0

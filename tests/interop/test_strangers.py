@@ -146,6 +146,14 @@ def test_a_roll_call_of_a_stranger_fences_nobody(cluster: Cluster, wire: Wire) -
     assert facts(cluster) == before
 
 
+def test_a_stranger_writes_nobody_elses_name_into_the_ledger(wire: Wire) -> None:
+    controller = wire.cluster.controller_id
+    assert controller is not None
+    body = {"kind": "creation", "topics": ["t"], "by": "User:ada"}
+    (answer,) = ask_privately(wire, PrivateKey.NOTE, body, broker=controller)
+    assert answer["error_code"] == REFUSED
+
+
 def test_what_the_command_line_asks_is_open(wire: Wire) -> None:
     controller = wire.cluster.controller_id
     assert controller is not None

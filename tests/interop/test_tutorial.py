@@ -55,7 +55,8 @@ class Reader:
                 continue
             printed = None
             if title.endswith(".py"):
-                (self.folder / title).write_text(text.replace("127.0.0.1:9092", self.bootstrap))
+                path = self.folder / title.removeprefix("~/")
+                path.write_text(text.replace("127.0.0.1:9092", self.bootstrap))
             elif language == "python":
                 exec(text.replace("port=9092", "port=0"), self.names)
                 self.bootstrap = self.names["cluster"].bootstrap_servers
@@ -65,7 +66,8 @@ class Reader:
     def typed(self, commands: str) -> str:
         kept = [line for line in commands.splitlines() if not line.startswith("pip install")]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        env = os.environ | {"KLAMM_BOOTSTRAP_SERVER": self.bootstrap, "PATH": path}
+        home = {"HOME": str(self.folder), "PATH": path}
+        env = os.environ | {"KLAMM_BOOTSTRAP_SERVER": self.bootstrap, **home}
         done = subprocess.run(
             ["bash", "-e", "-c", "\n".join(kept)],
             cwd=self.folder, env=env, capture_output=True, text=True, check=False, timeout=100,
@@ -91,5 +93,5 @@ def test_a_topics_life_a_dead_broker_and_a_deletion_that_halts(reader: Reader) -
 @pytest.mark.interop
 def test_ones_own_test_runs(reader: Reader) -> None:
     said = blocks("6")
-    assert [title for _, title, _ in said] == ["test_orders.py", "terminal 2"]
+    assert [title for _, title, _ in said] == ["terminal 2", "~/shop/test_orders.py", "terminal 2"]
     reader.follow(said)

@@ -14,7 +14,7 @@ from pathlib import Path
 from interop_extra.kafka import java
 
 KAFKA_VERSION = "3.9.1"  # the last line that knows ZooKeeper
-READY_WITHIN_S = 120
+READY_WITHIN_S = 240  # a JVM takes some seconds of a processor, which others may want
 KLAMM, KAFKA = "klamm", "kafka"
 
 

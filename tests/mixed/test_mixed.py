@@ -39,6 +39,7 @@ BOTH = pytest.mark.parametrize("controller", [KAFKA, KLAMM])
 # Each broker leads some, and each follows brokers of both kinds.
 ALL_WAYS = [[1, 10, 11], [2, 11, 1], [10, 1, 2], [11, 2, 10], [1, 2, 10], [10, 11, 1]]
 names = (f"topic-{number}" for number in itertools.count())
+_TRIES = 5
 _OTHER = {KAFKA: KLAMM, KLAMM: KAFKA}
 
 
@@ -157,7 +158,9 @@ def test_in_sync_sets_shrink_and_grow(
         led_by = mine or cluster.of(leader)[0]
         follower = next(b for b in cluster.of(_OTHER[leader]) if b != now)
         cluster.create(topic, [[led_by, follower, now]] if led_by != now else [[led_by, follower]])
-        took = _fallen_behind(cluster, topic, follower) or _fallen_behind(cluster, topic, follower)
+        # On a busy machine a leader may look at its followers too late for a session.
+        tries = (_fallen_behind(cluster, topic, follower) for _ in range(_TRIES))
+        took = next(filter(None, tries), None)
         assert took is not None, f"broker {follower} never left: {cluster.state(topic, 0)}"
         said.append(f"broker {follower} left after {took:.1f} s of {LAG_MS / 1000:g}")
         cluster.settle(topic, 1)

@@ -67,6 +67,14 @@ def test_every_block_of_every_page_is_typed_or_has_a_reason() -> None:
         assert plan.lines_left_out.keys() <= lines, page
 
 
+def test_a_page_tells_how_to_get_what_it_needs() -> None:
+    for page, plan in plans().items():
+        told = (ROOT / page).read_text()
+        extras = re.findall(r"pip install (?:-e )?'\.\[([a-z,]+)\]'", told)
+        found = {extra for listed in extras for extra in listed.split(",")}
+        assert set(plan.needs) <= found, page
+
+
 @pytest.mark.usefixtures("alone")
 def test_the_first_minute(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
@@ -90,6 +98,7 @@ def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     told = "\n".join(block.text for page in PAGES for block in blocks(page))
     installs = re.findall(r"^pip install .*$", told, re.MULTILINE)
     installs += ["pip install confluent-kafka pytest"]  # said in the README's text
+    installs = [line.partition("#")[0].strip() for line in installs]
     for typed in ("make install", *dict.fromkeys(installs)):
         shell = typed if typed.startswith("make") else f". .venv/bin/activate; {typed}"
         subprocess.run(["bash", "-ec", shell], cwd=place / "clone", env=environment, check=True)
@@ -105,4 +114,6 @@ def _is_of_the_network(name: str) -> bool:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page(cloned: Path, tmp_path: Path, page: str) -> None:
+    # Each page finds the clone as it was: nobody else's data directories lie in it.
+    subprocess.run(["git", "clean", "-fdxq", "-e", ".venv"], cwd=cloned, check=True)
     follow(cloned, tmp_path / "home", page)

@@ -39,6 +39,8 @@ BRIEF_QUERIES = {
 os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF_JVM)
 # Spark starts Python anew for many a step: what one has compiled, the next need not compile again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# `make test-spark-full`: a hundred times the records.
+LARGE = 100 if os.environ.get("KLAMM_SPARK_FULL") else 1
 FOREIGN = os.environ.get("KLAMM_TEST_BOOTSTRAP")
 CONNECTOR = os.environ.get("KLAMM_CONNECTOR_JARS") or None  # a directory of jars
 

@@ -24,11 +24,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from klamm.client.aio.connection import Connection
 from klamm.client.blocking.wire import Wire
 from klamm.pipelines.jobs.progress import Silent
+from klamm.pipelines.tables import task
+from klamm.pipelines.tables.formats import iceberg, parquet
 from klamm.protocol.apis import ApiKey
 
 Gateway = tuple[int, str]
@@ -45,6 +48,12 @@ CHANGING = frozenset(
 )
 _FILES = ("os.rename", "os.remove", "shutil.rmtree")
 _ROOMS = frozenset({("klamm", "pipelines"), ("klamm", "cli")})
+_LANDMARKS: tuple[tuple[Any, str, str], ...] = (
+    (task, "write_file", "write_file"),
+    (parquet, "put_if_absent", "put_if_absent"),
+    (iceberg, "put_if_absent", "put_if_absent"),
+    (DeltaTable, "create_write_transaction", "committed"),
+)
 _SHARED = ("writing.py", "progress.py")  # everybody passes through these
 
 _server = multiprocessing.get_context("forkserver")
@@ -52,10 +61,12 @@ _server.set_forkserver_preload(
     [
         "spark.dying_jobs",
         # What a command imports when it is run.
-        *(f"klamm.cli.spark.{name}" for name in ("archive", "audit", "restore")),
+        *(f"klamm.cli.spark.{name}" for name in ("archive", "audit", "restore", "table")),
         "klamm.cli.topics.topics",
         *(f"klamm.pipelines.archive.{name}" for name in ("archiving", "restoring")),
         "klamm.pipelines.audit.report",
+        "klamm.pipelines.tables.following",
+        "klamm.pipelines.tables.formats.opening",
         "klamm.pipelines.session.session",
         "pandas",
     ]
@@ -102,8 +113,21 @@ class Steps:
             self._on_request(key)
             return await exchange(connection, key, *rest, **more)
 
+        for owner, name, told in _LANDMARKS:
+            setattr(owner, name, self._watched(getattr(owner, name), told))
         Wire.post = posted  # type: ignore[method-assign]
         Connection.exchange = exchanged  # type: ignore[method-assign, assignment]
+
+    def _watched(self, work: Callable[..., Any], told: str) -> Callable[..., Any]:
+        """What changes something in a way that Python does not tell: a step before, one after."""
+
+        def watched(*args: Any, **more: Any) -> Any:
+            self.reached(told)
+            found = work(*args, **more)
+            self.reached(f"after {told}")
+            return found
+
+        return watched
 
     def reached(self, what: str) -> None:
         """The process is about to do this."""
@@ -196,6 +220,7 @@ def session_at(gateway: Gateway) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the server may be older than that Spark
     os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = map(str, gateway)
     jvm = (opened := launch_gateway()).jvm
     running = jvm.org.apache.spark.SparkContext.getOrCreate()

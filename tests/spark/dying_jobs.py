@@ -24,6 +24,12 @@ def command(gateway: Gateway, *line: str) -> None:
         raise SystemExit(code)
 
 
+def command_alone(*line: str) -> None:
+    """A command line whose work is small enough for this process."""
+    if code := main([*line, "-o", "json"]):
+        raise SystemExit(code)
+
+
 def window(job: WindowJob, wanted: Range) -> None:
     """A task of an archive."""
     archive_window(job, wanted)

@@ -132,7 +132,17 @@ def test_everything_planted_is_found_and_nothing_else(planted: tuple[Any, Path])
 
 def test_tables_are_whole_and_by_day(spark: SparkSession, planted: tuple[Any, Path]) -> None:
     found, tables = planted
-    names = {"illegal", "broken_chains", "lost", "stuck", "moves", "latency", "epochs", "timeline"}
+    names = {
+        "illegal",
+        "broken_chains",
+        "lost",
+        "stuck",
+        "moves",
+        "latency",
+        "durations",
+        "epochs",
+        "timeline",
+    }
     assert {path.name for path in tables.iterdir()} == names | {"events"}
     assert spark.read.parquet(str(tables / "events")).count() == found.events
     assert [path.name for path in (tables / "events").glob("day=*")] == ["day=1970-01-01"]

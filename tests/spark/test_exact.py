@@ -29,7 +29,7 @@ from klamm.pipelines.archive.files import window_frames
 from klamm.pipelines.archive.layout import Manifest, Window
 from klamm.pipelines.records import exact
 from klamm.pipelines.records.exact import BATCH_COLUMNS
-from spark.conftest import FOREIGN
+from spark.conftest import FOREIGN, LARGE
 from spark.test_archive import Broken, DiesAt
 
 pytestmark = pytest.mark.skipif(FOREIGN is not None, reason="only klamm takes offsets as given")
@@ -60,10 +60,10 @@ def archived(
         producer = Producer(
             {"bootstrap.servers": trio.bootstrap_servers, "compression.type": codec}
         )
-        for i in range(300):
+        for i in range(300 * LARGE):
             key = None if i % 7 == 0 else b"k%d" % i
             producer.produce(name, b"v%d" % i, key, partition=i % 2, headers=[("h", b"%d" % i)])
-            if i % 50 == 49:
+            if i % (50 * LARGE) == 49:
                 producer.flush(30)
         producer.flush(30)
         led = trio.partition(name)
@@ -89,7 +89,7 @@ def archived(
             TopicPartition(name, 1): Committed(3),
         },
     )
-    done = archive(spark, reach.options, name, tmp_path_factory.mktemp("a"), window=100)
+    done = archive(spark, reach.options, name, tmp_path_factory.mktemp("a"), window=100 * LARGE)
     return done.manifest
 
 

@@ -104,4 +104,4 @@ def test_audit_without_spark(command: Run, topic: Make, lookup: Lookup, tmp_path
     assert found["source"] == "the topic __klamm_ledger"
     assert found["events"] > 5
     assert (tmp_path / "audit.html").read_text().startswith("<!doctype html>")
-    assert len(list((tmp_path / "tables").iterdir())) == 9
+    assert len(list((tmp_path / "tables").iterdir())) == 10

@@ -86,9 +86,10 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("archive there-is --to file", 2, "file is a file, not a directory"),
     ("archive there-is --to file/x", 2, "cannot write to file/x: Not a directory"),
     (
-        "archive there-is --to s3://bucket/x",
+        "archive there-is --to gopher://bucket/x",
         2,
-        "s3:/bucket/x is an address: name a directory of a mounted file system",
+        "gopher:/bucket/x is not a place that klamm knows: it knows directories, s3://, s3a://, "
+        "hdfs://, viewfs://",
     ),
     ("archive there-is --to x -b nowhere", 2, "bootstrap server 'nowhere' is not host:port"),
     ("archive there-is --to x -b a:99999", 2, "bootstrap server 'a:99999' is not host:port"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -23,17 +24,19 @@ from klamm.client.requests import Committed
 from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TopicPartition
+from klamm.model.settings.topic import KEPT_UNTIL
 from klamm.pipelines.jobs.progress import Silent
 from klamm.pipelines.repartition import repartition as pipeline
 from klamm.pipelines.repartition.plan import stretches
 from klamm.pipelines.repartition.repartition import Repartitioning, RepartitionReport
 from klamm.pipelines.repartition.steps import TopicCluster
 from klamm.pipelines.repartition.undoing import undo
-from spark.conftest import FOREIGN
+from spark.conftest import FOREIGN, LARGE
 
 pytestmark = pytest.mark.skipif(FOREIGN is not None, reason="names are exchanged by klamm alone")
 
 KEYS = 40
+RECORDS = 600 * LARGE
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +153,7 @@ def read(servers: str, topic: str, group: str, wanted: int, seen: set[bytes]) ->
     consumer.close()
 
 
-def made(cluster: TopicCluster, servers: str, topic: str, count: int = 600) -> Writing:
+def made(cluster: TopicCluster, servers: str, topic: str, count: int = RECORDS) -> Writing:
     cluster.lookup.create(topic, 6, replicas=2, configs={"retention.ms": "-1"})
     writing = Writing(servers, topic)
     writing.some(count)
@@ -164,7 +167,7 @@ def test_a_topic_that_is_written_and_read(
     topic, servers = f"orders-{targets}", trio.bootstrap_servers
     writing = made(cluster, servers, topic)
     seen: dict[str, set[bytes]] = {}
-    for group, count in (("first", 60), ("second", 300), ("third", 600)):
+    for group, count in (("first", RECORDS // 10), ("second", RECORDS // 2), ("third", RECORDS)):
         name = f"{group}-{targets}"
         read(servers, topic, name, count, seen.setdefault(name, set()))
     with writing:
@@ -234,7 +237,7 @@ def test_killed_at_any_step_it_goes_on(
     report = repartitioned(spark, cluster, topic, 4, tmp_path)
     assert (report.violations, report.faults, report.is_swapped) == (0, [], True)
     check_order(content(cluster, servers, topic), writing.written, 4)
-    read(servers, topic, "killed-readers", 600, seen)
+    read(servers, topic, "killed-readers", RECORDS, seen)
     writing.some(10)  # it takes records
     with pytest.raises(UsageError, match="has 4 partitions already"):
         repartitioned(spark, cluster, topic, 4, tmp_path)
@@ -297,6 +300,25 @@ def test_undo(spark: SparkSession, cluster: TopicCluster, trio: Running, tmp_pat
         undo(cluster, topic, tmp_path, group_patience_s=5)
 
 
+def test_topic_that_is_deleted_meanwhile(
+    spark: SparkSession, cluster: TopicCluster, trio: Running, tmp_path: Path
+) -> None:
+    topic = "replaced"
+    made(cluster, trio.bootstrap_servers, topic, 20)
+    with pytest.raises(Broken):
+        repartitioned(spark, cluster, topic, 3, tmp_path, DiesAt("copying"))
+    cluster.lookup.delete(topic)
+    trio.wait_for_no_topic(topic)
+    with pytest.raises(UsageError, match="there is no topic replaced"):
+        repartitioned(spark, cluster, topic, 3, tmp_path)
+    cluster.lookup.create(topic, 2, replicas=1, configs={})
+    with pytest.raises(UsageError, match="is another topic than the one"):
+        repartitioned(spark, cluster, topic, 3, tmp_path)
+    assert not undo(cluster, topic, tmp_path, group_patience_s=5).was_swapped
+    assert "replaced.repartition-3" not in cluster.lookup.view(["replaced.repartition-3"]).topics
+    assert cluster.topic(topic).leaders
+
+
 def test_commands(
     cluster: TopicCluster, trio: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -312,6 +334,9 @@ def test_commands(
     assert main([*line, "--partitions", "3"]) == 0
     out = capsys.readouterr().out
     assert "proven: every record is there once" in out
-    assert "the old topic is kept as told.repartition-3 until you delete it" in out
+    assert re.search(r"kept as told\.repartition-3 until 20\d\d-.*, and then deleted", out)
+    assert KEPT_UNTIL in cluster.lookup.configs("told.repartition-3")
     assert main(["repartition", "undo", topic, "--to", str(tmp_path), "-b", servers]) == 0
     assert "told is what it was before" in capsys.readouterr().out
+    # What was written since is in the copy alone: it goes when somebody deletes it.
+    assert KEPT_UNTIL not in cluster.lookup.configs("told.repartition-3")

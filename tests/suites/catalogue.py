@@ -36,6 +36,10 @@ class Suite:
     client: str = ""  # the client's name in PyPI, where the package is another thing
     requires: tuple[str, ...] = ()  # packages that the suite needs beside its own
     keep: tuple[str, ...] = ()  # files in which nothing is rewritten
+    # With listeners, brokers run from a server.properties; in its values {place} has certificates.
+    listeners: tuple[str, ...] = ()
+    first_id: int = 0
+    users: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # SCRAM: passwords
     overlay: Mapping[str, str] = field(default_factory=dict)  # files of ours, put after theirs
     within_s: int = 600
 
@@ -60,7 +64,7 @@ def suites(text: str) -> dict[str, Suite]:
 
 def _suite(name: str, entry: Mapping[str, Any]) -> Suite:
     given = dict(entry)
-    for key in ("run", "requires", "keep"):
+    for key in ("run", "requires", "keep", "listeners"):
         given[key] = tuple(given.get(key, ()))
     try:
         suite = Suite(name=name, **given)

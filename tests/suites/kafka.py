@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,14 +12,19 @@ from interop_extra.kafka_server import kafka_server
 from klamm.ensemble import free_port
 from suites.catalogue import Explanation, Suite
 from suites.outcomes import FAILED, PASSED, Outcome
+from suites.running import addresses, from_files
 from unit.store.zookeeper_server import ZooKeeperServer
 
 _NOT_RUN: Final = "not run"
 
 
 @contextmanager
-def kafka(suite: Suite, log: Path) -> Iterator[str]:
-    """A fresh cluster of Apache Kafka with the settings of a suite: its bootstrap servers."""
+def kafka(suite: Suite, log: Path) -> Iterator[dict[str, str]]:
+    """A fresh cluster of Apache Kafka with the settings of a suite: its addresses."""
+    if suite.listeners:
+        with from_files(suite, log, _broker) as words:
+            yield words
+        return
     racks = suite.racks.split(",") if suite.racks else []
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-kafka-")))
@@ -40,7 +45,14 @@ def kafka(suite: Suite, log: Path) -> Iterator[str]:
                 address=address,
             )
             found.append(stack.enter_context(server))
-        yield ",".join(found)
+        yield addresses(",".join(found))
+
+
+def _broker(settings: dict[str, str], place: Path, log: Path) -> AbstractContextManager[object]:
+    directory, zookeeper = Path(settings["log.dirs"]), settings["zookeeper.connect"]
+    address = settings["listeners"].split(",")[0].partition("://")[2]
+    output = place.with_suffix(".output")
+    return kafka_server(directory, zookeeper, output, settings, address=address)
 
 
 def comparison(

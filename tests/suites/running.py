@@ -7,34 +7,47 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from suites import fetching
+from suites import doors, fetching
 from suites.catalogue import Explanation, Suite
 from suites.outcomes import FAILED, Outcome, of_go, of_junit
+from unit.store.zookeeper_server import ZooKeeperServer
 
 _READY_WITHIN: Final = 120
 _STOP_WITHIN: Final = 60
 _PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors")
 
 
-# Starts a cluster for a suite, which writes to a file, and tells its bootstrap servers.
-Cluster = Callable[[Suite, Path], AbstractContextManager[str]]
+# Starts a cluster for a suite, which writes to a file, and tells its addresses (`addresses`).
+Cluster = Callable[[Suite, Path], AbstractContextManager[dict[str, str]]]
 
 
 @contextmanager
-def cluster(suite: Suite, log: Path) -> Iterator[str]:
-    """A fresh klamm with the settings of a suite: its bootstrap servers. It writes to a file."""
+def cluster(suite: Suite, log: Path) -> Iterator[dict[str, str]]:
+    """A fresh klamm with the settings of a suite: its addresses. It writes to a file."""
+    if suite.listeners:
+        with from_files(suite, log, _klamm_broker) as words:
+            yield words
+        return
     line = [sys.executable, "-m", "klamm.cli", "up", "--ephemeral", "--port", "0"]
     line += ["--host", suite.host]
     line += ["--brokers", str(suite.brokers)]
     line += ["--rack", suite.racks] if suite.racks else []
     for name, value in suite.settings.items():
         line += ["-X", f"{name}={value}"]
+    with _started(line, log) as ready:
+        yield addresses(ready.split(" ")[0].removeprefix("bootstrap="))
+
+
+@contextmanager
+def _started(line: Sequence[str], log: Path) -> Iterator[str]:
+    """A process of klamm that is ready: what it says of itself."""
     with (
         log.open("w") as said,
         subprocess.Popen(line, stdout=subprocess.PIPE, stderr=said, text=True) as process,
@@ -42,13 +55,49 @@ def cluster(suite: Suite, log: Path) -> Iterator[str]:
         try:
             assert process.stdout is not None
             ready = process.stdout.readline()
-            if not ready.startswith("ready bootstrap="):
+            if not ready.startswith("ready "):
                 raise RuntimeError(f"klamm did not start: {log.read_text()[-2000:]}")
-            yield ready.strip().removeprefix("ready bootstrap=")
+            yield ready.strip().removeprefix("ready ")
             process.send_signal(signal.SIGTERM)
             process.wait(_STOP_WITHIN)
         finally:
             process.kill()
+
+
+# Starts a broker from its settings, with a directory of its own, and a file that it writes to.
+Broker = Callable[[dict[str, str], Path, Path], AbstractContextManager[object]]
+
+
+@contextmanager
+def from_files(suite: Suite, log: Path, broker: Broker) -> Iterator[dict[str, str]]:
+    """A cluster of brokers from files of Kafka's, on a ZooKeeper: its addresses."""
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-suite-")))
+        doors.certificates(place)
+        zookeeper = ZooKeeperServer()
+        stack.callback(zookeeper.remove)
+        zookeeper.start()
+        found = []
+        for at in range(suite.brokers):
+            listening = doors.listeners(suite)
+            settings = doors.settings(suite, at, listening, place)
+            settings["zookeeper.connect"] = f"{zookeeper.connect_string}/suite"
+            settings["log.dirs"] = str(place / f"logs-{at}")
+            stack.enter_context(broker(settings, place / f"broker-{at}", log))
+            found.append(listening)
+        bootstrap = ",".join(next(iter(each.values())) for each in found)
+        doors.add_users(suite, bootstrap)
+        words = addresses(bootstrap) | {"certificates": str(place)}
+        yield words | {protocol.lower(): address for protocol, address in found[0].items()}
+
+
+def _klamm_broker(
+    settings: dict[str, str], place: Path, log: Path
+) -> AbstractContextManager[object]:
+    config = place.with_suffix(".properties")
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    line = [sys.executable, "-m", "klamm.cli", "broker", "--config", str(config)]
+    return _started(line, log)
 
 
 def addresses(bootstrap: str) -> dict[str, str]:
@@ -56,7 +105,9 @@ def addresses(bootstrap: str) -> dict[str, str]:
     first = bootstrap.split(",")[0]
     host, _, port = first.rpartition(":")
     quoted = ", ".join(f'"{address}"' for address in bootstrap.split(","))
-    return {"bootstrap": bootstrap, "quoted": quoted, "first": first, "host": host, "port": port}
+    tools = f"{sys.executable} -m klamm.cli"
+    places = {"bootstrap": bootstrap, "quoted": quoted, "first": first, "host": host, "port": port}
+    return places | {"tools": tools}
 
 
 class Run:
@@ -186,8 +237,7 @@ def run_explained(
     tests = [test for each in known if each.run for test in each.tests]
     if not tests:
         return []
-    with cluster(suite, logs / f"{suite.name}-kafka.log") as bootstrap:
-        words = addresses(bootstrap)
+    with cluster(suite, logs / f"{suite.name}-kafka.log") as words:
         place = work / suite.name
         fetching.copy(suite, source, place, words)
         going = Run(suite, place, words | {"place": str(place)}, logs)
@@ -198,8 +248,7 @@ def run_explained(
 def run(suite: Suite, known: Sequence[Explanation], work: Path, logs: Path) -> tuple:
     """Both attempts of a suite, the seconds it took, and the faults of the run itself."""
     source = fetching.fetch(suite)
-    with cluster(suite, logs / f"{suite.name}-klamm.log") as bootstrap:
-        words = addresses(bootstrap)
+    with cluster(suite, logs / f"{suite.name}-klamm.log") as words:
         place = work / suite.name
         fetching.copy(suite, source, place, words)
         going = Run(suite, place, words | {"place": str(place)}, logs)

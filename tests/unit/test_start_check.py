@@ -9,7 +9,7 @@ from klamm.app.one_process import ClusterApp
 from klamm.app.plan import Plan
 from klamm.model.errors import UsageError
 from klamm.security.settings.table import SECURITY_SETTINGS, Effect, Feature
-from klamm.start_check import FEATURES, heed
+from klamm.start_check import FEATURES, heed, heed_alone
 
 ASKING = {
     "listeners": "SASL_SSL://:9093",
@@ -48,10 +48,10 @@ def test_rules_that_cannot_be_had_give_no_cluster(settings: dict[str, str], told
 
 
 @pytest.mark.parametrize("name", ["ssl.client.auth", "sasl.enabled.mechanisms"])
-def test_what_no_listener_asks_for_is_told(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_protection_that_no_listener_gives_is_refused(name: str) -> None:
     asked = {"ssl.client.auth": "required", "sasl.enabled.mechanisms": "PLAIN"}[name]
-    ClusterApp(Plan(settings={name: asked}))
-    assert f"{name} has no effect: no listener" in caplog.text
+    with pytest.raises(UsageError, match=f"{name} has no effect: no listener"):
+        ClusterApp(Plan(settings={name: asked}))
 
 
 def test_one_listener_of_several_that_asks_for_protection_is_enough() -> None:
@@ -207,3 +207,36 @@ def test_a_listeners_own_setting_is_known_under_its_prefix(name: str) -> None:
     assert heed(LOCKED | {f"listener.name.sasl_ssl.{name}": "x"}).refusals == ()
     (refusal, *_) = heed(LOCKED | {f"listener.name.SASL_SSL.{name}": "x"}).refusals
     assert "in lower case" in refusal
+
+
+def test_a_setting_that_another_speaks_louder_than_is_told() -> None:
+    given = {"log.retention.hours": "1", "log.retention.ms": "5", "log.dir": "a", "log.dirs": "b"}
+    told = ("log.retention.hours (log.retention.ms is set)", "log.dir (log.dirs is set)")
+    assert heed(given).idle == told
+    assert heed_alone(given).idle == told
+    assert heed({"log.retention.hours": "1", "log.dir": "a"}).idle == ()
+
+
+@pytest.mark.parametrize("name", ["process.roles", "controller.quorum.voters"])
+def test_the_other_mode_of_kafka_is_refused_everywhere(name: str) -> None:
+    for look in (heed, heed_alone):
+        assert f"{name} asks for KRaft" in look({name: "1@h:9093"}).refusals[0]
+
+
+@pytest.mark.parametrize(
+    ("log_dirs", "brokers", "why"),
+    [
+        ("/tmp/a", 3, "/tmp/a in log.dirs would be shared by 3 brokers"),
+        ("a,../b", 2, "../b in log.dirs would be shared by 2 brokers"),
+        (",", 1, "log.dirs names a directory twice"),
+        ("a,a/", 1, "log.dirs names a directory twice"),
+        ("/tmp/a", 1, None),
+        ("a,b", 3, None),
+        ("", 3, None),
+    ],
+)
+def test_brokers_do_not_meet_in_a_log_directory(
+    log_dirs: str, brokers: int, why: str | None
+) -> None:
+    fault = Plan(brokers=brokers, settings={"log.dirs": log_dirs}).fault()
+    assert fault is None if why is None else why in (fault or "")

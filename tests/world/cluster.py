@@ -93,8 +93,8 @@ class World:
         core = self.core
         decision = core.decide(event, now_ms=self.now_ms)
         self._announce(event, decision)
-        while decision.writes:
-            if self.before_commit is not None:
+        while decision.writes or decision.goes_on:
+            if self.before_commit is not None and decision.writes:
                 self.before_commit(decision.writes)
             outcomes: list[Outcome] = self.store.commit(decision.writes, epoch=core.epoch)
             decision = core.settle(decision, outcomes)

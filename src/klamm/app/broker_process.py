@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from klamm.app import views
@@ -20,6 +22,9 @@ from klamm.app.supervised import CUT_SHORT, STOPPED_BY_ITSELF
 from klamm.model.brokers import Endpoint
 from klamm.model.errors import KlammError, UsageError
 from klamm.view import BrokerView
+
+_STOPPED_STATES: Final = ("T", "t")
+_SIGNALLED_WITHIN_S: Final = 0.2
 
 
 class ProcessState(StrEnum):
@@ -44,8 +49,8 @@ class BrokerProcess:
         self.metrics_url = ""
         self._inter_broker = ""  # the listener between brokers
         self.is_controller = False  # as it was told last
-        self.is_paused = False
         self.is_expected_to_end = False
+        self._was_paused = False  # by us
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._gate = gate
         self._progress = progress
@@ -101,14 +106,28 @@ class BrokerProcess:
         self._signal(signal.SIGKILL)
         await asyncio.shield(self.ended)
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is there and does nothing, at our word or at somebody else's kill -STOP."""
+        state = _state_of(self.pid)
+        return self._was_paused if state is None else state in _STOPPED_STATES
+
     def pause(self) -> None:
         """SIGSTOP: it is there and does nothing."""
         self._signal(signal.SIGSTOP)
-        self.is_paused = True
+        self._was_paused = True
+        self._await(is_paused=True)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
-        self.is_paused = False
+        self._was_paused = False
+        self._await(is_paused=False)
+
+    def _await(self, *, is_paused: bool) -> None:
+        """A signal takes a moment to arrive."""
+        deadline = time.monotonic() + _SIGNALLED_WITHIN_S
+        while self.is_paused is not is_paused and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     async def view(self, *, newer: bool = False) -> BrokerView:
         """The metadata it has now, or with `newer` as soon as it is not what it told last."""
@@ -137,6 +156,16 @@ class BrokerProcess:
     def _hear(self, what: str, details: Details) -> None:
         if what == "progress":
             self._progress(f"broker {self.id}: {details['line']}")
+
+
+def _state_of(pid: int) -> str | None:
+    """The letter by which Linux tells what a process is doing; None where there is none."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name before it may hold anything.
+    return told.rpartition(")")[2].split()[0]
 
 
 _WORDS: Final[dict[int, str]] = {

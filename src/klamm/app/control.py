@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from klamm.app.conversation import LINE_BYTES_MAX, Details, HungUp, ParentTalk
+from klamm.datadir import LOCK_NAME
 from klamm.model.errors import KlammError, UsageError
 from klamm.view import ClusterView, Predicate, all_are_in_sync, lagging
 
@@ -23,6 +24,7 @@ SOCKET_NAME: Final = "klamm.control"
 _MODE: Final = 0o600
 _PATH_MAX: Final = 100  # of the 108 bytes that the system takes
 _TIMEOUT_S_MAX: Final = 24 * 3600.0
+_HEARD_WITHIN_S: Final = 15.0
 
 
 class Operated(Protocol):
@@ -101,11 +103,12 @@ class ControlServer:
 
     async def _serve(self, what: str, details: Details) -> object:
         match what:
+            case "hello":
+                return os.getpid()
             case "status":
                 return await self._status()
             case "in-sync":
-                timeout_s = min(float(details["timeout_s"]), _TIMEOUT_S_MAX)
-                await self._cluster.wait_until(all_are_in_sync(), timeout_s)
+                await self._wait_for_sync(min(float(details["timeout_s"]), _TIMEOUT_S_MAX))
             case "start-all":
                 await self._cluster.start_brokers()
             case "stop-all":
@@ -124,6 +127,19 @@ class ControlServer:
 
     async def _resume(self, at: int) -> None:
         self._cluster.resume_broker(at)
+
+    async def _wait_for_sync(self, timeout_s: float) -> None:
+        cluster = self._cluster
+        try:
+            await cluster.wait_until(all_are_in_sync(), timeout_s)
+        except TimeoutError:
+            away = [f"broker {at} is {cluster.state(at)}" for at in cluster.ids]
+            down = ", ".join(each for each in away if not each.endswith(" running"))
+            back = "bring it back with `klamm cluster start` or `resume`, or " if down else ""
+            raise TimeoutError(
+                f"not all replicas are in sync after {timeout_s:g} s{down and f' ({down})'}: {back}"
+                "wait for longer with --timeout"
+            ) from None
 
     async def _status(self) -> dict[str, Any]:
         cluster = self._cluster
@@ -163,6 +179,7 @@ async def ask(data: Path, what: str, **details: Any) -> Any:
     talk = await ParentTalk.over(door)
     running = asyncio.create_task(talk.run())
     try:
+        await _be_heard(talk, data)
         return await talk.ask(what, **details)
     except HungUp:
         if what == "down":
@@ -172,6 +189,17 @@ async def ask(data: Path, what: str, **details: Any) -> Any:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await talk.closed()
+
+
+async def _be_heard(talk: ParentTalk, data: Path) -> None:
+    """Makes sure that somebody is there: what is asked later may take its time, this may not."""
+    try:
+        await asyncio.wait_for(talk.ask("hello"), _HEARD_WITHIN_S)
+    except TimeoutError:
+        raise KlammError(
+            f"the process of the cluster on {data} does not answer: it may be stopped (kill -CONT "
+            f"lets it go on) or far too busy; {data / LOCK_NAME} has its number"
+        ) from None
 
 
 @contextlib.contextmanager

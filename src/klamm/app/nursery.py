@@ -46,6 +46,7 @@ class Nursery:
         self.pid = pid
         self._births: list[asyncio.Future[int]] = []  # asked for, in their order
         self._on_end: Ended | None = None
+        self._on_loss: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
@@ -75,9 +76,10 @@ class Nursery:
         process.returncode = 0  # it is waited for below, not by Popen
         return cls(ours, process.pid)
 
-    def attach(self, on_end: Ended) -> None:
-        """Hear of ends on the running loop."""
+    def attach(self, on_end: Ended, on_loss: Callable[[], None]) -> None:
+        """Hear of ends on the running loop; and of its own, which is that of all its children."""
         self._on_end = on_end
+        self._on_loss = on_loss
         self._channel.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._channel, self._heard)
@@ -116,6 +118,8 @@ class Nursery:
             assert self._loop is not None, "it was attached"
             self._loop.remove_reader(self._channel)
             self._forget_births()
+            if self._on_loss is not None:
+                self._on_loss()
             return
         pid, *ended = map(int, message.split())
         if ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,8 @@ class Plan:
                 return "listeners says where brokers listen: leave out --host, --port, --advertise"
             if crowded := crowding(self.settings, self.brokers):
                 return crowded
+        if (shared := self._shared_logs()) is not None:
+            return shared
         if self.zookeeper is not None and not self.zookeeper.strip():
             return "the list of ZooKeeper servers is empty"
         if (fault := self._other_store()) is not None:
@@ -61,6 +64,22 @@ class Plan:
             )
         if self.racks and len(self.racks) != self.brokers:
             return f"{len(self.racks)} racks were named for {self.brokers} brokers: one each"
+        return None
+
+    def _shared_logs(self) -> str | None:
+        """The reason why brokers would meet in one log directory, or None."""
+        named = self.settings.get("log.dirs") or self.settings.get("log.dir") or ""
+        places = [os.path.normpath(part.strip() or ".") for part in named.split(",")]
+        if not named.strip():
+            return None
+        if len(set(places)) < len(places):
+            return f"log.dirs names a directory twice: {named}"
+        outside = [place for place in places if place.startswith(("/", ".."))]
+        if outside and self.brokers > 1:
+            return (
+                f"{outside[0]} in log.dirs would be shared by {self.brokers} brokers: name "
+                "directories within each broker's own, such as log.dirs=a,b, or run one broker"
+            )
         return None
 
     def _other_store(self) -> str | None:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from klamm.app import asking
@@ -44,6 +46,7 @@ log = logging.getLogger(__name__)
 
 NURSERY_MODULE: Final = "klamm.app.nursery_main"
 _SERVING: Final = "klamm.store.serve."
+_ANSWERS_WITHIN_S: Final = 10.0  # a broker that hangs is not waited for
 
 
 class ProcessCluster(RunningCluster[BrokerProcess]):
@@ -63,6 +66,7 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         self._metrics: dict[int, str] = {}
         self._nursery = nursery
         self._born: dict[int, BrokerProcess] = {}  # by pid, until they have ended
+        self._ended_at_once: dict[int, int] = {}  # how, by pid: before we knew of their birth
         self._session: Session | None = None  # to end sessions of the dead
         self._burials: set[asyncio.Task[None]] = set()
 
@@ -85,7 +89,7 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
                 await self._end_session_of(at)
             if self._nursery is None:
                 self._nursery = Nursery.start(NURSERY_MODULE)
-            self._nursery.attach(self._ended)
+            self._nursery.attach(self._ended, self._bereaved)
             await self.start_brokers()
             await write_clients(self.secured, self.bootstrap_on)
         except BaseException as error:
@@ -164,7 +168,8 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         """The metadata that each running broker has right now."""
         asked = {at: process for at, process in self.brokers.items() if not process.is_paused}
         told = await asyncio.gather(
-            *(process.view() for process in asked.values()), return_exceptions=True
+            *(asyncio.wait_for(process.view(), _ANSWERS_WITHIN_S) for process in asked.values()),
+            return_exceptions=True,
         )
         return self._as_view(dict(zip(asked, told, strict=True)))
 
@@ -174,7 +179,7 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         for at, view in told.items():
             if isinstance(view, BrokerView):
                 seen[at] = view
-            elif not isinstance(view, KlammError):
+            elif not isinstance(view, KlammError | TimeoutError):
                 raise view
         return ClusterView(seen, controller if controller in seen else -1)
 
@@ -213,6 +218,8 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         try:
             await process.bear(self._nursery)
             self._born[process.pid] = process
+            if (status := self._ended_at_once.pop(process.pid, None)) is not None:
+                self._ended(process.pid, status)
             await process.start()
         except BaseException:
             process.is_expected_to_end = True
@@ -253,6 +260,7 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         """A process of ours is no more."""
         process = self._born.pop(pid, None)
         if process is None:
+            self._ended_at_once[pid] = status
             return
         if self.brokers.get(process.id) is process:
             del self.brokers[process.id]
@@ -273,6 +281,16 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         )
         if not self.brokers and is_own_failure(status):
             self._all_failed.set()
+
+    def _bereaved(self) -> None:
+        """The nursery was killed, and all brokers with it: no other can be started."""
+        log.critical("the process that starts brokers was killed, and every broker with it")
+        for pid, process in list(self._born.items()):
+            process.is_expected_to_end = True
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # where the system has not done so
+            self._ended(pid, signal.SIGKILL)
+        self._all_failed.set()
 
     async def _bury(self, process: BrokerProcess, status: int) -> None:
         """End the session of a broker that could not do so itself."""
@@ -317,4 +335,4 @@ class ProcessCluster(RunningCluster[BrokerProcess]):
         return process
 
     def _failure(self) -> str:
-        return "no broker is left: all stopped by themselves; the lines above say why"
+        return "no broker is left; the lines above say why. Start the cluster again"

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from klamm.model.brokers import SECURITY_PROTOCOL_IDS, Endpoint, Registration
 from klamm.model.names import (
@@ -24,6 +24,9 @@ from klamm.model.names import (
     TopicPartition,
 )
 from klamm.protocol.messages import update_metadata
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
 
@@ -82,9 +85,9 @@ class MetadataCache:
     def apply(self, update: update_metadata.Request) -> frozenset[TopicPartition]:
         """Take over what the controller said; returns the partitions that are gone."""
         old = self.snapshot
-        topics = dict(old.topics)
-        ids = dict(old.topic_ids)
-        names = dict(old.topic_names)
+        topics = _copied(old.topics)
+        ids = _copied(old.topic_ids)
+        names = _copied(old.topic_names)
         removed: set[TopicPartition] = set()
 
         dropped: dict[str, uuid.UUID] = {}
@@ -101,7 +104,7 @@ class MetadataCache:
                     drop(topic)  # another topic of that name: nothing of the earlier one stays
                 ids[topic] = topic_id
                 names[topic_id] = topic
-            partitions = dict(topics.get(topic, {}))
+            partitions = _copied(topics.get(topic, {}))
             for state in states:
                 if state.leader == LEADER_DURING_DELETE:
                     if partitions.pop(state.partition_index, None) is not None:
@@ -166,6 +169,11 @@ class MetadataCache:
         for waiter, holds in list(self._waiting.items()):
             if not waiter.done() and holds(self.snapshot):
                 waiter.set_result(None)
+
+
+def _copied(known: Mapping[K, V]) -> dict[K, V]:
+    """A copy; what is behind a view is copied as a whole, and no key has to be hashed again."""
+    return known.copy() if isinstance(known, MappingProxyType) else dict(known)
 
 
 _States = Iterable[update_metadata.UpdateMetadataPartitionState]

@@ -22,6 +22,7 @@ from klamm.broker.access.access import Access
 from klamm.broker.admin.policies import Policies
 from klamm.broker.building import build, lay_ground
 from klamm.broker.clock import Clock, SystemClock
+from klamm.broker.damage import tell_of_damage
 from klamm.broker.ground import Ground
 from klamm.broker.handing_over import HandOver, OnLeft
 from klamm.broker.identity.token_follower import TokenFollower
@@ -44,7 +45,7 @@ from klamm.log.disk.failure import LogDirectoryFailed
 from klamm.log.settings import LogSettings
 from klamm.model import brokers
 from klamm.model.brokers import Endpoint
-from klamm.model.errors import StoreUnavailable
+from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.model.names import BrokerId
 from klamm.model.settings import BrokerSettings
 from klamm.store import layout
@@ -57,6 +58,7 @@ Progress = Callable[[int, int], None]
 _RECONNECT_S: Final = 0.5
 # Longer than a session of ZooKeeper outlives a controller that died.
 _INTRODUCED_MS_MAX: Final = 30_000
+_STARTS_MAX: Final = 5
 
 
 class Broker:
@@ -100,7 +102,8 @@ class Broker:
         self._clock: Clock = clock or SystemClock()
         self._access = Access.of(self._given, self._clock.elapsed_ms)
         self._store = store
-        self._listening = Listening(self._given, host, port, advertise)
+        self._place = (host, port, advertise)
+        self._listening = Listening(self._given, *self._place)
         self._progress = progress
         self._hand_over = HandOver(on_hand_over)
         self._frame_memory = frame_memory or frame_memory_of(self._given)
@@ -109,7 +112,10 @@ class Broker:
         self._tokens: TokenFollower | None = None
         self._own_sessions: frozenset[int] = frozenset()
         self._unwatch_session: Unwatch | None = None
+        self._needs_session = False
+        self._is_registering = False
         self._tasks = Tasks()
+        self._is_past_gate = False
         self._is_up = False
 
     @property
@@ -144,12 +150,34 @@ class Broker:
 
         Brokers that start together share a gate between registering and electing a controller, so
         that the first controller meets them all and none of their leaderships moves.
+
+        A session with a ZooKeeper may end meanwhile, for a recovery takes its time and the machine
+        may be busy: then the broker comes up once more, with another.
         """
-        try:
-            await self._come_up(gate)
-        except BaseException:
-            await self.kill()
-            raise
+        for tries_left in reversed(range(_STARTS_MAX if _is_on_zookeeper(self._given) else 1)):
+            try:
+                await self._come_up(gate)
+            except StoreUnavailable as fault:
+                await self.kill()
+                if not tries_left:
+                    raise
+                log.warning(
+                    "the store was lost during the start, which begins again",
+                    extra={"broker": self.id, "why": str(fault)},
+                )
+                self._forget_start()
+            except BaseException:
+                await self.kill()
+                raise
+            else:
+                return
+
+    def _forget_start(self) -> None:
+        if self._ground is not None:
+            self._own_sessions |= {self._ground.session.id}
+        self._ground = self._parts = self._tokens = self._unwatch_session = None
+        self._listening, self._tasks = Listening(self._given, *self._place), Tasks()
+        self.stopped.clear()
 
     async def _come_up(self, gate: Callable[[], Awaitable[object]] | None) -> None:
         ground = await self._reach_store()
@@ -164,7 +192,7 @@ class Broker:
         missed = [p for directory in logs.directories for p in directory.missing]
         await leave_in_sync_sets(ground.session, self.id, missed)
         parts.troubles.on_failure.append(self._directory_failed)
-        _tell_of_damage(parts)
+        tell_of_damage(parts)
         router = Router(parts, ProduceShortcut(parts))
         await self._listening.open(parts, router.route, refusal, self._frame_memory)
         await self._register(parts)
@@ -173,8 +201,9 @@ class Broker:
             parts.lists.follow()
         self._is_up = True
         self._start_tasks(parts, self.listeners)
-        if gate is not None:
+        if gate is not None and not self._is_past_gate:
             await gate()
+            self._is_past_gate = True
         await parts.controller.start()
         metadata = parts.metadata
         if not await metadata.wait_for(lambda _: metadata.is_introduced, _INTRODUCED_MS_MAX):
@@ -281,31 +310,53 @@ class Broker:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._is_up:
-            self._tasks.start(self._register_again(self.parts), f"broker-{self.id}-registration")
+            self._needs_session = True
+            if not self._is_registering:
+                self._is_registering = True
+                again = self._register_again(self.parts)
+                self._tasks.start(again, f"broker-{self.id}-registration")
 
     async def _register_again(self, parts: Parts) -> None:
-        """The session is gone, and the registration with it: come back as a new broker."""
+        """The session is gone, and the registration with it: come back as a new broker.
+
+        The next session may end as well before all is done. One at a time: of two that register,
+        the second would wait for the first to go.
+        """
+        try:
+            while self._is_up and self._needs_session:
+                await self._leave_session(parts)
+                self._needs_session = False
+                try:
+                    await self._take_seat(parts)
+                except (StoreUnavailable, UsageError) as fault:
+                    self._needs_session = True
+                    log.warning("cannot register", extra={"why": str(fault)})
+                    await asyncio.sleep(_RECONNECT_S)
+        finally:
+            self._is_registering = False
+
+    async def _leave_session(self, parts: Parts) -> None:
         self._own_sessions |= {parts.session.id}
+        if self._unwatch_session is not None:
+            self._unwatch_session()
+            self._unwatch_session = None
         # Before anything is asked of a store that may be away: the role went with the session.
         await parts.controller.stop(resign=False)
-        while self._is_up:
-            try:
-                parts.seat.session = await self._store.connect()
-                await self._register(parts)
-                await parts.dynamic_config.load()
-                parts.dynamic_config.follow()
-                if parts.lists is not None:
-                    await parts.lists.load()
-                    parts.lists.follow()
-                if self._tokens is not None:
-                    await self._tokens.load()
-                    self._tokens.follow()
-                await parts.controller.start()
-            except StoreUnavailable as fault:
-                log.warning("cannot register", extra={"why": str(fault)})
-                await asyncio.sleep(_RECONNECT_S)
-            else:
-                return
+        # It may have been out of reach only, and would be in the way of the next.
+        self._tasks.start(parts.session.close(), f"broker-{self.id}-old-session")
+
+    async def _take_seat(self, parts: Parts) -> None:
+        parts.seat.session = await self._store.connect()
+        await self._register(parts)
+        await parts.dynamic_config.load()
+        parts.dynamic_config.follow()
+        if parts.lists is not None:
+            await parts.lists.load()
+            parts.lists.follow()
+        if self._tokens is not None:
+            await self._tokens.load()
+            self._tokens.follow()
+        await parts.controller.start()
 
     # Down
 
@@ -420,29 +471,14 @@ async def _set_strays_aside(parts: Parts, topics: frozenset[str]) -> None:
     await parts.in_worker(lambda: parts.logs.set_aside(found))
 
 
-def _tell_of_damage(parts: Parts) -> None:
-    """Tells what a crash or a bad disk did to logs; replicas elsewhere may make up for it."""
-    for directory in parts.logs.directories:
-        if directory.failure is not None:
-            parts.troubles.directory_failed(directory.failure)
-        for path in directory.not_logs:
-            log.warning("this is no log, and is left alone", extra={"path": path})
-        for partition, end in directory.missing.items():
-            if parts.logs.get(partition) is None:
-                log.error("a log is gone", extra={"partition": str(partition), "end": end})
-    for local in parts.logs:
-        if local.damage is not None:
-            log.log(
-                logging.ERROR if local.damage.missing else logging.WARNING,
-                "a log was cut at rest" if local.damage.at_rest else "recovery cut a log",
-                extra={"partition": str(local.topic_partition), **local.damage._asdict()},
-            )
+def _is_on_zookeeper(settings: BrokerSettings) -> bool:
+    return bool(settings.str("zookeeper.connect"))
 
 
 def _registration_patience_s(settings: BrokerSettings) -> float:
     """An embedded store knows who died; ZooKeeper believes in them a session's time longer."""
-    on_zookeeper = bool(settings.str("zookeeper.connect"))
-    return 1.5 * settings.int("zookeeper.session.timeout.ms") / 1000 * on_zookeeper
+    session_s = settings.int("zookeeper.session.timeout.ms") / 1000
+    return 1.5 * session_s * _is_on_zookeeper(settings)
 
 
 async def _tell_of_failure(parts: Parts) -> None:

@@ -5,16 +5,17 @@ Exit codes: 0 done, 1 it was tried and failed, 2 it was asked wrongly, 130 inter
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple, Protocol, cast
 
-from klamm.cli.output import say, say_text
+from klamm.cli.output import Hints, say, say_text
 
 
-class Command(NamedTuple):
+class Entry(NamedTuple):
     """One word after `klamm`, the module that answers it, and its line in the help."""
 
     module: str
@@ -22,87 +23,84 @@ class Command(NamedTuple):
 
 
 class Runnable(Protocol):
-    """The `app` that a command's module offers; a `typer.Typer` is one."""
+    """The `app` that a command's module offers; a `parsing.App` is one."""
 
     def __call__(self, *, args: Sequence[str], prog_name: str) -> object: ...
 
 
-SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
+SECTIONS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "Run": {
-        "up": Command("cluster.up", "run a cluster until Ctrl-C"),
-        "broker": Command("cluster.broker", "run one broker of a cluster until it is told to stop"),
-        "demo": Command("spark.demo", "take a guided tour of about two minutes"),
-        "console": Command("cluster.console", "show a cluster in a browser until Ctrl-C"),
-        "doctor": Command("cluster.doctor", "check whether this machine can run a cluster"),
-        "version": Command("version", "print the versions of klamm, Python and the protocol"),
+        "up": Entry("cluster.up", "run a cluster until Ctrl-C"),
+        "broker": Entry("cluster.broker", "run one broker of a cluster until it is told to stop"),
+        "demo": Entry("spark.demo", "take a guided tour of about two minutes"),
+        "console": Entry("cluster.console", "show a cluster in a browser until Ctrl-C"),
+        "doctor": Entry("cluster.doctor", "check whether this machine can run a cluster"),
+        "version": Entry("version", "print the versions of klamm, Python and the protocol"),
     },
     "Topics and records": {
-        "topics": Command("topics.topics", "create, list, describe, alter and delete topics"),
-        "produce": Command("records.produce", "write lines from standard input to a topic"),
-        "consume": Command("records.consume", "print the records of a topic"),
-        "story": Command("topics.story", "print every decision about a topic, and why"),
+        "topics": Entry("topics.topics", "create, list, describe, alter and delete topics"),
+        "produce": Entry("records.produce", "write lines from standard input to a topic"),
+        "consume": Entry("records.consume", "print the records of a topic"),
+        "story": Entry("topics.story", "print every decision about a topic, and why"),
     },
     "Operate": {
-        "status": Command("cluster.status", "show whether a cluster is healthy, and what is wrong"),
-        "configs": Command("cluster.configs", "read and change the settings of topics and brokers"),
-        "cluster": Command(
+        "status": Entry("cluster.status", "show whether a cluster is healthy, and what is wrong"),
+        "configs": Entry("cluster.configs", "read and change the settings of topics and brokers"),
+        "cluster": Entry(
             "cluster.cluster", "stop, kill, start, pause brokers of a cluster on this machine"
         ),
-        "brokers": Command("cluster.brokers", "list, describe and drain brokers"),
-        "elect": Command("cluster.elect", "elect preferred leaders, or any live replica"),
-        "reassign": Command("cluster.reassign", "move replicas: plan, apply, watch, cancel"),
-        "groups": Command("groups.groups", "list, describe, reset and delete consumer groups"),
-        "acls": Command("access.acls", "list, add, remove and check access control lists"),
-        "users": Command("access.users", "list, add and remove users, change their passwords"),
-        "store": Command(
+        "brokers": Entry("cluster.brokers", "list, describe and drain brokers"),
+        "elect": Entry("cluster.elect", "elect preferred leaders, or any live replica"),
+        "reassign": Entry("cluster.reassign", "move replicas: plan, apply, watch, cancel"),
+        "groups": Entry("groups.groups", "list, describe, reset and delete consumer groups"),
+        "acls": Entry("access.acls", "list, add, remove and check access control lists"),
+        "users": Entry("access.users", "list, add and remove users, change their passwords"),
+        "store": Entry(
             "store.store", "look into the store, export and import it, restore or repair it"
         ),
     },
     "Records in bulk, on Spark": {
-        "archive": Command("spark.archive", "archive a topic as Parquet files, and verify them"),
-        "restore": Command("spark.restore", "restore a topic from its archive, and verify it"),
-        "repartition": Command(
+        "archive": Entry("spark.archive", "archive a topic as Parquet files, and verify them"),
+        "restore": Entry("spark.restore", "restore a topic from its archive, and verify it"),
+        "repartition": Entry(
             "spark.repartition", "give a topic more or fewer partitions, order per key kept"
         ),
-        "audit": Command("spark.audit", "check every decision of the controllers, write a report"),
-        "spark": Command(
-            "spark.spark", "open a PySpark shell, check the set-up, read a checkpoint"
-        ),
+        "table": Entry("spark.table", "keep Parquet, Delta or Iceberg tables of topics"),
+        "audit": Entry("spark.audit", "check every decision of the controllers, write a report"),
+        "spark": Entry("spark.spark", "open a PySpark shell, check the set-up, read a checkpoint"),
     },
     "This machine": {
-        "profile": Command("person.profile", "give clusters names, and choose one"),
-        "completion": Command("person.completion", "complete commands and names in your shell"),
-        "data": Command("person.data", "show or remove the data of a local cluster"),
+        "profile": Entry("person.profile", "give clusters names, and choose one"),
+        "completion": Entry("person.completion", "complete commands and names in your shell"),
+        "data": Entry("person.data", "show or remove the data of a local cluster"),
     },
     "With the flags of Kafka's own tools": {
-        "kafka-topics": Command("kafka.topics", "the same as kafka-topics.sh"),
-        "kafka-configs": Command("kafka.configs", "the same as kafka-configs.sh"),
-        "kafka-acls": Command("kafka.access.acls", "the same as kafka-acls.sh"),
-        "kafka-delegation-tokens": Command(
+        "kafka-topics": Entry("kafka.topics", "the same as kafka-topics.sh"),
+        "kafka-configs": Entry("kafka.configs", "the same as kafka-configs.sh"),
+        "kafka-acls": Entry("kafka.access.acls", "the same as kafka-acls.sh"),
+        "kafka-delegation-tokens": Entry(
             "kafka.access.delegation_tokens", "the same as kafka-delegation-tokens.sh"
         ),
-        "kafka-consumer-groups": Command(
+        "kafka-consumer-groups": Entry(
             "kafka.groups.consumer_groups", "the same as kafka-consumer-groups.sh"
         ),
-        "kafka-reassign-partitions": Command(
+        "kafka-reassign-partitions": Entry(
             "kafka.reassign_partitions", "the same as kafka-reassign-partitions.sh"
         ),
-        "kafka-console-producer": Command(
+        "kafka-console-producer": Entry(
             "kafka.records.console_producer", "the same as kafka-console-producer.sh"
         ),
-        "kafka-console-consumer": Command(
+        "kafka-console-consumer": Entry(
             "kafka.records.console_consumer", "the same as kafka-console-consumer.sh"
         ),
-        "kafka-get-offsets": Command(
-            "kafka.records.get_offsets", "the same as kafka-get-offsets.sh"
-        ),
-        "kafka-delete-records": Command(
+        "kafka-get-offsets": Entry("kafka.records.get_offsets", "the same as kafka-get-offsets.sh"),
+        "kafka-delete-records": Entry(
             "kafka.records.delete_records", "the same as kafka-delete-records.sh"
         ),
-        "kafka-leader-election": Command(
+        "kafka-leader-election": Entry(
             "kafka.leader_election", "the same as kafka-leader-election.sh"
         ),
-        "kafka-log-dirs": Command("kafka.log_dirs", "the same as kafka-log-dirs.sh"),
+        "kafka-log-dirs": Entry("kafka.log_dirs", "the same as kafka-log-dirs.sh"),
     },
 }
 COMMANDS: Final = {name: command for part in SECTIONS.values() for name, command in part.items()}
@@ -113,6 +111,9 @@ _USAGE: Final = "usage: klamm [--debug] [--profile NAME] COMMAND ..."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A character that the terminal does not have is shown by its code, as on stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     debug = bool(os.environ.get("KLAMM_DEBUG"))
     while args and args[0] in ("--debug", "--profile"):
         if args[0] == "--debug":
@@ -139,7 +140,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(
             f"there is no command {name!r}{_nearest(name)} (klamm --help lists them)", 2
         )
-    return _guarded(name, rest, debug=debug)
+    code = _guarded(name, rest, debug=debug)
+    if Hints.were_given and sys.stderr.isatty():
+        from klamm.cli.invocation import this_command
+
+        if (typed := this_command()) != "klamm":
+            say(f"(klamm is not on the path of this shell: type {typed})", to=sys.stderr)
+    return code
 
 
 def _help() -> str:
@@ -179,11 +186,18 @@ def _guarded(name: str, args: Sequence[str], *, debug: bool) -> int:
     except UsageError as error:
         return _complain(str(error), 2, debug=debug)
     except (KlammError, OSError, TimeoutError) as error:
-        return _complain(str(error) or type(error).__name__, 1, debug=debug)
+        return _complain(_words(error), 1, debug=debug)
     except Exception as error:  # noqa: BLE001 - the top of the program
         what = f"unexpected {type(error).__name__}: {error} (klamm --debug {name} shows where)"
         return _complain(what, 1, debug=debug)
     return 0
+
+
+def _words(error: Exception) -> str:
+    """A failure in words; that of a file names the file, and not the system's number for it."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 def _code(exit_: SystemExit) -> int:

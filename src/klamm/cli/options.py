@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from klamm.cli.output import Output
-from klamm.cli.reach import DEFAULT_BOOTSTRAP, App, BootstrapOption, Reach
+from klamm.cli.parsing.declared import Option
+from klamm.cli.reach import DEFAULT_BOOTSTRAP, BootstrapOption, Reach, ReachingApp
 from klamm.model.errors import UsageError
-from klamm.protocol.compression import Codec
+
+if TYPE_CHECKING:
+    from klamm.protocol.compression import Codec
 
 __all__ = [
     "DEFAULT_BOOTSTRAP",
@@ -26,6 +27,7 @@ __all__ = [
     "new_app",
     "parse_assignment",
     "parse_ids",
+    "parse_pair_list",
     "parse_pairs",
     "parse_partition",
 ]
@@ -42,40 +44,48 @@ class Compression(StrEnum):
 
     @property
     def codec(self) -> Codec:
+        from klamm.protocol.compression import Codec
+
         return Codec[self.name]
 
 
-def new_app(summary: str) -> App:
-    """A Typer app without what makes it slow: rich help, completion, decorated tracebacks."""
-    return App(
-        help=summary,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
+def new_app(summary: str, *, is_group: bool = False) -> ReachingApp:
+    """The app of one word after `klamm`; with more than one command it is a group."""
+    return ReachingApp(summary, is_group=is_group)
 
 
-OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="print text, or one JSON value")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="check everything, change nothing")]
+OutputOption = Annotated[Output, Option("--output", "-o", help="print text, or one JSON value")]
+DryRunOption = Annotated[bool, Option("--dry-run", help="check everything, change nothing")]
 MasterOption = Annotated[
     str,
-    typer.Option(envvar="KLAMM_SPARK_MASTER", help="where Spark runs: local[*], spark://host:port"),
+    Option(
+        envvar="KLAMM_SPARK_MASTER",
+        help="where Spark runs: local[*], spark://host:port; auto is the Spark of "
+        "`klamm spark serve`, or else local[*]",
+    ),
 ]
-DEFAULT_MASTER = "local[*]"
+DEFAULT_MASTER = "auto"
 
 
 def parse_pairs(texts: Iterable[str], *, option: str) -> dict[str, str]:
-    """`name=value` texts as a mapping; the value may itself contain '='."""
+    """`name=value` texts as a mapping; a name with two values is refused."""
     pairs: dict[str, str] = {}
+    for name, value in parse_pair_list(texts, option=option):
+        if pairs.setdefault(name, value) != value:
+            raise UsageError(
+                f"{option} says {name}={pairs[name]} and {name}={value}: leave one of them out"
+            )
+    return pairs
+
+
+def parse_pair_list(texts: Iterable[str], *, option: str) -> list[tuple[str, str]]:
+    """`name=value` texts taken apart; the value may itself contain '='."""
+    pairs = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"{option} takes name=value, not {text!r}")
-        pairs[name.strip()] = value
+        pairs.append((name.strip(), value))
     return pairs
 
 

@@ -6,12 +6,15 @@ steer a terminal or forge a line is shown by its code.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TextIO
+from typing import Final, TextIO
 
 from klamm.model.text import json_text, printable
+
+_HINT: Final = re.compile(r"\bklamm [a-z]")
 
 
 class Output(StrEnum):
@@ -21,13 +24,21 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class Hints:
+    """Whether a person has been told to type a command of klamm's."""
+
+    were_given = False
+
+
 def say(*lines: object, to: TextIO | None = None, keep: str = "") -> None:
     """Print these lines; each stays one line whatever is in it.
 
     `keep` names control characters that are wanted, such as tabs between columns.
     """
     for line in lines:
-        print(printable(str(line), keep), file=to or sys.stdout)
+        text = printable(str(line), keep)
+        print(text, file=to or sys.stdout)
+        Hints.were_given = Hints.were_given or _HINT.search(text) is not None
 
 
 def say_text(text: str, to: TextIO | None = None) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -69,6 +68,8 @@ def load() -> Profiles:
 
 def save(profiles: Profiles) -> None:
     """Put the file in place in one step, for its owner alone."""
+    import tempfile
+
     file = path()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     entries = {name: asdict(profile) for name, profile in profiles.known.items()}

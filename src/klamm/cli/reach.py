@@ -6,17 +6,16 @@ as its bootstrap servers is a `Reach`, which knows both.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
-
-import typer
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from klamm.cli import profiles
-from klamm.client import settings
+from klamm.cli.parsing import app as parsing
+from klamm.cli.parsing.app import Command
+from klamm.cli.parsing.declared import Option, Param, parameter_of, parameters
 
 if TYPE_CHECKING:
     from klamm.client.settings import ClientSettings, ConnectionOptions
@@ -39,10 +38,14 @@ class Reach:
     @property
     def settings(self) -> ClientSettings | None:
         """The client settings that the properties ask for; None if there are none."""
+        from klamm.client import settings
+
         return settings.read(self.sources) if self.sources else None
 
     def connection(self, *, patience_s: float) -> ConnectionOptions:
         """The same for a blocking client."""
+        from klamm.client import settings
+
         found = settings.parse_connection(self.servers, settings.gathered(self.sources))
         return replace(found, patience_ms=int(patience_s * 1000))
 
@@ -54,7 +57,7 @@ def reach_of(given: str | Reach) -> Reach:
 
 BootstrapOption = Annotated[
     Reach,
-    typer.Option(
+    Option(
         "--bootstrap-server",
         "-b",
         envvar="KLAMM_BOOTSTRAP_SERVER",
@@ -65,7 +68,7 @@ BootstrapOption = Annotated[
 ]
 ClientOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--command-config",
         "-X",
         metavar="FILE|NAME=VALUE",
@@ -77,50 +80,39 @@ ClientOption = Annotated[
 DEFAULT_BOOTSTRAP: Final = Reach("127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094")
 
 
-class App(typer.Typer):
-    """A Typer app whose commands take the properties of a client where they take an address."""
+class _Reaching(Command):
+    """A command that takes the properties of a client where it takes an address."""
 
-    def command(self, *args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Any]:
-        register = super().command(*args, **kwargs)
+    @cached_property
+    def params(self) -> tuple[Param, ...]:
+        own = tuple(parameters(self.function))
+        if not any(param.name == _SERVERS for param in own):
+            return own
+        return (*own, parameter_of(_SOURCES, ClientOption, None))
 
-        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            register(_with_properties(function))
-            return function
+    def call(self, values: dict[str, Any]) -> None:
+        if _SERVERS in values:
+            values[_SERVERS] = _found(values[_SERVERS], values.pop(_SOURCES) or ())
+        super().call(values)
 
-        return decorate
+
+class ReachingApp(parsing.App):
+    """The commands of one word after `klamm`."""
+
+    _command = _Reaching
 
 
-def _with_properties(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with one option more, whose value goes into that of `--bootstrap-server`."""
-    signature = inspect.signature(function)
-    if _SERVERS not in signature.parameters:
-        return function
+def _found(given: Reach, sources: Iterable[str]) -> Reach:
+    """The cluster that is meant, with the properties of the environment and of a profile."""
+    from klamm.client import settings
 
-    @functools.wraps(function)
-    def command(**given: Any) -> Any:
-        first = os.environ.get(_VARIABLE)
-        sources = (*([first] if first else []), *(given.pop(_SOURCES) or ()))
-        servers = given[_SERVERS].servers
-        if given[_SERVERS] is DEFAULT_BOOTSTRAP:
-            # Nobody named a cluster, but a file that was made for one may, or a profile.
-            named = settings.gathered(sources).get("bootstrap.servers")
-            profile = None if named else profiles.in_use()
-            if profile is not None:
-                servers, sources = profile.bootstrap_server, (*profile.command_config, *sources)
-            servers = named or servers
-        given[_SERVERS] = Reach(servers, sources)
-        return function(**given)
-
-    hints = get_type_hints(function, include_extras=True) | {_SOURCES: ClientOption}
-    option = inspect.Parameter(
-        _SOURCES, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ClientOption
-    )
-    parameters = [
-        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in signature.parameters.items()
-    ]
-    command.__annotations__ = hints
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*parameters, option]
-    )
-    return command
+    first = os.environ.get(_VARIABLE)
+    sources = (*([first] if first else []), *sources)
+    if given is not DEFAULT_BOOTSTRAP:
+        return Reach(given.servers, sources)
+    # Nobody named a cluster, but a file that was made for one may, or a profile.
+    named = settings.gathered(sources).get("bootstrap.servers") if sources else None
+    profile = None if named else profiles.in_use()
+    if profile is not None:
+        return Reach(profile.bootstrap_server, (*profile.command_config, *sources))
+    return Reach(named or given.servers, sources)

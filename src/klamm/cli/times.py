@@ -10,6 +10,7 @@ from typing import Final
 from klamm.model.errors import UsageError
 
 _AGO: Final = re.compile(r"-(\d{1,9})(ms|s|m|h|d)")
+_LAST_S: Final = 253_402_300_799  # the end of year 9999
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -34,3 +35,9 @@ def parse_time(text: str) -> int:
             f"{text!r} is not a time: write 2026-11-15T08:30 or milliseconds"
         ) from None
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def clock_of(time_ms: int) -> str:
+    """A day and a time of day, here."""
+    # What a setting says may be further away than calendars go.
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(min(time_ms // 1000, _LAST_S)))

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.client.addresses import Address
 from klamm.client.errors import Unreachable, check, code_of
 from klamm.model.errors import ErrorCode, UsageError
 from klamm.model.names import TopicPartition, id_text
-from klamm.protocol.messages import find_coordinator, metadata
+from klamm.protocol.messages import metadata
+
+if TYPE_CHECKING:
+    from klamm.protocol.messages import find_coordinator
 
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
@@ -151,6 +154,8 @@ def picture_of(
 
 def coordinator_request(name: str, kind: int = GROUP_KEY) -> find_coordinator.Request:
     """The question who coordinates a group or transactional id, in the form of both ages."""
+    from klamm.protocol.messages import find_coordinator
+
     return find_coordinator.Request(key=name, key_type=kind, coordinator_keys=[name])
 
 

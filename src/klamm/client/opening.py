@@ -19,7 +19,7 @@ from klamm.client.security import Security, sasl, tls
 from klamm.model.errors import ErrorCode
 from klamm.protocol.apis import ApiKey, Versions
 from klamm.protocol.codec import decode_response, encode_request
-from klamm.protocol.messages import api_versions, sasl_authenticate, sasl_handshake
+from klamm.protocol.messages import api_versions
 from klamm.protocol.private import SOFTWARE_NAME
 from klamm.version import __version__
 
@@ -52,6 +52,8 @@ def negotiate(talk: Conversation[Any]) -> Steps[None]:
 
 def sign_in(talk: Conversation[Any], security: Security) -> Steps[float | None]:
     """Proves by SASL who we are; returns in how many seconds to do so again, None for never."""
+    from klamm.protocol.messages import sasl_authenticate
+
     yield from _agree_on_mechanism(talk, security)
     tokens = sasl.start(security)
     token, shown = next(tokens), b""
@@ -101,6 +103,8 @@ def _hung_up(talk: Conversation[Any], security: Security) -> ConnectionLost:
 
 
 def _agree_on_mechanism(talk: Conversation[Any], security: Security) -> Steps[None]:
+    from klamm.protocol.messages import sasl_handshake
+
     place = text(talk.address)
     without = security.protocol.removeprefix("SASL_")
     no_door = Distrusted(f"nobody can sign in at {place}: set security.protocol to {without}")

@@ -10,21 +10,25 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klamm.client.errors import check
 from klamm.model.alterations import SettingOperation
 from klamm.model.names import ZERO_ID, TopicPartition
-from klamm.protocol.messages import (
-    delete_topics,
-    describe_configs,
-    describe_log_dirs,
-    incremental_alter_configs,
-    init_producer_id,
-    list_offsets,
-    offset_commit,
-    offset_fetch,
-)
+
+# Each request imports its message when it is first sent: a command sends one or two, and all of
+# them together would take longer to import than to answer.
+if TYPE_CHECKING:
+    from klamm.protocol.messages import (
+        delete_topics,
+        describe_configs,
+        describe_log_dirs,
+        incremental_alter_configs,
+        init_producer_id,
+        list_offsets,
+        offset_commit,
+        offset_fetch,
+    )
 
 # From 10 on, commits and offsets have topic ids in place of names. Callers have names.
 OFFSETS_BY_NAME: Final = 9
@@ -73,6 +77,8 @@ def per_partition(topics: Iterable[Any]) -> dict[TopicPartition, Any]:
 
 def offsets(times: Mapping[TopicPartition, int], isolation_level: int) -> list_offsets.Request:
     """The question for the offset of a time, or of EARLIEST, LATEST or MAX_TIMESTAMP."""
+    from klamm.protocol.messages import list_offsets
+
     topics: defaultdict[str, list[list_offsets.ListOffsetsPartition]] = defaultdict(list)
     for (topic, partition), timestamp in times.items():
         topics[topic].append(list_offsets.ListOffsetsPartition(partition, timestamp=timestamp))
@@ -82,6 +88,8 @@ def offsets(times: Mapping[TopicPartition, int], isolation_level: int) -> list_o
 
 def log_dirs(partitions: Iterable[TopicPartition] | None) -> describe_log_dirs.Request:
     """The question what of these partitions, or of all, lies on a broker's disks."""
+    from klamm.protocol.messages import describe_log_dirs
+
     if partitions is None:
         return describe_log_dirs.Request(None)
     grouped = by_topic(partitions).items()
@@ -92,6 +100,8 @@ def log_dirs(partitions: Iterable[TopicPartition] | None) -> describe_log_dirs.R
 
 def producer_id() -> init_producer_id.Request:
     """The question for a producer id of one's own, without transactions."""
+    from klamm.protocol.messages import init_producer_id
+
     return init_producer_id.Request(
         transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
     )
@@ -99,6 +109,8 @@ def producer_id() -> init_producer_id.Request:
 
 def deletion(topics: Iterable[str | uuid.UUID], timeout_ms: int) -> delete_topics.Request:
     """The request to delete topics by name or by id."""
+    from klamm.protocol.messages import delete_topics
+
     states = [
         delete_topics.DeleteTopicState(name=t)
         if isinstance(t, str)
@@ -117,6 +129,8 @@ def configs(
     documentation: bool = False,
 ) -> describe_configs.Request:
     """The question for settings in force."""
+    from klamm.protocol.messages import describe_configs
+
     keys = None if names is None else list(names)
     wanted = [describe_configs.DescribeConfigsResource(r.type, r.name, keys) for r in resources]
     return describe_configs.Request(wanted, synonyms, documentation)
@@ -126,6 +140,8 @@ def config_changes(
     changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
 ) -> incremental_alter_configs.Request:
     """The request to change single settings and leave the others alone."""
+    from klamm.protocol.messages import incremental_alter_configs
+
     wanted = [
         incremental_alter_configs.AlterConfigsResource(
             resource.type,
@@ -142,6 +158,8 @@ def config_changes(
 
 def commit(group: str, wanted: Mapping[TopicPartition, Committed]) -> offset_commit.Request:
     """The commit of a simple consumer, which is allowed while the group has no members."""
+    from klamm.protocol.messages import offset_commit
+
     topics: defaultdict[str, list[offset_commit.OffsetCommitRequestPartition]] = defaultdict(list)
     for (topic, partition), committed in wanted.items():
         topics[topic].append(
@@ -168,6 +186,8 @@ def group_offsets(
 
     A stable answer waits for the end of transactions that would change it.
     """
+    from klamm.protocol.messages import offset_fetch
+
     if partitions is None:
         of_group = offset_fetch.OffsetFetchRequestGroup(group, topics=None)
         return offset_fetch.Request(groups=[of_group], group_id=group, topics=None)

@@ -17,9 +17,10 @@ from typing import Final
 
 from klamm.client.aio.cluster import Client
 from klamm.client.errors import Distrusted
+from klamm.client.security import Security
 from klamm.client.settings import ClientSettings
-from klamm.console.gate import ROLES, Role
 from klamm.console.problems import Problem, problem_of
+from klamm.console.roles import ROLES, Role
 from klamm.model.errors import KlammError, UsageError
 
 WRONG: Final = "the user or the password is wrong"
@@ -96,9 +97,17 @@ class Accounts:
                 raise Problem(401, WRONG)
             return account.role, None
         assert self.settings is not None, "looked at above"
+        if self.settings.security.mechanism == "OAUTHBEARER":
+            raise Problem(401, "this cluster takes tokens, not passwords: sign in by the provider")
         security = replace(
             self.settings.security, username=user, password=password, is_delegated=False
         )
+        client = await self.reached(user, security)
+        return self.roles.get(user, self.default), client
+
+    async def reached(self, user: str, security: Security) -> Client:
+        """A connection as this user; `Problem` where the cluster does not take them for one."""
+        assert self.settings is not None, "the cluster wants to know who somebody is"
         client = Client(
             self.servers,
             client_id=_client_id(user),
@@ -113,7 +122,7 @@ class Accounts:
             if isinstance(fault, Distrusted):
                 raise Problem(401, WRONG) from None
             raise problem_of(fault) from None
-        return self.roles.get(user, self.default), client
+        return client
 
 
 def _client_id(user: str) -> str:

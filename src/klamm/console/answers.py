@@ -37,21 +37,23 @@ def html(site: Site, session: Session, name: str, title: str, **values: Any) -> 
         role=role.word,
         may=lambda needed: role.word == "admin" or role.word == needed,
         user=session.user,
-        sign_in=site.accounts.exist,
+        sign_in=site.accounts.exist or site.options.oidc is not None,
+        clusters=site.clusters,
         pulse=pulse,
         is_klamm=site.picture.is_klamm,
-        unencrypted=not site.options.is_local and site.options.tls_cert is None,
+        unencrypted=not site.options.is_local and not site.options.is_encrypted,
         **values,
     )
     answer = HTMLResponse(text.encode("utf-8", "replace"))
-    answer.set_cookie(
-        site.cookie,
-        session.id,
-        httponly=True,
-        samesite="lax",
-        secure=site.options.tls_cert is not None,
-    )
+    set_cookie(site, answer, session)
     return answer
+
+
+def set_cookie(site: Site, answer: Response, session: Session) -> None:
+    """Gives a browser its session."""
+    answer.set_cookie(
+        site.cookie, session.id, httponly=True, samesite="lax", secure=site.options.is_encrypted
+    )
 
 
 def json_answer(request: Request, values: Any) -> Response:
@@ -135,6 +137,8 @@ class Events(Response):
                         await send({"type": "http.response.body", "body": frame, "more_body": True})
                 except TimeoutError:
                     return
+                if session is not None and session.client is not None:
+                    await site.cut(session)
         await send({"type": "http.response.body", "body": b""})
 
 

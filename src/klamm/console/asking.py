@@ -150,6 +150,26 @@ def derived_waits(topics: Iterable[Topic], live: frozenset[int]) -> list[Json]:
     return found
 
 
+def still_waiting(waits: Iterable[Json], topics: Mapping[str, Topic]) -> list[Json]:
+    """The waits without those for a replica that is in sync by now: news come before the next look.
+
+    Nothing is added here, for reasons are the controller's to tell.
+    """
+    found = []
+    for told in waits:
+        topic = topics.get(told["topic"])
+        in_sync = {p.index: p.isr for p in topic.partitions} if topic is not None else {}
+        left = [
+            each
+            for each in told["waiting"]
+            if each["what"] != "replication"
+            or each["broker"] not in in_sync.get(each["partition"], ())
+        ]
+        if left:
+            found.append({**told, "waiting": left})
+    return found
+
+
 def _wait(what: str, partition: int, broker: int | None, why: str) -> Json:
     until = "a replica in sync is back" if broker is None else f"broker {broker} has caught up"
     return {

@@ -6,6 +6,7 @@ loopback by a name of its own), be small, and if it changes something come from 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -19,6 +20,7 @@ from klamm.console.problems import Problem
 BODY_MAX: Final = 1 << 20
 REPORT_MAX: Final = 4_096
 TARGET_MAX: Final = 8_192
+BODY_S: Final = 20.0  # between two parts of a body
 
 CSP: Final = "; ".join(
     (
@@ -29,6 +31,7 @@ CSP: Final = "; ".join(
         "font-src 'self'",
         "connect-src 'self'",
         "worker-src 'self'",
+        "frame-src 'self'",
         "form-action 'self'",
         "base-uri 'none'",
         "frame-ancestors 'none'",
@@ -36,6 +39,10 @@ CSP: Final = "; ".join(
         "trusted-types klamm",
         "report-uri /api/csp",
     )
+)
+# A page that was made elsewhere: shown inside one of ours, with no script and no origin.
+SANDBOX: Final = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 )
 HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": CSP,
@@ -92,6 +99,10 @@ def _is_ours(headers: Headers) -> bool:
     origin = headers.get("origin")
     if origin is None:
         return True
+    if origin == "null":
+        # What a browser says of a form on a page that sends no referrer, such as ours; also of a
+        # page elsewhere, so that only what no page can forge tells them apart.
+        return headers.get("sec-fetch-site") == "same-origin"
     try:
         return urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
     except ValueError:
@@ -105,13 +116,21 @@ def _host(text: str) -> str:
 
 def _bounded(receive: Receive, most: int) -> Receive:
     taken = 0
+    is_whole = False
 
     async def bounded() -> Message:
-        nonlocal taken
-        message = await receive()
+        nonlocal taken, is_whole
+        if is_whole:
+            return await receive()  # the end of the connection, which streams wait for
+        try:
+            async with asyncio.timeout(BODY_S):
+                message = await receive()
+        except TimeoutError:
+            raise Problem(408, "the body did not come in time") from None
         taken += len(message.get("body", b""))
         if taken > most:
             raise Problem(413, f"a body may have {most} bytes")
+        is_whole = not message.get("more_body", False)
         return message
 
     return bounded
@@ -121,8 +140,11 @@ def _guarded(send: Send) -> Send:
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
+            own = headers.get("content-security-policy")
             for name, value in HEADERS.items():
                 headers[name] = value
+            if own == SANDBOX:
+                headers["content-security-policy"] = own
             headers.setdefault("cache-control", "no-store")
         await send(message)
 

@@ -23,6 +23,11 @@ def shown(value: Any) -> str:
     return "".join(map(_visible, text))
 
 
+def block(value: Any) -> str:
+    """The same in several lines."""
+    return "\n".join(map(shown, value.split("\n"))) if isinstance(value, str) else shown(value)
+
+
 def _visible(char: str) -> str:
     code = ord(char)
     if code < 0x20:
@@ -78,6 +83,7 @@ def percent(value: Any) -> str:
 
 FORMATS: Final[Mapping[str, Callable[[Any], str]]] = {
     "shown": shown,
+    "block": block,
     "number": number,
     "size": size,
     "age": age,

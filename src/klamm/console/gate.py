@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final
 
 from klamm.client.aio.admin import Admin
 from klamm.console.problems import Problem
-
-
-class Role(IntEnum):
-    """The role of somebody; each may do what the ones before may."""
-
-    VIEWER = 0
-    OPERATOR = 1
-    ADMIN = 2
-
-    @property
-    def word(self) -> str:
-        return self.name.lower()
-
-
-ROLES: Final[Mapping[str, Role]] = {role.word: role for role in Role}
+from klamm.console.roles import Role
+from klamm.console.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +17,10 @@ class Acting:
     admin: Admin
     role: Role
     user: str
+    tools: Tools
 
     @classmethod
-    def of(cls, admin: Admin, role: Role, needed: Role, user: str) -> Acting:
+    def of(cls, admin: Admin, role: Role, user: str, tools: Tools, needed: Role) -> Acting:
         """The right to do what needs this role; `Problem` where the role is less."""
         if role < needed:
             raise Problem(
@@ -44,4 +29,4 @@ class Acting:
                 needed=needed.word,
                 role=role.word,
             )
-        return cls(admin, role, user)
+        return cls(admin, role, user, tools)

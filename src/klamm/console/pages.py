@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
@@ -61,13 +62,14 @@ def bound(tag: str, item: Any, what: str, /, **attributes: Any) -> Markup:
     return Markup("<{}{}>{}</{}>").format(Markup(tag), _attributes(said), text, Markup(tag))
 
 
-def bind(item: Any, /, **bindings: str) -> Markup:
+def bind(root: str, item: Any, /, **bindings: str) -> Markup:
     """Attributes that follow values: `bind(row, href='link', data_state='state')`.
 
     A path that begins with `=` is a text in which `{name}` stands for values, as in
-    `=/topics/{name}`; each is quoted for an address.
+    `=/topics/{name}`; each is quoted for an address. `root` stands before what is one.
     """
     said: dict[str, Any] = {}
+    bindings = {n: f"={root}{p[1:]}" if p.startswith("=/") else p for n, p in bindings.items()}
     for name, path in bindings.items():
         attribute = name.rstrip("_").replace("_", "-")
         if path[0] == "=":
@@ -108,7 +110,7 @@ def _tolerant(form: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda value: form(None if isinstance(value, Undefined) else value)
 
 
-def environment() -> Environment:
+def environment(root: str = "") -> Environment:
     """The templates; what is not known is empty, everything is escaped."""
     made = Environment(
         loader=FileSystemLoader(str(_HERE.joinpath("templates"))),
@@ -117,7 +119,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(bound=bound, bind=bind)
+    made.globals.update(bound=bound, bind=partial(bind, root), root=root)
     made.filters.update({name: _tolerant(form) for name, form in FORMATS.items()})
     made.filters["json"] = lambda value: escape(json.dumps(value))
     return made

@@ -183,6 +183,7 @@ class Picture:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
     addresses: dict[int, str] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)  # on this machine, by broker
 
     def touch(self) -> None:
         """Something changed."""

@@ -13,6 +13,7 @@ TITLES: Final = {
     403: "Not allowed",
     404: "Not here",
     405: "Not that way",
+    408: "Too slow",
     409: "The plan has changed",
     413: "Too large",
     415: "Not JSON",

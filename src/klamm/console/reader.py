@@ -23,6 +23,7 @@ from klamm.client.settings import ClientSettings
 from klamm.console import asking, governor
 from klamm.console.folding import Judge, place_text
 from klamm.console.picture import Picture, Source, Topic
+from klamm.console.tools import Processes
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.protocol.private import PrivateKey
 
@@ -41,8 +42,14 @@ _QUIET_S: Final = 10.0  # between two looks where there is no news
 class Reader:
     """Keeps one picture of one cluster; `run` ends only when it is cancelled."""
 
-    def __init__(self, servers: str, settings: ClientSettings | None) -> None:
+    def __init__(
+        self,
+        servers: str,
+        settings: ClientSettings | None,
+        processes: Processes | None = None,
+    ) -> None:
         self.picture = Picture()
+        self._processes = processes
         self._client = _client(servers, settings, _TIMEOUT_S)
         self._tail = _client(servers, settings, _NEWS_MS / 1000 + 2.0)
         self.admin = Admin(self._client)
@@ -52,12 +59,18 @@ class Reader:
         self._hurry = asyncio.Event()  # look now, whatever the pace
         self._hurries: list[asyncio.Event] = []  # the same for each other source
         self._seen = asyncio.Event()  # somebody looks
+        self._operated = asyncio.Event()
+        self._hurries.append(self._operated)
         self._seen_at = time.monotonic()
         self._offsets_at = 0.0
 
     def on_change(self, call: Callable[[], None]) -> None:
         """Has this called whenever the picture changed."""
         self._listeners.append(call)
+
+    def touch(self) -> None:
+        """Something that pages show has changed beside the cluster."""
+        self._changed()
 
     def look(self) -> None:
         """Somebody looks: what rested is asked again."""
@@ -77,12 +90,27 @@ class Reader:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._follow(), name="console-news")
                 tasks.create_task(self._often(), name="console-status")
+                if self._processes is not None:
+                    tasks.create_task(self._operate(self._processes), name="console-processes")
                 for name, every_s, ask in (
                     ("offsets", 5.0, self._ask_offsets),
                     ("groups", 5.0, self._ask_groups),
                     ("log dirs", 15.0, self._ask_log_dirs),
                 ):
                     tasks.create_task(self._again(name, every_s, ask), name=f"console-{name}")
+
+    async def _operate(self, processes: Processes) -> None:
+        """The processes on this machine: a small question over a socket, no broker's time."""
+        while True:
+            try:
+                found = dict(await processes.states())
+            except (KlammError, OSError):
+                found = {}
+            if found != self.picture.processes:
+                self.picture.processes = found
+                self._changed()
+            await _within(self._operated, 2.0 if self._is_watched else _REST_AFTER_S)
+            self._operated.clear()
 
     # News
 
@@ -164,6 +192,7 @@ class Reader:
             picture.topics.pop(name, None)
         if answer["gone"]:
             picture.waits = [w for w in picture.waits if w["topic"] not in answer["gone"]]
+        picture.waits = asking.still_waiting(picture.waits, picture.topics)
         for line in answer["lines"]:
             self._take(line)
         self._stir.set()

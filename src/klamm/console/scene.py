@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.client.aio.admin import Admin
-from klamm.console.gate import Role
 from klamm.console.params import Param
 from klamm.console.picture import Picture, Topic
 from klamm.console.problems import Problem
+from klamm.console.rendering import Decode
+from klamm.console.roles import Role
+from klamm.console.tools import Tools
 
 Json = dict[str, Any]
 Ask = Mapping[str, Any]
@@ -26,6 +28,10 @@ class Scene:
     visible: frozenset[str] | None = None
     visible_groups: frozenset[str] | None = None
     sees_records: bool = True
+    decode: Decode | None = None  # Avro, where a registry is known
+    tools: Tools = field(default_factory=Tools)
+    # Other clusters of this console, by name, as the same viewer may see them; None: not signed in.
+    others: Mapping[str, Callable[[], Scene | None]] = field(default_factory=dict)
 
     def topics(self) -> Iterator[Topic]:
         """Every topic that this viewer may know of."""

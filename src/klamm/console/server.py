@@ -8,9 +8,11 @@ import json
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Final
-from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,19 +24,26 @@ from klamm.console import governor, openapi
 from klamm.console.accounts import Accounts, read_accounts
 from klamm.console.answers import Events, html, json_answer, problem_answer
 from klamm.console.audit import Audit
+from klamm.console.clusters import Clusters
 from klamm.console.deeds import doing
-from klamm.console.doors import Doors
-from klamm.console.gate import Role
+from klamm.console.doors import SANDBOX, Doors
+from klamm.console.gate import Acting
+from klamm.console.jobs.children import Jobs
 from klamm.console.options import Options
 from klamm.console.pages import TYPES
 from klamm.console.params import parsed
 from klamm.console.problems import Problem, problem_of
 from klamm.console.reader import Reader
-from klamm.console.scene import Json, View
+from klamm.console.roles import Role
+from klamm.console.scene import Json, Scene, View
 from klamm.console.sessions import Session
+from klamm.console.signing import Signing, host_of
 from klamm.console.site import TOKEN_HEADER, Site
-from klamm.console.stream import STREAMS_A_SESSION, STREAMS_MAX, WISHES_MAX, Hub
-from klamm.console.views.table import VIEWS
+from klamm.console.stream import STREAMS_A_SESSION, STREAMS_MAX, STREAMS_NAMELESS, WISHES_MAX, Hub
+from klamm.console.tools import Tools
+from klamm.console.views.jobs import found_job
+from klamm.console.views.records import file_name, one_record
+from klamm.console.views.table import BY_NAME, VIEWS
 from klamm.model.errors import KlammError
 
 log = logging.getLogger(__name__)
@@ -57,9 +66,9 @@ class Console:
         return [
             *found,
             Route("/static/{digest}/{name}", self.static),
-            Route("/sign-in", self.sign_in_page),
-            Route("/sign-in", self.sign_in, methods=["POST"]),
-            Route("/sign-out", self.sign_out, methods=["POST"]),
+            *Signing(self.site).routes(),
+            Route("/jobs/{job}/report", self.report_page),
+            Route("/topics/{topic}/records/{partition}/{offset}", self.download),
             Route("/about", self.about),
             Route("/api/me", self.me),
             Route("/api/load", self.load),
@@ -75,7 +84,7 @@ class Console:
     def _page(self, view: View) -> Handler:
         async def page(request: Request) -> Response:
             session = self.site.session_of(request)
-            scene = await self.site.scene(session)
+            scene = await self.site.scene(session, request)
             ask = parsed(view.params, request.path_params, request.query_params)
             values = await _made(view.build(scene, ask))
             if view.secret:
@@ -93,7 +102,7 @@ class Console:
     def _json(self, view: View) -> Handler:
         async def answer(request: Request) -> Response:
             session = self.site.session_of(request)
-            scene = await self.site.scene(session)
+            scene = await self.site.scene(session, request)
             ask = parsed(view.params, request.path_params, request.query_params)
             values = await _made(view.build(scene, ask))
             if view.secret:
@@ -122,6 +131,36 @@ class Console:
             session = self.site.sessions.begin(self.site.options.anonymous)
         load = self._load()
         return html(self.site, session, "about", "About", v=load, api="/api/load", want="")
+
+    async def report_page(self, request: Request) -> Response:
+        """The page of an audit, for a frame without script or origin."""
+        scene = await self.site.scene(self.site.session_of(request))
+        job = found_job(scene, request.path_params["job"])
+        assert scene.tools.jobs is not None, "there would be no job"
+        page = await asyncio.to_thread(scene.tools.jobs.report, job)
+        return Response(
+            page,
+            media_type="text/html; charset=utf-8",
+            headers={"content-security-policy": SANDBOX},
+        )
+
+    async def download(self, request: Request) -> Response:
+        """One record's value as it is, to be kept and never to be shown by a browser."""
+        session = self.site.session_of(request)
+        scene = await self.site.scene(session)
+        topic = request.path_params["topic"]
+        given = [request.path_params[name] for name in ("partition", "offset")]
+        if not all(each.isascii() and each.isdecimal() and len(each) < 17 for each in given):
+            raise Problem(400, "there is no such partition or offset")
+        partition, offset = map(int, given)
+        record = await one_record(scene, topic, partition, offset)
+        self._looked(request, session, BY_NAME["records"], {"topic": topic})
+        name = file_name(topic, partition, offset)
+        return Response(
+            bytes(record.value or b""),
+            media_type="application/octet-stream",
+            headers={"content-disposition": f'attachment; filename="{name}"'},
+        )
 
     async def static(self, request: Request) -> Response:
         """A file of the fixed table; its address changes when any file does."""
@@ -202,8 +241,9 @@ class Console:
         if not 1 <= len(wants) <= WISHES_MAX:
             raise Problem(400, f"want from 1 to {WISHES_MAX} views")
         wishes = [(want, self._builder(want, session)) for want in dict.fromkeys(wants)]
+        is_known = session is not None and session.user is not None
         too_many = session is not None and session.streams >= STREAMS_A_SESSION
-        if site.hub.streams >= STREAMS_MAX or too_many:
+        if too_many or site.hub.streams >= (STREAMS_MAX if is_known else STREAMS_NAMELESS):
             raise Problem(429, "too many streams: ask for the JSON now and then instead")
         return Events(site, session, wishes)
 
@@ -226,8 +266,7 @@ class Console:
         """The plan of a deed."""
         session, body = await self._said(request)
         scene = await self.site.scene(session)
-        who = session.user or "anonymous"
-        found = await doing.plan(scene.admin, scene.role, who, self.site.picture, body)
+        found = await doing.plan(self._right(scene, session), self.site.picture, body)
         return JSONResponse(found)
 
     async def act(self, request: Request) -> Response:
@@ -242,7 +281,7 @@ class Console:
         client = request.client.host if request.client else ""
         told: Json = {"who": who, "from": client, "role": scene.role.word, "what": body}
         try:
-            done = await doing.act(scene.admin, scene.role, who, self.site.picture, body)
+            done = await doing.act(self._right(scene, session), self.site.picture, body)
         except (Problem, KlammError, OSError) as fault:
             self.site.audit.note(**told, outcome=str(fault))
             raise
@@ -251,6 +290,10 @@ class Console:
         session.cut_at = 0.0  # there may be a topic more that this user may see
         self.site.reader.hurry()
         return JSONResponse(done)
+
+    def _right(self, scene: Scene, session: Session) -> doing.Right:
+        user = session.user or "anonymous"
+        return partial(Acting.of, scene.admin, scene.role, user, self.site.tools)
 
     async def _said(self, request: Request) -> tuple[Session, Json]:
         """The session and the body of a request that changes something."""
@@ -267,60 +310,6 @@ class Console:
             raise Problem(400, "the body must be a JSON object")
         return session, body
 
-    # Signing in and out
-
-    async def sign_in_page(self, request: Request) -> Response:
-        """The form."""
-        session = self.site.session_of(request)
-        if session is None:
-            session = self.site.sessions.begin(self.site.options.anonymous)
-        return html(self.site, session, "sign-in", "Sign in", v={"fault": ""}, api="", want="")
-
-    async def sign_in(self, request: Request) -> Response:
-        """Takes the form; a wrong password says no more than that."""
-        session = self.site.session_of(request)
-        form = await _form(request)
-        if session is None or not session.is_token(form.get("token")):
-            raise Problem(403, "the form is too old; reload it")
-        address = request.client.host if request.client else ""
-        if not self.site.sessions.may_try(address):
-            raise Problem(429, "too many tries from this address; wait a minute")
-        user = form.get("user", "")
-        try:
-            role, client = await self.site.accounts.sign_in(user, form.get("password", ""))
-        except Problem as problem:
-            self.site.audit.note(who=user[:100], **{"from": address}, outcome="refused")
-            v = {"fault": problem.detail}
-            again = html(self.site, session, "sign-in", "Sign in", v=v, api="", want="")
-            again.status_code = problem.status
-            return again
-        self.site.sessions.end(session)
-        made = self.site.sessions.begin(role, user, client)
-        self.site.audit.note(who=user, **{"from": address}, outcome=f"signed in as {role.word}")
-        answer = RedirectResponse("/", status_code=303)
-        self.set_cookie(answer, made)
-        return answer
-
-    async def sign_out(self, request: Request) -> Response:
-        """Ends the session and its streams."""
-        session = self.site.session_of(request)
-        form = await _form(request)
-        if session is None or not session.is_token(form.get("token")):
-            raise Problem(403, "the form is too old; reload it")
-        self.site.sessions.end(session)
-        if session.client is not None:
-            await session.client.close()
-        answer = RedirectResponse("/sign-in", status_code=303)
-        answer.delete_cookie(self.site.cookie)
-        return answer
-
-    def set_cookie(self, answer: Response, session: Session) -> None:
-        """Gives a browser its session."""
-        is_secure = self.site.options.tls_cert is not None
-        answer.set_cookie(
-            self.site.cookie, session.id, httponly=True, samesite="lax", secure=is_secure
-        )
-
     # What went wrong
 
     async def on_problem(self, request: Request, fault: Exception) -> Response:
@@ -328,7 +317,7 @@ class Console:
         assert isinstance(fault, Problem), fault
         is_page = not request.url.path.startswith("/api") and request.method == "GET"
         if fault.status == 401 and is_page:
-            return RedirectResponse("/sign-in", status_code=303)
+            return RedirectResponse(f"{self.site.root}/sign-in", status_code=303)
         return problem_answer(self.site, request, fault)
 
     async def on_cluster(self, request: Request, fault: Exception) -> Response:
@@ -355,11 +344,6 @@ async def _made(values: Any) -> Json:
     return found
 
 
-async def _form(request: Request) -> dict[str, str]:
-    body = (await request.body())[:8192].decode("utf-8", "replace")
-    return {name: values[-1] for name, values in parse_qs(body, keep_blank_values=True).items()}
-
-
 def _quoted(value: Any) -> str:
     return quote(str(value).encode("utf-8", "surrogatepass"), safe="")
 
@@ -378,38 +362,28 @@ def _match(pattern: str, path: str) -> dict[str, str] | None:
     return found
 
 
-def build(options: Options) -> tuple[Doors, Site]:
-    """The application, not yet running."""
-    reader = Reader(options.servers, options.settings)
+def _made_site(options: Options, audit: Audit) -> Site:
+    """The site of one cluster."""
+    reader = Reader(options.servers, options.settings, options.processes)
     hub = Hub(lambda: reader.picture.rev)
     reader.on_change(hub.changed)
-    listed = read_accounts(options.users) if options.users else {}
     accounts = Accounts(
         servers=options.servers,
         settings=options.settings,
-        listed=listed,
+        listed=read_accounts(options.users) if options.users else {},
         roles=options.roles,
         default=Role.ADMIN if options.is_local and not options.read_only else Role.VIEWER,
     )
-    site = Site(options, reader, hub, accounts, Audit(options.audit_log))
+    tools = Tools(processes=options.processes)
+    if options.jobs_dir is not None:
+        tools.jobs = Jobs(options.jobs_dir, options.reach, masters=options.spark_masters)
+        tools.jobs.on_change(reader.touch)
+    return Site(options, reader, hub, accounts, audit, tools=tools)
+
+
+def _app(site: Site, lifespan: Any = None) -> Starlette:
     console = Console(site)
-    hosts = [options.host]
-    if options.public_url:
-        hosts.append(urlsplit(options.public_url).hostname or "")
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(reader.run()), tasks.create_task(hub.run())]
-            yield
-            for task in running:
-                task.cancel()
-        for session in site.sessions.all():
-            if session.client is not None:
-                await session.client.close()
-        site.audit.close()
-
-    app = Starlette(
+    return Starlette(
         routes=console.routes(),
         lifespan=lifespan,
         exception_handlers={
@@ -420,4 +394,36 @@ def build(options: Options) -> tuple[Doors, Site]:
             Exception: console.on_bug,
         },
     )
-    return Doors(app, hosts), site
+
+
+def build(options: Options) -> tuple[Doors, Site]:
+    """The application, not yet running."""
+    audit = Audit(options.audit_log)
+    every = (options, *(replace(other, port=options.port) for other in options.others))
+    sites = [_made_site(each, audit) for each in every]
+    names = tuple((site.options.alias or "first", f"{site.root}/") for site in sites)
+    for site in sites:
+        site.clusters = names if len(sites) > 1 else ()
+        site.others = {o.options.alias or "first": o for o in sites if o is not site}
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(site.reader.run()) for site in sites]
+            running += [tasks.create_task(site.hub.run()) for site in sites]
+            yield
+            for site in sites:
+                if site.tools.jobs is not None:
+                    await site.tools.jobs.close()
+            for task in running:
+                task.cancel()
+        for site in sites:
+            for session in site.sessions.all():
+                if session.client is not None:
+                    await session.client.close()
+        audit.close()
+
+    first = _app(sites[0], lifespan)
+    others = {site.options.alias: _app(site) for site in sites[1:]}
+    hosts = [options.host, host_of(options.public_url)]
+    return Doors(Clusters(first, others), filter(None, hosts)), sites[0]

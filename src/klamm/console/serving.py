@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
@@ -15,6 +16,8 @@ from klamm.console.server import build
 from klamm.model.errors import UsageError
 
 _BACKLOG: Final = 128
+_CONNECTIONS_MAX: Final = 1_000
+_FIRST_REQUEST_S: Final = 20.0  # a connection that has asked for nothing by then is closed
 
 
 def listen(options: Options) -> socket.socket:
@@ -46,6 +49,7 @@ async def serve(options: Options, on_ready: Callable[[str], None]) -> None:
         ws="none",
         lifespan="on",
         timeout_graceful_shutdown=1,
+        limit_concurrency=_CONNECTIONS_MAX,
         h11_max_incomplete_event_size=32 * 1024,
         ssl_certfile=str(options.tls_cert) if options.tls_cert else None,
         ssl_keyfile=str(options.tls_key) if options.tls_key else None,
@@ -57,11 +61,26 @@ async def serve(options: Options, on_ready: Callable[[str], None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready."""
+    """Says when it is ready, and lets go of connections that ask for nothing."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._silent: dict[Any, float] = {}
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:
+            self._close_silent()
+        return await super().on_tick(counter)
+
+    def _close_silent(self) -> None:
+        """A request whose head comes in drops would keep its connection for ever."""
+        now = time.monotonic()
+        silent = [c for c in self.server_state.connections if getattr(c, "cycle", True) is None]
+        self._silent = {each: self._silent.get(each, now) for each in silent}
+        for each, since in self._silent.items():
+            if now - since > _FIRST_REQUEST_S:
+                each.transport.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

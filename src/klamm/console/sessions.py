@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.client.aio.cluster import Client
-from klamm.console.gate import Role
+from klamm.console.oidc import Pending
+from klamm.console.roles import Role
 
 SESSIONS_MAX: Final = 2_000
 IDLE_S: Final = 30 * 60
@@ -40,6 +41,7 @@ class Session:
     began: float = 0.0
     seen: float = 0.0
     streams: int = 0
+    pending: Pending | None = None  # a sign-in that is at the provider
     ended: list[Callable[[], None]] = field(default_factory=list)  # called when it ends
 
     def is_token(self, given: str | None) -> bool:
@@ -74,7 +76,7 @@ class Sessions:
         return found
 
     def begin(self, role: Role, user: str | None = None, client: Client | None = None) -> Session:
-        """A new session; the one that was idle for longest goes where there are too many."""
+        """A new session; where there are too many the one goes that was idle for longest."""
         now = self._now()
         made = Session(
             secrets.token_urlsafe(32), secrets.token_urlsafe(32), role, user, client, began=now
@@ -82,7 +84,9 @@ class Sessions:
         made.seen = now
         self._kept[made.id] = made
         while len(self._kept) > SESSIONS_MAX:
-            self.end(next(iter(self._kept.values())))
+            # Whoever has signed in is not put out by those who have not, however many come.
+            nameless = (kept for kept in self._kept.values() if kept.user is None)
+            self.end(next(nameless, next(iter(self._kept.values()))))
         return made
 
     def end(self, session: Session) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -14,14 +15,15 @@ from klamm.console import governor, pages
 from klamm.console.accounts import Accounts
 from klamm.console.audit import Audit
 from klamm.console.deeds.doing import Remembered
-from klamm.console.gate import Role
 from klamm.console.options import Options
 from klamm.console.picture import Picture
 from klamm.console.problems import Problem
 from klamm.console.reader import Reader
+from klamm.console.roles import Role
 from klamm.console.scene import Json, Scene
 from klamm.console.sessions import Session, Sessions
 from klamm.console.stream import Hub
+from klamm.console.tools import Tools
 from klamm.console.views.health import short, waiting
 from klamm.model.errors import KlammError
 
@@ -41,13 +43,22 @@ class Site:
     sessions: Sessions = field(default_factory=Sessions)
     remembered: Remembered = field(default_factory=Remembered)
     statics: dict[str, bytes] = field(default_factory=pages.static_files)
-    templates: Any = field(default_factory=pages.environment)
+    templates: Any = None
     static_base: str = ""
+    tools: Tools = field(default_factory=Tools)
+    others: dict[str, Site] = field(default_factory=dict)  # other clusters of this console
+    clusters: tuple[tuple[str, str], ...] = ()  # the names and addresses of all, for the bar
     reports: int = 0  # of the browser, that a page tried what it may not
     pulses: dict[object, tuple[int, tuple[Json, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.static_base = f"/static/{pages.digest(self.statics)}"
+        self.static_base = f"{self.root}/static/{pages.digest(self.statics)}"
+        self.templates = pages.environment(self.root)
+
+    @property
+    def root(self) -> str:
+        """Stands before every address."""
+        return self.options.root
 
     @property
     def picture(self) -> Picture:
@@ -56,8 +67,9 @@ class Site:
     @property
     def cookie(self) -> str:
         """The name of the cookie; ports of one host share cookies, so it has the port in it."""
-        prefix = "__Host-" if self.options.tls_cert else ""
-        return f"{prefix}klamm-{self.options.port}"
+        prefix = "__Host-" if self.options.is_encrypted else ""
+        alias = f"-{self.options.alias}" if self.options.alias else ""
+        return f"{prefix}klamm-{self.options.port}{alias}"
 
     def session_of(self, request: Request) -> Session | None:
         """The session that a request belongs to."""
@@ -74,27 +86,45 @@ class Site:
         if self.accounts.is_secured and (session is None or session.user is None):
             raise Problem(401, "sign in first: this cluster wants to know who you are")
 
-    async def scene(self, session: Session | None) -> Scene:
+    async def scene(self, session: Session | None, request: Request | None = None) -> Scene:
         """The picture as this viewer may see it."""
         self.admit(session)
         self.reader.look()
         if session is not None and session.client is not None:
-            await self._cut(session)
+            await self.cut(session)
+        found = self.scene_now(session)
+        if request is None or not self.others:
+            return found
+        others = {name: partial(other.scene_for, request) for name, other in self.others.items()}
+        return replace(found, others=others)
+
+    def scene_for(self, request: Request) -> Scene | None:
+        """The same of another cluster; None for who has not signed in there."""
+        session = self.session_of(request)
+        try:
+            self.admit(session)
+        except Problem:
+            return None
+        self.reader.look()
         return self.scene_now(session)
 
     def scene_now(self, session: Session | None) -> Scene:
         """The same without asking the cluster what this viewer may see."""
         own = session.client if session else None
+        unseen: frozenset[str] = frozenset()  # until the cluster has said what there is for a user
+        hidden = unseen if own is not None else None
         return Scene(
             picture=self.picture,
             role=self.role_of(session),
             admin=self.reader.admin if own is None else Admin(own),
-            visible=session.topics if session else None,
-            visible_groups=session.groups if session else None,
+            visible=hidden if session is None or session.topics is None else session.topics,
+            visible_groups=hidden if session is None or session.groups is None else session.groups,
             sees_records=self.options.is_local or bool(session and session.user),
+            tools=self.tools,
+            decode=self.options.decode,
         )
 
-    async def _cut(self, session: Session) -> None:
+    async def cut(self, session: Session) -> None:
         """Asks, as the user, which topics and groups there are."""
         assert session.client is not None, "looked at by whoever calls"
         now = time.monotonic()

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 STREAMS_MAX: Final = 200
 STREAMS_A_SESSION: Final = 16
+STREAMS_NAMELESS: Final = 150  # of those who have not signed in: the rest is for who has
 WISHES_MAX: Final = 20
 _HISTORY: Final = 30
 _FRAME_MAX: Final = 64 * 1024
@@ -63,9 +64,10 @@ class Watch:
             value = {"problem": Problem(500, "this view cannot be made; see the log").body()}
         change = SAME if self.rev == 0 else difference(self.value, value)
         took = time.perf_counter() - began
-        self.due = now + max(_PACE_S, took * _COST)
         if self.rev and change is SAME:
+            self.due = now + took * _COST  # nothing went out, so only the work counts
             return False
+        self.due = now + max(_PACE_S, took * _COST)
         self.rev += 1
         self.value = value
         self.whole = _frame("view", {"want": self.wish, "rev": self.rev, "whole": value})
@@ -106,13 +108,18 @@ class Hub:
             now = time.monotonic()
             rev = self._picture_rev()
             watches = list(self._watches.values())
-            if [watch for watch in watches if watch.renew(rev, now)] or self._wakes:
-                for wake in self._wakes:
-                    wake.set()
+            for watch in watches:
+                watch.renew(rev, now)
+            self.stir()
             late = [watch.due for watch in watches if watch.seen != rev]
             if late:
                 await asyncio.sleep(max(0.02, min(late) - time.monotonic()))
                 self._news.set()
+
+    def stir(self) -> None:
+        """Has every viewer look for something to be sent."""
+        for wake in self._wakes:
+            wake.set()
 
     def watch(self, wish: str, key: object, build: Build) -> Watch:
         """The watch of a wish; `key` tells viewers apart who may see different things."""
@@ -151,12 +158,14 @@ class Hub:
                 if counts != told or time.monotonic() - told_at >= _PULSE_S:
                     told, told_at = counts, time.monotonic()
                     frame = _frame("pulse", body)
+                changes = b""
                 for number, watch in enumerate(watches):
-                    frame += watch.since(sent[number])
+                    changes += watch.since(sent[number])
                     sent[number] = watch.rev
-                if frame:
-                    yield frame
-                await asyncio.sleep(_PACE_S)
+                if frame or changes:
+                    yield frame + changes
+                if changes:  # a pulse alone does not hold up what comes next
+                    await asyncio.sleep(_PACE_S)
                 await _either(wake, ended, _PULSE_S)
             yield _frame("bye", {"reason": "signed out"})
         finally:

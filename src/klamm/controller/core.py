@@ -67,6 +67,7 @@ class Core:
             warnings=tuple(turn.warnings),
             unclean_elections_count=turn.unclean_elections_count,
             answer=answer,
+            goes_on=self._flow is not None and not writes,
         )
         turn.requests, turn.transitions, turn.warnings = [], [], []
         turn.unclean_elections_count = 0

@@ -234,7 +234,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One step of the work on an event. A decision without writes ends it."""
+    """One step of the work on an event. A decision without writes ends it, unless it goes on."""
 
     cause: str
     writes: tuple[Write, ...] = ()
@@ -243,6 +243,7 @@ class Decision:
     warnings: tuple[str, ...] = ()
     unclean_elections_count: int = 0  # how many elections may have lost records
     answer: object = None
+    goes_on: bool = False  # what is said so far may arrive before the rest is decided
 
 
 @dataclass(frozen=True, slots=True)

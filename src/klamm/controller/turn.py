@@ -72,6 +72,11 @@ class Turn:
         self.send(batch)
 
 
+def pause() -> Flow[None]:
+    """Let what is said so far arrive, before the rest is decided."""
+    yield ()
+
+
 def commit(writes: Sequence[Write]) -> Flow[Sequence[Outcome]]:
     """Have these stored; no writes need no round."""
     if not writes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from klamm.log.disk import names
 from klamm.log.disk.checkpoints import write_epochs
@@ -44,6 +44,22 @@ class DurableLog(Protocol):
 
     @property
     def metadata_path(self) -> str: ...
+
+
+# A log of up to this size is looked through at a start, where it has no files but its records.
+BARE_MAX: Final = 4096
+
+
+def _is_bare(log: DurableLog) -> bool:
+    """Whether its few records tell all, and nothing was written down beside them yet."""
+    active = log.segments.active
+    if len(log.segments) != 1 or not 0 < active.size <= BARE_MAX or log.history.has_any:
+        return False
+    told = [start for _, start in log.epochs.entries]
+    if told != [active.base_offset]:
+        return False  # an epoch that began without records cannot be read from them
+    beside = {*active.files, os.path.join(log.directory, names.EPOCHS)} - {active.path}
+    return not any(map(os.path.exists, beside))
 
 
 class Durability:
@@ -106,9 +122,15 @@ class Durability:
         self._last_flush_ms = now_ms or self._last_flush_ms
 
     def finalize(self, log: DurableLog, bulk: Bulk | None) -> None:
-        """Leave nothing for a later start to find out, now or when the bulk is finished."""
+        """Leave nothing for a later start to find out, now or when the bulk is finished.
+
+        Of many logs those with a few records are left bare: making three small files for each takes
+        far longer than a look at its records when it is opened.
+        """
         active = log.segments.active
         is_changed = active.trim()
+        if bulk is not None and _is_bare(log):
+            return
         if active.is_ahead_of_its_indexes:
             active.seal()
             is_changed = True

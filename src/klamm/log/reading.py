@@ -26,6 +26,7 @@ class Slice(NamedTuple):
     size: int
     first_offset: int  # the offset asked for; the first batch may begin below it
     goes_on: bool = False  # a later segment holds more that the reader may see
+    left_out: int = 0  # bytes of the next batch that had room, but not the whole of it
 
     def read(self) -> bytes:
         """The bytes themselves, for those who do not send them on."""
@@ -56,10 +57,11 @@ def find_slice(
         end = segment.size if whole else segment.end_before(bound)
         if end <= position:
             break
-        size = end - position
+        size, left_out = end - position, 0
         if size > max_bytes:
             size = _whole_batches(segment, position, end, max_bytes, at_least_one)
-        return Slice(segment.handle(), position, size, offset, segment_end < bound)
+            left_out = max(max_bytes - size, 0)
+        return Slice(segment.handle(), position, size, offset, segment_end < bound, left_out)
     return no_bytes(offset)
 
 
@@ -69,14 +71,13 @@ def _whole_batches(
     """The size of an answer that has to end before the segment does.
 
     The part of a batch at its end would be sent again with the next answer: where batches are
-    large, that is a good part of all bytes. Small ones are not worth looking for.
+    large, that is a good part of all bytes. Small ones are not worth looking for. A part of the
+    first batch alone is never sent: readers take it for a log that is broken.
     """
     size = 0
     for _, header in islice(segment.headers(position, end), _LOOKED_AT_MAX):
         if size + header.size > max_bytes:
-            if size:
-                return size
-            return max(max_bytes, header.size) if at_least_one else max_bytes
+            return header.size if at_least_one and not size else size
         size += header.size
         if header.size < max_bytes // _LOOKED_AT_MAX:
             break

@@ -252,6 +252,7 @@ class Collector:
         yield from self._requests()
         yield self._throttles()
         yield self._denials()
+        yield self._certificates()
 
     def _cluster_gauges(self) -> Iterator[Metric]:
         read = [(str(id), broker.parts.controller.gauges()) for id, broker in self._brokers.items()]
@@ -335,6 +336,17 @@ class Collector:
             for api, count in broker.parts.access.audit.denials.items():
                 denied.add_metric([str(id), api], count)
         return denied
+
+    def _certificates(self) -> Metric:
+        ends = GaugeMetricFamily(
+            "klamm_broker_certificate_end_seconds",
+            "when the certificate that a listener shows ends, in seconds of Unix",
+            labels=["broker", "listener"],
+        )
+        for id, broker in self._brokers.items():
+            for listener, ends_s in broker.parts.seat.identity.certificates_end().items():
+                ends.add_metric([str(id), listener], ends_s)
+        return ends
 
 
 _Series = tuple[list[str], Histogram]

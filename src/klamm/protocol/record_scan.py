@@ -265,6 +265,11 @@ def find_newest(
     return best
 
 
+def offset_at(area: Buffer, at: int) -> int:
+    """The offset of the record at a place, as a difference to the batch's."""
+    return _place(area, at)[0]
+
+
 def _place(area: Buffer, at: int) -> tuple[int, int, int]:
     try:
         size, at = _length(area, at)

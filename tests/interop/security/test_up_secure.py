@@ -67,6 +67,9 @@ def test_who_may_what_over_restarts(tmp_path: Path, say: Say) -> None:
         assert "may write" in say("acls check alice write topic:orders")
         say("produce orders", "alice", stdin="a coat\n")
         assert "a coat" in say("consume orders -n 1", "alice")
+        say("acls add alice read topic:gone topic:orders")
+        (orphan,) = say("acls list --orphaned").splitlines()[1:]
+        assert orphan.split()[0] == "topic:gone"
         listed = [line.split()[0] for line in say("users list").splitlines()[1:]]
         assert listed == ["admin", "alice", "bob", "klamm-broker"]
         say("users remove bob")

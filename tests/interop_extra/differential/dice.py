@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from interop_extra.differential.scenes import SCENES
 from interop_extra.differential.trees import Tree, name_of
 from klamm.model.names import ZERO_ID
 from klamm.protocol import batch, codec
@@ -80,7 +81,8 @@ class Dice:
                 *(self._member, self._producer, self._transaction, self._strange_batch),
                 self._old_client,
             )
-            return self.random.choice(scenes)()
+            scene = self.random.choice((*scenes, *SCENES))
+            return scene(self) if scene in SCENES else scene()
         return (self._single(self.random.choice(self._singles)),)
 
     def _single(self, key: int) -> Asked:
@@ -91,6 +93,8 @@ class Dice:
             for topic in tree.get("topics") or ():
                 topic.pop("topic_id", None)
                 topic["name"] = topic["name"] or ""
+        if spoiling := [u for u in tree.get("upsertions") or () if u["salted_password"] == "hex:"]:
+            tree |= {"deletions": [], "upsertions": spoiling[:1]}  # in Kafka the whole request is
         spoil = self.random.choice(_SPOILT) if self.random.random() < 0.04 else ""
         return Asked(key, version, tree, spoil)
 
@@ -98,9 +102,9 @@ class Dice:
         low, high = self._versions[key]
         return self.random.randint(max(low, at_least), min(high, at_most))
 
-    def _ask(self, key: ApiKey, at_most: int = 99, **fields: Any) -> Asked:
+    def ask(self, key: ApiKey, at_least: int = 0, at_most: int = 99, **fields: Any) -> Asked:
         """A request of a scene; fields that its version does not have are left out."""
-        version = self._version(key, at_most=at_most)
+        version = self._version(key, at_least, at_most)
         known = dict(wire_fields(codec.message_class(key, "Request")))
         return Asked(
             key, version, {n: v for n, v in fields.items() if version in known[n].versions}
@@ -141,28 +145,28 @@ class Dice:
         }
         work = {"member_id": "$member", "assignment": "hex:0001"}
         life = [
-            self._ask(ApiKey.JOIN_GROUP, member_id="", **joining),
-            self._ask(ApiKey.JOIN_GROUP, member_id="$member", **joining),
-            self._ask(ApiKey.SYNC_GROUP, assignments=[work], **self.random.choice((who, stray))),
-            self._ask(ApiKey.HEARTBEAT, **self.random.choice((who, stray))),
-            self._ask(ApiKey.DESCRIBE_GROUPS, groups=[group, "nobody"]),
-            self._ask(ApiKey.DELETE_GROUPS, groups_names=[group]),
-            self._ask(ApiKey.OFFSET_COMMIT, at_most=8, **commit),
-            self._ask(ApiKey.LIST_GROUPS),
-            self._ask(
+            self.ask(ApiKey.JOIN_GROUP, member_id="", **joining),
+            self.ask(ApiKey.JOIN_GROUP, member_id="$member", **joining),
+            self.ask(ApiKey.SYNC_GROUP, assignments=[work], **self.random.choice((who, stray))),
+            self.ask(ApiKey.HEARTBEAT, **self.random.choice((who, stray))),
+            self.ask(ApiKey.DESCRIBE_GROUPS, groups=[group, "nobody"]),
+            self.ask(ApiKey.DELETE_GROUPS, groups_names=[group]),
+            self.ask(ApiKey.OFFSET_COMMIT, at_most=8, **commit),
+            self.ask(ApiKey.LIST_GROUPS),
+            self.ask(
                 ApiKey.LEAVE_GROUP,
                 member_id="$member",
                 group_id=group,
                 members=[{"member_id": "$member"}],
             ),
-            self._ask(ApiKey.HEARTBEAT, **who),
-            self._ask(ApiKey.DELETE_GROUPS, groups_names=[group]),
+            self.ask(ApiKey.HEARTBEAT, **who),
+            self.ask(ApiKey.DELETE_GROUPS, groups_names=[group]),
         ]
         return [each for each in life if self.random.random() < 0.9]
 
     def _producer(self) -> Sequence[Asked]:
         """Batches of an idempotent producer: in order, twice, and with a gap."""
-        begin = self._ask(
+        begin = self.ask(
             ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=60_000
         )
         sequences = self.random.choice(((0, 0, 1), (0, 1, 1, 0), (5,), (0, 7)))
@@ -176,25 +180,25 @@ class Dice:
         where = [{"name": "orders", "partitions": [0]}]
         offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
         life = [
-            self._ask(
+            self.ask(
                 ApiKey.INIT_PRODUCER_ID,
                 transactional_id=name,
                 transaction_timeout_ms=self.random.choice((60_000, 60_000, 0, 2**31 - 1)),
                 producer_id=-1,
                 producer_epoch=-1,
             ),
-            self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, at_most=3, v3_and_below_topics=where, **old),
-            self._ask(ApiKey.ADD_OFFSETS_TO_TXN, group_id="t-3", **who),
-            self._ask(
+            self.ask(ApiKey.ADD_PARTITIONS_TO_TXN, at_most=3, v3_and_below_topics=where, **old),
+            self.ask(ApiKey.ADD_OFFSETS_TO_TXN, group_id="t-3", **who),
+            self.ask(
                 ApiKey.TXN_OFFSET_COMMIT,
                 group_id="t-3",
                 topics=[{"name": "orders", "partitions": [offset]}],
                 **who,
             ),
-            self._ask(ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=[name, "nobody"]),
-            self._ask(ApiKey.LIST_TRANSACTIONS),
-            self._ask(ApiKey.END_TXN, committed=self.random.random() < 0.5, **who),
-            self._ask(ApiKey.END_TXN, committed=True, **who),
+            self.ask(ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=[name, "nobody"]),
+            self.ask(ApiKey.LIST_TRANSACTIONS),
+            self.ask(ApiKey.END_TXN, committed=self.random.random() < 0.5, **who),
+            self.ask(ApiKey.END_TXN, committed=True, **who),
         ]
         kept = [each for each in life[1:] if self.random.random() < 0.85]
         # An open transaction would hold back what others may read: it always ends.
@@ -206,7 +210,7 @@ class Dice:
         made[_MAGIC_AT] = 9
         data = [{"index": 0, "records": f"hex:{made.hex()}"}]
         topics = [{"name": "single", "partition_data": data}]
-        return (self._ask(ApiKey.PRODUCE, acks=-1, timeout_ms=5_000, topic_data=topics),)
+        return (self.ask(ApiKey.PRODUCE, acks=-1, timeout_ms=5_000, topic_data=topics),)
 
     def _old_client(self) -> Sequence[Asked]:
         """Message sets of a client from before 0.11, and what such a client reads."""
@@ -215,7 +219,7 @@ class Dice:
             place = {"index": 0, "records": f"hex:{message_set(self.random, _OLD_CODECS).hex()}"}
             topic = self.random.choice(OLD_TOPICS)
             asked.append(
-                self._ask(
+                self.ask(
                     ApiKey.PRODUCE,
                     at_most=_BATCHES_SINCE - 1,
                     acks=self.random.choice((-1, 1)),
@@ -226,7 +230,7 @@ class Dice:
             offset = self.random.choice((0, 5, 9, 10, 12, 15, 20, 30))
             wanted = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1_000_000}
             asked.append(
-                self._ask(
+                self.ask(
                     ApiKey.FETCH,
                     at_most=3,
                     replica_id=-1,

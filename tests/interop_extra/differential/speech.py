@@ -123,7 +123,9 @@ class Speaker:
         return _renamed(tree, names)
 
     def _batch(self, sequence: int) -> str:
-        """One record of the producer that this system named last."""
+        """One record of the producer that this system named last; below 0, of none."""
+        if sequence < 0:
+            return f"hex:{batch.encode_batch([batch.Record(0, TIME_MS, b'k', b'v')]).hex()}"
         made = batch.encode_batch(
             [batch.Record(0, TIME_MS, b"k", b"v")],
             producer_id=self.memory.get("$producer", 4_000_000),
@@ -135,6 +137,9 @@ class Speaker:
     def _remember(self, key: int, said: Mapping[str, Tree]) -> None:
         for field, word in _REMEMBERED.get(key, {}).items():
             if said.get(field) not in (None, "", -1):
+                before = self.memory.get(word)
+                if before is not None and before != said[field]:
+                    self.memory[_BEFORE.get(word, word)] = before
                 self.memory[word] = said[field]
         if key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS):
             for topic in said.get("topics", ()):
@@ -146,8 +151,12 @@ _REMEMBERED: Final[Mapping[int, Mapping[str, str]]] = {
     ApiKey.JOIN_GROUP: {"member_id": "$member", "generation_id": "$generation"},
     ApiKey.INIT_PRODUCER_ID: {"producer_id": "$producer", "producer_epoch": "$epoch"},
 }
+# What was told before the last time.
+_BEFORE: Final[Mapping[str, str]] = {"$member": "$before", "$epoch": "$epoch-before"}
 _UNKNOWN: Final[Mapping[str, Any]] = {
     "$member": "nobody",
+    "$before": "nobody",
+    "$epoch-before": 0,
     "$generation": 1,
     "$producer": 4_000_000,
     "$epoch": 0,

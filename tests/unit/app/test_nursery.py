@@ -52,7 +52,7 @@ def is_gone(pid: int) -> bool:
 async def test_children_are_born_and_their_ends_told(module: str) -> None:
     nursery = Nursery.start(module)
     ends: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
-    nursery.attach(lambda pid, status: ends.put_nowait((pid, status)))
+    nursery.attach(lambda pid, status: ends.put_nowait((pid, status)), lambda: None)
     loop = asyncio.get_running_loop()
     try:
         ours, its = socket.socketpair()
@@ -77,7 +77,7 @@ async def test_children_are_born_and_their_ends_told(module: str) -> None:
 
 async def test_who_closes_it_ends_its_children_also_paused_ones(module: str) -> None:
     nursery = Nursery.start(module)
-    nursery.attach(lambda *_: None)
+    nursery.attach(lambda *_: None, lambda: None)
     ours, its = socket.socketpair()
     with ours, its:
         pid = await nursery.bear(its)
@@ -91,7 +91,7 @@ async def test_who_closes_it_ends_its_children_also_paused_ones(module: str) -> 
 
 async def test_children_die_with_a_nursery_that_is_killed(module: str) -> None:
     nursery = Nursery.start(module)
-    nursery.attach(lambda *_: None)
+    nursery.attach(lambda *_: None, lambda: None)
     ours, its = socket.socketpair()
     with ours, its:
         pid = await nursery.bear(its)
@@ -108,7 +108,7 @@ import asyncio, os, socket
 from klamm.app.nursery import Nursery
 nursery = Nursery.fork(lambda channel: channel.recv(1) and 0)
 async def main():
-    nursery.attach(lambda *_: None)
+    nursery.attach(lambda *_: None, lambda: None)
     ours, its = socket.socketpair()
     pid = await nursery.bear(its)
     print(nursery.pid, pid, flush=True)
@@ -121,3 +121,12 @@ asyncio.run(main())
         parent.kill()
         assert len(pids) == 2
         assert all(map(is_gone, pids))
+
+
+async def test_the_end_of_a_nursery_is_told(module: str) -> None:
+    nursery = Nursery.start(module)
+    lost = asyncio.Event()
+    nursery.attach(lambda *_: None, lost.set)
+    os.kill(nursery.pid, signal.SIGKILL)
+    await asyncio.wait_for(lost.wait(), 10)
+    nursery.close()

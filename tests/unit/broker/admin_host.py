@@ -46,6 +46,7 @@ class Memory:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
         self.queued: set[str] = set()
+        self.leaving: set[str] = set()
         self.is_active = True
 
     @property
@@ -54,6 +55,9 @@ class Memory:
 
     def is_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.queued
+
+    def is_leaving(self, topic: str) -> bool:
+        return topic in self.leaving
 
     def is_alive(self, topic: str) -> bool:
         return topic in self._metadata.snapshot.topics and topic not in self.queued

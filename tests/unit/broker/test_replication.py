@@ -304,11 +304,14 @@ async def test_a_failed_disk_moves_its_partitions_and_leaves_the_others(tmp_path
 
 
 @pytest.mark.parametrize("count", [1, 64])
-async def test_a_new_replica_is_on_the_disk_when_the_cluster_knows_of_it(
+async def test_a_new_replica_is_on_the_disk_when_the_controller_hears_of_it(
     tmp_path: Path, count: int
 ) -> None:
     async with world(tmp_path, count=1) as w:
         await w.create("t", *[(0,)] * count)
+        term = w.brokers[0].parts.controller._term
+        assert term is not None
+        await term.delivered()
         made = list(w.brokers[0].parts.logs)
         assert len(made) == count
         assert all(local.durability.home_synced for local in made)

@@ -6,13 +6,14 @@ import resource
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from klamm.cli import __main__ as cli
 from klamm.model.errors import StoreUnavailable, UsageError
 
-HEAVY = ("typer", "rich", "kio", "asyncio", "klamm.app", "klamm.broker", "klamm.client")
+HEAVY = ("typer", "pydantic", "rich", "kio", "asyncio", "klamm.app", "klamm.broker", "klamm.client")
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -57,7 +58,7 @@ def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]
 
 def test_an_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["version", "--bogus"]) == 2
-    assert "No such option: --bogus" in capsys.readouterr().err
+    assert "there is no option --bogus" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", sorted(cli.COMMANDS))
@@ -75,6 +76,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
         (UsageError("port 9092 is taken"), 2, "klamm: port 9092 is taken"),
         (StoreUnavailable("the store is gone"), 1, "klamm: the store is gone"),
         (OSError(28, "No space left on device"), 1, "No space left on device"),
+        (OSError(13, "Permission denied", "/a b"), 1, "klamm: /a b: Permission denied"),
         (ZeroDivisionError("by zero"), 1, "unexpected ZeroDivisionError: by zero"),
         (SystemExit(5), 5, ""),
         (KeyboardInterrupt(), 130, ""),
@@ -107,6 +109,21 @@ def test_debug_shows_the_traceback(
     monkeypatch.setattr("klamm.cli.version.app", app)
     assert cli.main(["--debug", "version"]) == 2
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_terminal_without_a_letter_shows_its_code(tmp_path: Path) -> None:
+    data = tmp_path / "d\u00e4ta"
+    data.mkdir()
+    (data / "store.db").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "klamm.cli", "data", "show", "--data", data],
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "d\\xe4ta" in done.stdout + done.stderr
+    assert "Unicode" not in done.stderr
 
 
 def test_a_reader_that_left_hears_no_complaint() -> None:

@@ -5,45 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 
 from klamm.cli.__main__ import COMMANDS
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, new_app
+from klamm.cli.parsing.app import App, Command
 from klamm.cli.reach import Reach
 
 # They run a cluster of their own, or look at files of this machine only; so does `store`.
-ALONE = {"up", "demo", "doctor", "version", "spark doctor", "spark offsets-from-checkpoint"}
+ALONE = {"up", "demo", "doctor", "version", "spark doctor", "spark offsets-from-checkpoint"} | {
+    f"spark {verb}" for verb in ("serve", "status", "stop")
+}
 # They look at this machine, or take addresses of their own.
 LOCAL = {"store", "profile", "data", "completion", "broker", "cluster"}
-ARCHIVES = {f"archive {verb}" for verb in ("list", "show", "verify", "vacuum")}
+ARCHIVES = {f"archive {verb}" for verb in ("list", "show", "verify", "vacuum", "register")}
+TABLES = {f"table {verb}" for verb in ("files", "compact", "vacuum")}
 
 
-def _commands() -> Iterator[tuple[str, Any]]:
+def _commands() -> Iterator[tuple[str, Command]]:
     for name, place in COMMANDS.items():
         module = import_module(f"klamm.cli.{place.module}")
-        apps = [module._keep, module._care] if name == "archive" else [module.app]
-        for app in apps:
-            if isinstance(app, typer.Typer):
-                yield from _below(name, typer.main.get_command(app))
-
-
-def _below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    if hasattr(command, "commands"):
-        for verb, sub in command.commands.items():
-            yield from _below(f"{name} {verb}", sub)
-    else:
-        yield name, command
+        for app in filter(lambda made: isinstance(made, App), vars(module).values()):
+            for verb, command in app.commands.items():
+                yield (name if app.alone else f"{name} {verb}"), command
 
 
 def test_every_command_that_talks_to_a_cluster_takes_command_config() -> None:
     seen = set()
     for name, command in _commands():
-        if name in ALONE | ARCHIVES or name.split()[0] in LOCAL:
+        if name in ALONE | ARCHIVES | TABLES or name.split()[0] in LOCAL:
             continue
-        flags = {flag for parameter in command.params for flag in parameter.opts}
+        flags = {flag for parameter in command.params for flag in parameter.flags}
         assert {"--bootstrap-server", "-b", "--command-config", "-X"} <= flags, name
         seen.add(name)
     assert {"topics create", "produce", "audit", "archive", "spark shell"} <= seen
@@ -83,7 +76,7 @@ def test_a_file_made_for_a_cluster_says_where_it_is(
         seen.append(bootstrap_server.servers)
 
     for args in ([], ["-X", str(file)], ["-X", str(file), "-b", "127.0.0.1:9092"]):
-        app(args=args, standalone_mode=False)
+        app(args=args, prog_name="look")
     monkeypatch.setenv("KLAMM_COMMAND_CONFIG", str(file))
-    app(args=[], standalone_mode=False)
+    app(args=[], prog_name="look")
     assert seen == [DEFAULT_BOOTSTRAP.servers, "there:1", "127.0.0.1:9092", "there:1"]

@@ -58,6 +58,8 @@ class _Endpoint(BaseHTTPRequestHandler):
         code, content = self.answer
         self.send_response(code)
         self.send_header("Content-Length", str(len(content)))
+        if code == 302:
+            self.send_header("Location", "/elsewhere")
         self.end_headers()
         self.wfile.write(content)
 
@@ -90,6 +92,7 @@ def test_an_endpoint_gives_a_token_for_credentials(endpoint: tuple[str, type[_En
     ("answer", "kind", "says"),
     [
         ((401, b"no"), Distrusted, "gave no token: 401"),
+        ((302, b""), Distrusted, "gave no token: 302"),  # its secret goes nowhere else
         ((200, b"{}"), Distrusted, "without an access_token"),
         ((200, b"[1]"), Distrusted, "without an access_token"),
         ((200, b'{"access_token": "a b"}'), UsageError, "is no bearer token"),

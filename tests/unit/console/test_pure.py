@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -15,13 +17,15 @@ from hypothesis import strategies as st
 pytest.importorskip("jinja2", reason="the console is not installed: klamm[console]")
 
 from klamm.broker.api.states import machines
-from klamm.console import formats, governor, pages, paths, remedies, twins
+from klamm.console import asking, formats, governor, pages, paths, remedies, rendering, twins
 from klamm.console.differing import SAME, difference
 from klamm.console.folding import Judge
-from klamm.console.gate import Role
 from klamm.console.layouts import placed
 from klamm.console.picture import Partition, Source, pictured
+from klamm.console.roles import Role
 from klamm.console.sessions import IDLE_S, SESSIONS_MAX, TRIES_MAX, Sessions
+from klamm.console.stream import Hub
+from klamm.console.views.records import file_name
 from klamm.controller.events import Obstacle
 
 JSON = st.recursive(
@@ -172,7 +176,7 @@ def test_what_cannot_be_seen_is_made_visible() -> None:
 def test_markup_in_values_and_addresses_stays_text() -> None:
     evil = {"name": "<script>alert(1)</script>", "link": 'x" onclick="alert(1)'}
     assert "<script>" not in pages.bound("td", evil, "name")
-    attributes = pages.bind(evil, href="=/topics/{name}", data_x="link")
+    attributes = pages.bind("", evil, href="=/topics/{name}", data_x="link")
     assert "<" not in attributes
     assert 'onclick="' not in attributes
 
@@ -269,3 +273,82 @@ def test_a_path_is_bounded() -> None:
     for text in ("not " * 90 + "$.a", "(" * 60 + "$.a" + ")" * 60, "$.a == 1 or " * 60 + "$.b"):
         with pytest.raises(paths.PathError):
             paths.compiled(text)
+
+
+async def test_what_changes_right_after_a_pulse_is_not_held_up_by_it() -> None:
+    value = {"n": 0}
+    revision = 0
+    hub = Hub(lambda: revision)
+    frames = hub.frames([("w", lambda: dict(value))], None, lambda: ({}, object()), asyncio.Event())
+    await anext(frames)  # the whole view: now the viewer waits its pace
+    hub.stir()
+    assert b"pulse" in await asyncio.wait_for(anext(frames), 10)  # a pulse alone
+    value["n"], revision = 1, 1
+    (watch,) = hub._watches.values()
+    assert watch.renew(revision, watch.due)
+    hub.stir()
+    began = time.monotonic()
+    assert b'"n":1' in await asyncio.wait_for(anext(frames), 10)
+    assert time.monotonic() - began < 0.15
+    await frames.aclose()
+
+
+def test_those_who_have_not_signed_in_put_nobody_out_who_has() -> None:
+    sessions = Sessions()
+    ann = sessions.begin(Role.ADMIN, "ann")
+    for _ in range(SESSIONS_MAX + 10):
+        sessions.begin(Role.VIEWER)
+    assert sessions.find(ann.id) is ann
+    assert len(sessions) == SESSIONS_MAX
+
+
+@pytest.mark.parametrize(
+    ("form", "data", "shown", "fault"),
+    [
+        ("json", b'{"b":[1,"\xc3\xa9"]}', '{\n  "b": [\n    1,\n    "é"\n  ]\n}', ""),
+        ("json", b"[" * 10_000, "[" * 100, "not JSON"),
+        ("hex", b"<script>\x00\xff", f"000000  {b'<script>'.hex(' ')} 00 ff", ""),
+        ("avro", b"\x00\x00", "\x00\x00", "no registry: start the console with --registry URL"),
+        ("text", b"\xff\xfe", "ff fe", ""),
+        ("text", None, None, ""),
+    ],
+)
+def test_values_are_shown_in_the_form_that_was_asked_for(
+    form: str, data: bytes | None, shown: str | None, fault: str
+) -> None:
+    found, why = rendering.rendered(data, 100, form, None)
+    assert why == fault
+    if form == "hex":
+        assert found is not None
+        assert found.startswith(shown or "")
+        assert found.endswith("<script>..")
+    else:
+        assert found == shown
+
+
+@pytest.mark.parametrize("topic", ['a"b', "../x", "a\r\nset-cookie: x", "..", "", "é", "x" * 300])
+def test_the_name_of_a_download_can_end_no_header_and_leave_no_directory(topic: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_]{1,100}-0-7\.bin", file_name(topic, 0, 7))
+
+
+def test_a_wait_for_a_replica_ends_with_the_news_that_it_is_in_sync() -> None:
+    def topic(*isr: int) -> dict[str, Any]:
+        one = Partition(
+            index=0,
+            state="Online",
+            leader=0,
+            leader_epoch=1,
+            replicas=(0, 1),
+            isr=isr,
+            replica_states=("Online", "Online"),
+        )
+        return {"orders": pictured("orders", "id", "created", [one], internal=False)}
+
+    waiting = [{"what": what, "partition": 0, "broker": 1} for what in ("replication", "deletion")]
+    waits = [
+        {"topic": "orders", "waiting": waiting[:1]},
+        {"topic": "orders", "waiting": waiting[1:]},
+        {"topic": "unknown", "waiting": waiting[:1]},
+    ]
+    assert asking.still_waiting(waits, topic(0)) == waits
+    assert asking.still_waiting(waits, topic(0, 1)) == waits[1:]

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from klamm.client.settings import read
 from klamm.cluster import Cluster
-from klamm.console.gate import Role
 from klamm.console.options import Options
+from klamm.console.roles import Role
 from klamm.console.server import build
 from unit.console.test_server import HOST, Browser
 

@@ -15,62 +15,18 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
 from starlette.testclient import TestClient
 
+from consoles import HOST, Browser, served
 from klamm.client.aio.cluster import Client
 from klamm.client.aio.groups import Groups
 from klamm.cluster import Cluster
 from klamm.console import openapi
 from klamm.console.deeds.doing import DEEDS
 from klamm.console.doors import BODY_MAX, CSP
-from klamm.console.gate import Role
 from klamm.console.options import Options
+from klamm.console.roles import Role
 from klamm.console.server import build
-from klamm.console.site import Site
 from klamm.console.views.table import BAR, VIEWS
 from klamm.model.names import TopicPartition
-
-HOST = "http://127.0.0.1:8080"
-
-
-class Browser:
-    """A client with a session, its token, and patience for what the console learns later."""
-
-    def __init__(self, client: TestClient, site: Site | None = None) -> None:
-        self.client = client
-        self.site = site
-        self.token = self.get("/").text.split('name="klamm-token" content="')[1].split('"')[0]
-
-    def get(self, path: str, **wishes: Any) -> Any:
-        return self.client.get(path, **wishes)
-
-    def json(self, path: str) -> Any:
-        answer = self.get(path)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def post(self, path: str, body: Any, **headers: str) -> Any:
-        return self.client.post(path, json=body, headers={"x-klamm-token": self.token, **headers})
-
-    def do(self, **deed: Any) -> Any:
-        planned = self.post("/api/plans", deed)
-        assert planned.status_code == 200, planned.text
-        told = planned.json()
-        body = {**deed, "digest": told["digest"], "typed": told["plan"]["typed"]}
-        return self.post("/api/actions", body)
-
-    def hurry(self) -> None:
-        """Has the reader look at once; what others change it would see later."""
-        assert self.site is not None
-        assert self.client.portal is not None
-        self.client.portal.call(self.site.reader.hurry)
-
-    def until(self, path: str, holds: Any) -> Any:
-        """The JSON at a path once something holds of it."""
-        for _ in range(400):
-            answer = self.get(path)
-            if answer.status_code == 200 and holds(answer.json()):
-                return answer.json()
-            self.client.portal.call(asyncio.sleep, 0.025)  # type: ignore[union-attr]
-        raise AssertionError(f"{path}: {answer.text[:500]}")
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +35,12 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def served(cluster: Cluster, **wishes: Any) -> TestClient:
-    app, _ = build(Options(servers=cluster.bootstrap_servers, **wishes))
-    return TestClient(app, base_url=HOST, raise_server_exceptions=False)
-
-
 @pytest.fixture(scope="module")
-def browser(cluster: Cluster) -> Iterator[Browser]:
+def browser(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     cluster.create_topic("orders", partitions=3, replication_factor=2)
-    app, site = build(Options(servers=cluster.bootstrap_servers))
+    servers = cluster.bootstrap_servers
+    jobs = tmp_path_factory.mktemp("jobs")
+    app, site = build(Options(servers=servers, jobs_dir=jobs, reach=("-b", servers)))
     with TestClient(app, base_url=HOST, raise_server_exceptions=False) as client:
         made = Browser(client, site)
         made.until("/api/topics/orders", lambda told: len(told["rows"]) == 3)
@@ -97,8 +50,10 @@ def browser(cluster: Cluster) -> Iterator[Browser]:
 def test_every_view_is_a_page_and_json_and_in_the_document(browser: Browser) -> None:
     document = browser.json("/api/openapi.json")
     commit(browser, "readers")
+    assert browser.do(kind="audit").status_code == 200
+    job = browser.json("/api/jobs")["items"][0]["id"]
     browser.until("/api/groups", lambda told: "readers" in [g["name"] for g in told["items"]])
-    given = {"topic": "orders", "broker": "0"}
+    given = {"topic": "orders", "broker": "0", "job": job}
     for view in VIEWS:
         assert view.api in document["paths"]
         query = "?id=readers" if view.name == "group" else ""
@@ -311,6 +266,12 @@ def test_a_request_that_another_site_forged_is_refused(browser: Browser) -> None
     assert browser.post("/api/plans", deed, origin="http://[").status_code == 403
     assert browser.post("/api/plans", deed, **{"sec-fetch-site": "cross-site"}).status_code == 403
     assert browser.post("/api/plans", deed, origin=HOST).status_code == 200
+    # A form on a page without referrer says null, and so does one elsewhere.
+    assert browser.post("/api/plans", deed, origin="null").status_code == 403
+    ours = {"origin": "null", "sec-fetch-site": "same-origin"}
+    assert browser.post("/api/plans", deed, **ours).status_code == 200
+    elsewhere = {"origin": "null", "sec-fetch-site": "cross-site"}
+    assert browser.post("/api/plans", deed, **elsewhere).status_code == 403
     form = {"content-type": "application/x-www-form-urlencoded", "x-klamm-token": browser.token}
     assert client.post("/api/plans", content=b"kind=elect", headers=form).status_code == 415
     assert client.post("/sign-out", data={"token": "wrong"}).status_code == 403
@@ -327,11 +288,8 @@ def test_a_request_that_another_site_forged_is_refused(browser: Browser) -> None
 def test_a_viewer_may_look_and_nothing_else(cluster: Cluster) -> None:
     with served(cluster, read_only=True) as client:
         viewer = Browser(client)
-        assert viewer.json("/api/me") == {
-            **viewer.json("/api/me"),
-            "role": "viewer",
-            "may": [],
-        }
+        told = viewer.json("/api/me")
+        assert (told["role"], told["may"]) == ("viewer", [])
         for kind in DEEDS:
             answer = viewer.post("/api/plans", {"kind": kind})
             assert answer.status_code == 403, kind

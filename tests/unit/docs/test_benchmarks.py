@@ -12,6 +12,8 @@ BENCH = Path(__file__).parents[3] / "bench"
 sys.path.append(str(BENCH))  # last: its files have plain names
 
 from peers import page  # noqa: E402
+from peers.cells import CELLS  # noqa: E402
+from peers.rounds import Pace  # noqa: E402
 
 MACHINE = {"cpus": 2, "data_on": "ext4"}
 
@@ -96,3 +98,12 @@ def test_the_pictures_are_svg_with_a_bar_for_each_row() -> None:
 
 def test_a_result_without_readings_is_a_page_too() -> None:
     assert "Nowhere in this run." in page.rendered(result(), "x")[page.PAGE]
+
+
+def test_the_first_round_is_whole_and_later_ones_end_in_time() -> None:
+    one, other = CELLS[0], CELLS[1]
+    pace = Pace(3, once=frozenset({one.name}))
+    assert [pace.skips(one, turn) for turn in (1, 2, 3)] == [False, True, True]
+    assert not any(pace.skips(other, turn) for turn in (1, 2, 3))
+    late = Pace(3, end=0.0)
+    assert [late.skips(other, turn) for turn in (1, 2)] == [False, True]

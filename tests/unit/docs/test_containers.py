@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from klamm.app.server_properties import checked, gathered
 from klamm.cli.__main__ import COMMANDS
 from klamm.cli.options import parse_pairs
+from klamm.cli.parsing.app import App
 from klamm.security.listeners.config import listener_config
 from klamm.start_check import heed_alone
 
@@ -38,22 +38,15 @@ def instructions(name: str) -> list[str]:
     return re.findall(rf"^{name} (.*)$", DOCKERFILE, re.MULTILINE)
 
 
-def chosen(commands: list[Any], rest: list[str]) -> tuple[Any, list[str]]:
-    """The command that these words are for: one below a group, or the only one without a group."""
-    for command in commands:
-        if rest[0] in getattr(command, "commands", {}):
-            return command.commands[rest[0]], rest[1:]
-    (command,) = [command for command in commands if not hasattr(command, "commands")]
-    return command, rest
-
-
 def parsed(words: list[str]) -> dict[str, Any]:
     """The parameters that the command line reads from these words after `klamm`."""
     loaded = import_module(f"klamm.cli.{COMMANDS[words[0]].module}")
-    apps = [made for made in vars(loaded).values() if isinstance(made, typer.Typer)]
-    command, rest = chosen([typer.main.get_command(app) for app in apps], words[1:])
-    values: dict[str, Any] = command.make_context(words[0], rest).params
-    return values
+    apps = [made for made in vars(loaded).values() if isinstance(made, App)]
+    for app in apps:
+        if app.alone is None and words[1] in app.commands:
+            return app.commands[words[1]].read(words[2:])
+    (command,) = [app.alone for app in apps if app.alone]
+    return command.read(words[1:])
 
 
 def settings_of(broker: str) -> dict[str, str]:

@@ -16,6 +16,8 @@ from klamm.log.directory import LogDirectory
 from klamm.log.disk import names
 from klamm.log.disk.checkpoints import read_offsets
 from klamm.log.disk.failure import LogDirectoryFailed
+from klamm.log.lookup import finish
+from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition, id_text
@@ -45,6 +47,12 @@ def fill(directory: LogDirectory, partition: TopicPartition = ORDERS, count: int
     for number in range(count):
         append(log, b"%d" % number * 60, epoch=number // 4)
     log.advance_high_watermark(count - 1)
+
+
+def the(directory: LogDirectory, partition: TopicPartition) -> PartitionLog:
+    log = directory.get(partition)
+    assert log is not None, partition
+    return log
 
 
 def again(directory: LogDirectory, *, clean: bool, **options: object) -> LogDirectory:
@@ -391,4 +399,58 @@ def test_a_name_with_a_strange_suffix_is_left_alone(directory: LogDirectory) -> 
     copy.write_text("an operator's")
     directory = again(directory, clean=False)
     assert copy.read_text() == "an operator's"
+    directory.close(clean=False)
+
+
+def test_many_small_logs_are_left_bare_and_come_back_whole(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path / "data")
+    partitions = [TopicPartition(f"t{number}", 0) for number in range(64)]
+    for partition in partitions:
+        log = directory.create(partition, uuid.uuid4(), LogSettings())
+        append(log, b"a", b"b", epoch=3)
+        append(log, b"c", epoch=3, timestamp=T0 + 7)
+        log.advance_high_watermark(3)
+    second = directory.create(ORDERS, TOPIC_ID, LogSettings())
+    append(second, b"x", epoch=1)
+    append(second, b"y", epoch=2)
+    third = directory.create(BILLS, TOPIC_ID, LogSettings())
+    append(third, b"x", producer_id=7, producer_epoch=0, base_sequence=0)
+    for _ in range(2):
+        directory = again(directory, clean=True)
+        home = tmp_path / "data"
+        assert {path.suffix for path in (home / "t0-0").iterdir()} == {".log", ".metadata"}
+        assert (home / "orders-0" / "leader-epoch-checkpoint").exists(), "two epochs are told"
+        assert list((home / str(BILLS)).glob("*.snapshot")), "a producer is remembered"
+        for partition in partitions:
+            log = the(directory, partition)
+            assert log.damage is None
+            assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (3, 3, 3)
+            assert log.epochs.entries == ((3, 0),)
+            assert values(log) == [b"a", b"b", b"c"]
+            found = finish(log.search_timestamp(T0 + 7, 3), 1 << 20)
+            assert found is not None
+            assert found.offset == 2
+    append(the(directory, partitions[0]), b"d", epoch=4)
+    directory = again(directory, clean=True)
+    assert the(directory, partitions[0]).epochs.entries == ((3, 0), (4, 3))
+    assert values(the(directory, partitions[0])) == [b"a", b"b", b"c", b"d"]
+    directory.close(clean=False)
+
+
+def test_a_bare_log_that_was_changed_at_rest_is_told(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path / "data")
+    for number in range(64):
+        log = directory.create(TopicPartition(f"t{number}", 0), uuid.uuid4(), LogSettings())
+        append(log, b"a")
+        append(log, b"b")
+    directory.close(clean=True)
+    file = tmp_path / "data" / "t5-0" / f"{0:020}.log"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 0xFF
+    file.write_bytes(content)
+    directory = open_directory(tmp_path / "data")
+    damage = the(directory, TopicPartition("t5", 0)).damage
+    assert damage is not None
+    assert (damage.missing, damage.at_rest) == (1, True)
+    assert the(directory, TopicPartition("t6", 0)).damage is None
     directory.close(clean=False)

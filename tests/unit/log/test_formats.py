@@ -112,9 +112,10 @@ def test_meta_properties_of_kafka_are_understood(tmp_path: Path) -> None:
     path = tmp_path / names.META_PROPERTIES
     path.write_text("#\n#Sun Nov 15\ncluster.id=xyz\nversion=0\nbroker.id=3\n")
     assert checkpoints.read_identity(str(path)) == checkpoints.DirectoryIdentity(3, "xyz", "")
-    path.write_text("version=0\n")
-    with pytest.raises(UsageError):
-        checkpoints.read_identity(str(path))
+    for damaged in (b"version=0\n", b"broker.id=x\ncluster.id=xyz\n", b"\x00\xff\xfe"):
+        path.write_bytes(damaged)
+        with pytest.raises(UsageError, match="put the file back as it was"):
+            checkpoints.read_identity(str(path))
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ def test_the_first_batch_is_returned_whole_even_when_it_is_too_large(make_log: M
     append(log, b"x" * 500)
     append(log, b"y")
     assert [h.base_offset for h, _ in iter_batches(log.read(0, max_bytes=10).read())] == [0]
-    assert log.read(0, max_bytes=10, at_least_one=False).size == 10
+    nothing = log.read(0, max_bytes=10, at_least_one=False)
+    assert (nothing.size, nothing.left_out) == (0, 10), "never a part of the first batch alone"
 
 
 def test_an_answer_ends_with_a_whole_batch_where_batches_are_large(make_log: MakeLog) -> None:
@@ -93,7 +94,8 @@ def test_an_answer_ends_with_a_whole_batch_where_batches_are_large(make_log: Mak
     for _ in range(4):
         append(log, b"x" * 400)
     one = log.read(0, max_bytes=10).size
-    assert log.read(0, max_bytes=one + 60).size == one, "nothing that would be sent again"
+    part = log.read(0, max_bytes=one + 60)
+    assert (part.size, part.left_out) == (one, 60), "nothing that would be sent again"
     assert log.read(0, max_bytes=2 * one).size == 2 * one
     assert log.read(0, max_bytes=4 * one).size == 4 * one
     assert log.read(1, max_bytes=3 * one - 1, at_least_one=False).size == 2 * one

@@ -9,28 +9,31 @@ from pathlib import Path
 
 import pytest
 
-from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Dynamic
+from klamm.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Dynamic, topic
 from klamm.model.settings.layers import ORDERED
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "klamm"
 # Read by name only where settings of all kinds are handled alike.
-SYNONYMS = {synonym.name for topic in TOPIC_SETTINGS.values() for synonym in topic.synonyms}
+SYNONYMS = {synonym.name for own in TOPIC_SETTINGS.values() for synonym in own.synonyms}
 # Bounds of other settings: they are held to when a broker's settings are put together.
 BOUNDS = {name for pair in ORDERED for name in pair}
 
 
 @pytest.fixture(scope="module")
 def words() -> frozenset[str]:
-    """Every text in the code outside of the tables."""
+    """Every text in the code outside of the tables, and those that it has from them by a name."""
     tables = SOURCE / "model" / "settings", SOURCE / "security" / "settings" / "table.py"
     files = (p for p in SOURCE.rglob("*.py") if p not in tables and p.parent not in tables)
-    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text())))
-    return frozenset(
-        node.value
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
+    named = (
+        getattr(topic, alias.name, None)
         for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if isinstance(node, ast.ImportFrom) and node.module == topic.__name__
+        for alias in node.names
     )
+    written = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return frozenset(text for text in (*written, *named) if isinstance(text, str))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,16 @@ from klamm.protocol import codec
 from klamm.protocol.apis import APIS, ApiKey
 
 VERSIONS = {key: (api.served.low, api.served.high) for key, api in APIS.items()}
-OWN = {"$batch", "$member", "$generation", "$producer", "$epoch", "$topic"}
+OWN = {
+    "$before",
+    "$epoch-before",
+    "$batch",
+    "$member",
+    "$generation",
+    "$producer",
+    "$epoch",
+    "$topic",
+}
 
 
 def test_the_same_seed_asks_the_same() -> None:
@@ -31,7 +40,7 @@ def test_the_same_seed_asks_the_same() -> None:
 
 
 def test_every_request_can_be_written_and_read() -> None:
-    for asked in Dice(1, VERSIONS).requests(500):
+    for asked in Dice(1, VERSIONS).requests(1500):
         tree = _settled(asked.tree)
         message = from_tree(codec.message_class(asked.key, "Request"), tree)
         body = codec.encode_request(asked.key, asked.version, message)
@@ -50,7 +59,7 @@ def _settled(tree):  # type: ignore[no-untyped-def]
     if isinstance(tree, str) and tree.startswith("$"):
         word = tree.partition(":")[0]
         assert word in OWN, tree
-        return {"$batch": "hex:00", "$member": "m"}.get(
+        return {"$batch": "hex:00", "$member": "m", "$before": "m"}.get(
             word, 1 if word != "$topic" else "11111111-2222-3333-4444-555555555555"
         )
     return tree

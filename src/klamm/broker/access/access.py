@@ -73,10 +73,12 @@ class Access:
         *,
         lists: Authorizer | None = None,
         decide: Decide | None = None,
+        is_super: Callable[[Principal], bool] | None = None,
     ) -> None:
         self.audit: Final = audit
         self.lists: Final = lists  # None where there are none, or somebody else decides
         self._decide = decide
+        self._is_super = is_super or (lambda who: lists is not None and lists.is_super(who))
         self.is_open: Final = lists is None and decide is None
         self._generation = 0
         if not self.is_open:
@@ -98,7 +100,7 @@ class Access:
             raise UsageError(
                 f"{_ALLOW_EVERYONE} is about access control lists, and {_SETTING} names other rules"
             )
-        return cls(audit, decide=_guarded(load(_SETTING, name), lists))
+        return cls(audit, decide=_guarded(load(_SETTING, name), lists), is_super=lists.is_super)
 
     def permissions(self, context: RequestContext) -> Permissions:
         """The permissions of whoever sent this request."""
@@ -117,10 +119,17 @@ class Access:
         permissions = self.permissions(context)
         if need.is_met(permissions, name):
             if permissions is not OPEN:
-                self.audit.allowed(context, principal_of(context), need, name)
+                self._allowed(context, need, name)
             return True
         self.audit.denied(context, principal_of(context), need, name)
         return False
+
+    def _allowed(self, context: RequestContext, need: Need, name: str) -> None:
+        who = principal_of(context)
+        if need.changes and self._is_super(who):
+            self.audit.overruled(context, who, need, name)
+        else:
+            self.audit.allowed(context, who, need, name)
 
     def demand(self, context: RequestContext, need: Need, name: str = CLUSTER_NAME) -> None:
         """Refuse the whole request unless a need is met."""

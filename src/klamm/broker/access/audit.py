@@ -21,6 +21,8 @@ from klamm.security.principals import Principal
 
 # Denials are told at INFO as in Kafka, what is allowed at DEBUG, and what nobody asked at TRACE.
 log: Final = logging.getLogger("klamm.authorizer")
+# What super users change, whom no list binds: at INFO, apart, so that it can have its own file.
+_super_log: Final = logging.getLogger("klamm.authorizer.super")
 _TRACE: Final = 5
 _LINES_MAX: Final = 100  # a second
 
@@ -45,6 +47,13 @@ class Audit:
         if log.isEnabledFor(logging.DEBUG):
             option = need.options[-1]
             log.debug(_decision(context, who, option.right, _name(option, name), True).line)
+
+    def overruled(self, context: RequestContext, who: Principal, need: Need, name: str) -> None:
+        """Tell what a super user changes. One who may do everything may fill the log as well."""
+        if _super_log.isEnabledFor(logging.INFO):
+            option = need.options[-1]
+            told = _decision(context, who, option.right, _name(option, name), True)
+            _super_log.info(told.line)
 
     def denied(self, context: RequestContext, who: Principal, need: Need, name: str) -> None:
         """Tell of a denial. A quiet one is no event: another right is asked, or nobody asked."""

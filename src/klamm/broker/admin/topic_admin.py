@@ -50,6 +50,10 @@ _NEWEST_DELETION: Final = 6
 # How long an answer waits for the other brokers to have heard of a change as well. Kafka does not
 # wait: whoever creates a topic there and asks another broker about it may hear that there is none.
 _TOLD_S: Final = 0.25
+_DICE: Final = random.Random()  # making one takes longer than all else of a placement
+# How long a creation waits for a deletion of the same name that is under way. Kafka refuses: who
+# deletes a topic there and creates it again has to try until it works.
+_FREED_MS: Final = 2_000
 
 
 class ControllerMemory(Protocol):
@@ -59,6 +63,8 @@ class ControllerMemory(Protocol):
     def topic_names(self) -> Mapping[uuid.UUID, str]: ...
 
     def is_queued_for_deletion(self, topic: str) -> bool: ...
+
+    def is_leaving(self, topic: str) -> bool: ...
 
     def is_alive(self, topic: str) -> bool: ...
 
@@ -112,8 +118,14 @@ class TopicAdmin:
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        is_patient: bool = False,
     ) -> list[Created | Refused]:
-        """One outcome a topic, in the order asked."""
+        """One outcome a topic, in the order asked.
+
+        Who is patient waits a little for names whose deletion is under way.
+        """
+        if is_patient:
+            timeout_ms -= await self._until_free(asks, min(timeout_ms, _FREED_MS))
         async with self._turn:
             planned = await self._plan_creations(asks, quota, validate_only)
             if validate_only:
@@ -133,6 +145,16 @@ class TopicAdmin:
             late.get(outcome.creation.topic, outcome) if isinstance(outcome, Created) else outcome
             for outcome in outcomes
         ]
+
+    async def _until_free(self, asks: Iterable[NewTopic], wait_ms: int) -> int:
+        """Wait for deletions of these names to end, unless one is held up; how long that took."""
+        leaving = [ask.name for ask in asks if self._controller.is_leaving(ask.name)]
+        if not leaving or wait_ms <= 0:
+            return 0
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        await waiting.for_markers(self._host.session, leaving, begun + wait_ms / 1000)
+        return int(1000 * (clock() - begun))
 
     async def _plan_creations(
         self, asks: Sequence[NewTopic], quota: Mutations, validate_only: bool
@@ -351,5 +373,5 @@ def _start(settings: BrokerSettings, topic: str, brokers: int) -> Start:
     if brokers == 0:
         return Start.fixed(0)
     seed = settings.int("klamm.placement.seed")
-    dice = random.Random(f"{seed}/{topic}" if seed >= 0 else None)
+    dice = random.Random(f"{seed}/{topic}") if seed >= 0 else _DICE
     return Start(dice.randrange(brokers), dice.randrange(brokers))

@@ -61,7 +61,7 @@ async def for_absence(
     await metadata.wait_for(all_gone, timeout_ms)
     marked: set[str] = set()
     if completed_in is not None:
-        marked = await _still_marked(completed_in, ids.keys() - late.keys(), deadline)
+        marked = await for_markers(completed_in, ids.keys() - late.keys(), deadline)
     return dict.fromkeys(late.keys() | marked, _TIMED_OUT)
 
 
@@ -70,7 +70,8 @@ def is_gone(snapshot: MetadataSnapshot, topic: str, topic_id: uuid.UUID) -> bool
     return topic not in snapshot.topics or snapshot.topic_ids.get(topic, ZERO_ID) != topic_id
 
 
-async def _still_marked(session: Session, topics: Iterable[str], deadline: float) -> set[str]:
+async def for_markers(session: Session, topics: Iterable[str], deadline: float) -> set[str]:
+    """Wait for deletions to end, of which the marker is the last; those that have not."""
     left = set(topics)
     for topic in sorted(left):
         try:

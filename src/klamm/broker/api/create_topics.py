@@ -57,6 +57,8 @@ async def handle(parts: Parts, context: RequestContext, request: Request) -> Res
         quota,
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
+        # A broker that passes on a client's wish for an unknown topic must not keep it waiting.
+        is_patient=not context.peer.has_proven,
     )
     pairs = zip(wanted, done, strict=True)
     requesters.drop(CREATION, (ask.name for ask, outcome in pairs if came_to_nothing(outcome)))

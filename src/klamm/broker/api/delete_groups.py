@@ -22,7 +22,7 @@ async def handle(
             messages.DeletableGroupResult(
                 group_id=group_id, error_code=await _delete(parts, context, group_id)
             )
-            for group_id in request.groups_names
+            for group_id in dict.fromkeys(request.groups_names)  # named twice, told once
         ]
     )
 

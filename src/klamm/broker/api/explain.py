@@ -2,8 +2,8 @@
 
 Asked with `{"topic": name}`; answers the topic's `state` and `waiting`, one object for each reason:
 what is held up, the partition, the broker, why, until when, and since when. `deleting_since_ms` is
-null unless the topic is being deleted. A controller remembers times of its own term: where
-`since_at_least` is true, the wait may be older than it says.
+null unless the topic is being deleted, `kept_until_ms` unless it goes at a time. A controller
+remembers times of its own term: where `since_at_least` is true, the wait may be older than it says.
 
 Without a topic it answers `topics`, the same of every topic that waits for something, in the order
 of their names: at most `limit` of them, behind the name `after` where one is given, and `more`
@@ -20,6 +20,7 @@ from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.controller.events import Explanation, ExplanationAsked, ExplanationsAsked
 from klamm.model.errors import ErrorCode
+from klamm.model.settings.topic import kept_until
 from klamm.protocol.private import PrivateKey
 from klamm.security.authorization.apis import need_of
 
@@ -41,7 +42,10 @@ async def handle(
             "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "error_message": f"there is no topic {topic!r}",
         }
-    return {"error_code": ErrorCode.NONE, **_told(topic, found)}
+    await parts.dynamic_config.learn([topic])
+    kept_until_ms = kept_until(parts.dynamic_config.overrides(topic))
+    told = _told(topic, found) | {"kept_until_ms": kept_until_ms}
+    return {"error_code": ErrorCode.NONE, **told}
 
 
 async def _all(parts: Parts, context: RequestContext, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,7 @@ class _Answer:
     response: FetchResponse
     left: int  # how many more bytes there may be
     size: int = 0
+    left_out: int = 0  # bytes that had room, were it not for the rest of their batches
     is_urgent: bool = False
 
 
@@ -156,9 +157,35 @@ class _Fetch:
     def begin(self) -> Answer:
         """The reply, or the promise of one."""
         answer = self._read(acknowledge=True)
-        if self._is_enough(answer) or self._request.max_wait_ms <= 0 or not self._request.topics:
+        if answer.is_urgent and self._reader.follower is None and (early := self._early(answer)):
+            return self._begin_later(early)
+        return self._go_on(answer, self._request.max_wait_ms)
+
+    def _go_on(self, answer: _Answer, wait_ms: int) -> Reply | Promise:
+        if self._is_enough(answer) or wait_ms <= 0 or not self._request.topics:
             return self._reply(answer)
-        return self._parked(self._retry, self._request.max_wait_ms)
+        return self._parked(self._retry, wait_ms)
+
+    def _early(self, answer: _Answer) -> list[TopicPartition]:
+        """The partitions that a consumer looks for before they are led here."""
+        if self._request.max_wait_ms <= 0:
+            return []
+        return [
+            place
+            for topic in answer.response.topics
+            if (name := self._name(topic.name, topic.topic_id)) is not None
+            for data in topic.partitions
+            if data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and self._parts.replicas.coming.is_coming(place := TopicPartition(name, data.partition))
+        ]
+
+    async def _begin_later(self, early: Iterable[TopicPartition]) -> Reply:
+        """The reply, once these are here; the time it waits is the reader's."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._request.max_wait_ms / 1000
+        await self._parts.replicas.coming.arrival(early, self._request.max_wait_ms)
+        answer = self._go_on(self._read(acknowledge=False), int(1000 * (end - clock())))
+        return answer if isinstance(answer, Reply) else await answer.outcome()
 
     def _parked(self, look: Look, wait_ms: int) -> Promise:
         parked = Parked(look, wait_ms, self._context.peer)
@@ -275,7 +302,7 @@ class _Fetch:
 
     def _is_enough(self, answer: _Answer) -> bool:
         wanted = min(self._request.min_bytes, self._max_bytes)
-        return answer.is_urgent or answer.size >= wanted
+        return answer.is_urgent or answer.size + answer.left_out >= wanted
 
     def _read(self, *, acknowledge: bool) -> _Answer:
         """Every partition once, in the order asked for, until the bytes are used up."""
@@ -316,6 +343,7 @@ class _Fetch:
             size = size_of(data)
             answer.left = max(answer.left - size, 0)
             answer.size += size
+            answer.left_out += reading.left_out(data)
             answer.is_urgent |= reading.is_urgent(data) or reading.goes_on(data)
             found.append(data)
 

@@ -2,15 +2,16 @@
 
 The body is the length of a JSON object in four bytes, the object, and record batches as they lie in
 a log. The object is `{"topic": name, "topic_id": id, "partition": index, "log_start": offset,
-"timeout_ms": n}`. The leader checks all of them, appends those that it does not have, and answers
-`{"log_start": offset, "log_end": offset, "leader_epoch": n}` when every replica in sync has them.
-Without batches it only tells that. Bounded as Produce is.
+"timeout_ms": n}`. The leader looks through all records, as it does with those of producers, appends
+the batches that it does not have, and answers `{"log_start": offset, "log_end": offset,
+"leader_epoch": n}` when every replica in sync has them. Without batches it only tells that. Bounded
+as Produce is.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from klamm.broker.net import asked
@@ -21,8 +22,10 @@ from klamm.broker.parts import Parts
 from klamm.broker.replicas.acknowledged import acknowledged
 from klamm.broker.replicas.importing import import_batches
 from klamm.broker.replicas.partition import Partition
+from klamm.broker.storage.openers import opened
 from klamm.log.partition import StorageTrouble
 from klamm.log.writing.append import AppendRefused
+from klamm.log.writing.importing import records_fault
 from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
 from klamm.model.names import TopicPartition, id_from_text, is_internal
 from klamm.protocol import private
@@ -43,11 +46,38 @@ def serve(parts: Parts, context: RequestContext, body: memoryview) -> Answer:
     try:
         timeout_ms = min(max(asked.number(request, "timeout_ms", _TIMEOUT_MS), 0), _TIMEOUT_MS)
         partition = _led(parts, context, request)
+    except RequestRefused as refusal:
+        return _refused(context, refusal)
+    # The connection's buffer is not ours for as long as a look takes.
+    kept = memoryview(bytes(batches))
+    return _imported(parts, context, partition, request, kept, timeout_ms)
+
+
+async def _imported(
+    parts: Parts,
+    context: RequestContext,
+    partition: Partition,
+    request: Mapping[str, Any],
+    batches: memoryview,
+    timeout_ms: int,
+) -> Reply:
+    try:
+        await _look_through(partition, batches)
         _append(parts, partition, request, batches)
     except RequestRefused as refusal:
-        told = {"error_code": int(refusal.code), "error_message": str(refusal)}
-        return _reply(context, told)
-    return _confirmed(context, partition, timeout_ms)
+        return _refused(context, refusal)
+    return await _confirmed(context, partition, timeout_ms)
+
+
+async def _look_through(partition: Partition, batches: memoryview) -> None:
+    """RequestRefused where records make no sense, as of what producers send."""
+    local = partition.log
+    if local is None or not local.settings.importing:
+        return  # whoever appends says so
+    size_max = local.settings.expanded_size_max
+    refused = await opened(lambda room: records_fault(batches, size_max, room))
+    if refused is not None:
+        raise RequestRefused(refused.code, refused.message)
 
 
 def _parsed(body: memoryview) -> tuple[Mapping[str, Any], memoryview]:
@@ -98,9 +128,7 @@ def _append(
     parts.metrics.bytes_in += len(batches)
 
 
-def _confirmed(
-    context: RequestContext, partition: Partition, timeout_ms: int
-) -> Coroutine[None, None, Reply]:
+async def _confirmed(context: RequestContext, partition: Partition, timeout_ms: int) -> Reply:
     local = partition.log
     assert local is not None, partition
     end = local.log_end_offset
@@ -110,14 +138,14 @@ def _confirmed(
         "log_end": end,
         "leader_epoch": partition.leader_epoch,
     }
+    code = await acknowledged(partition, end, timeout_ms / 1000)
+    if code is not ErrorCode.NONE:
+        told.update({"error_code": int(code), "error_message": f"it is {code.name}"})
+    return _reply(context, told)
 
-    async def confirmed() -> Reply:
-        code = await acknowledged(partition, end, timeout_ms / 1000)
-        if code is not ErrorCode.NONE:
-            told.update({"error_code": int(code), "error_message": f"it is {code.name}"})
-        return _reply(context, told)
 
-    return confirmed()
+def _refused(context: RequestContext, refusal: RequestRefused) -> Reply:
+    return _reply(context, {"error_code": int(refusal.code), "error_message": str(refusal)})
 
 
 def _reply(context: RequestContext, told: Mapping[str, Any]) -> Reply:

@@ -41,6 +41,8 @@ from klamm.security.authorization.apis import need_of
 
 _TOPIC: Final = need_of(ApiKey.LIST_OFFSETS, "topic")
 
+_EARLY_MS: Final = 1_000  # for a partition that is about to be led here
+
 _SINCE: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -101,7 +103,9 @@ async def _find(
 ) -> ListOffsetsPartitionResponse:
     if wanted.timestamp < 0 and context.version < _SINCE.get(wanted.timestamp, 1 << 15):
         return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
-    partition = parts.replicas.find_leader(TopicPartition(topic, wanted.partition_index))
+    place = TopicPartition(topic, wanted.partition_index)
+    await parts.replicas.coming.arrival((place,), _EARLY_MS)
+    partition = parts.replicas.find_leader(place)
     if isinstance(partition, ErrorCode):
         return _refused(wanted, partition)
     fault = epoch_fault(partition, wanted.current_leader_epoch)

@@ -153,6 +153,9 @@ def _append_steps(
             yield
             partition = fault or find(TopicPartition(name, index))
             if not isinstance(partition, Partition):
+                if fault is None and _is_early(parts, request, name, index, records):
+                    place = TopicPartition(name, index)
+                    later.append(_Unlooked(place, _copy(records), results, len(results)))
                 results.append(not_here(parts, name, index, partition))
                 continue
             if opening and (verdict := opening.get(partition.topic_partition)) is not None:
@@ -212,7 +215,7 @@ def _confirmation(
 class _Unlooked(NamedTuple):
     """A batch that was not looked through yet, and the place of its result."""
 
-    partition: Partition
+    partition: Partition | TopicPartition  # the latter is not here yet
     records: memoryview
     results: list[PartitionResult]
     at: int
@@ -234,8 +237,11 @@ async def _append_later(
     opening: Mapping[TopicPartition, Opening],
 ) -> Reply | Receipt:
     """Look through these batches elsewhere, one by one, and append them."""
-    for partition, records, results, at in later:
+    for wanted, records, results, at in later:
         outcome: Appended | AppendRefused | ErrorCode
+        partition = await _led(parts, wanted, timeout_ms)
+        if not isinstance(partition, Partition):
+            continue  # what stands in its place is that it is not here
         try:
             outcome = await _look_through_and_append(
                 parts, partition, context, records, acks, opening
@@ -253,6 +259,27 @@ async def _append_later(
     if isinstance(receipt, Receipt):
         receipt.then(_note)  # until the connection has taken it over
     return receipt
+
+
+def _is_early(
+    parts: Parts, request: ProduceRequest, topic: str, index: int, records: memoryview | None
+) -> bool:
+    """Whether this partition is about to be led here; transactions are asked for by what is."""
+    return (
+        records is not None
+        and request.transactional_id is None
+        and parts.replicas.coming.is_coming(TopicPartition(topic, index))
+    )
+
+
+async def _led(
+    parts: Parts, wanted: Partition | TopicPartition, timeout_ms: int
+) -> Partition | ErrorCode:
+    """A partition; one that is on its way here, when it is led."""
+    if isinstance(wanted, Partition):
+        return wanted
+    await parts.replicas.coming.arrival((wanted,), timeout_ms)
+    return parts.replicas.find_leader(wanted)
 
 
 def _note(_: Reply | Exception) -> None:

@@ -4,7 +4,8 @@ Asked with `{"limit": n}` (1,000 where it is left out). Answers the controller, 
 when it is one; counts of topics and partitions; every broker that is registered or that an
 assignment names; and, each as `{"count": n, "items": [...]}` with at most `limit` items: partitions
 that are `offline`, `under_replicated` or `below_min_isr`, `deletions` and why they halt, `moves`,
-`frozen` topics, topics that are `importing`, and orders that a broker `refused`.
+`frozen` topics, those that are `kept` until a time, topics that are `importing`, and orders that a
+broker `refused`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from klamm.controller.events import StatusAsked
 from klamm.controller.questions.survey import MoveStatus
 from klamm.model.errors import ErrorCode
 from klamm.model.names import BrokerId, TopicPartition
+from klamm.model.settings.topic import kept_until
 from klamm.protocol.private import PrivateKey
 from klamm.security.authorization.apis import need_of
 
@@ -56,9 +58,21 @@ async def handle(
         "deletions": cut(found.deletions, asdict),
         "moves": cut(found.moves, _move),
         "frozen": cut(found.frozen),
+        "kept": cut(await _kept(parts, found.frozen), _kept_until),
         "importing": cut(found.importing),
         "refused": cut(found.refused, _refused),
     }
+
+
+async def _kept(parts: Parts, frozen: Sequence[str]) -> list[tuple[str, int]]:
+    """The topics that go when a time has come, and when that is."""
+    await parts.dynamic_config.learn(frozen)
+    found = ((topic, kept_until(parts.dynamic_config.overrides(topic))) for topic in frozen)
+    return [(topic, until_ms) for topic, until_ms in found if until_ms is not None]
+
+
+def _kept_until(kept: tuple[str, int]) -> dict[str, Any]:
+    return {"topic": kept[0], "until_ms": kept[1]}
 
 
 async def _below_min_isr(parts: Parts) -> list[TopicPartition]:

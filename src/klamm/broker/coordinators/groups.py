@@ -20,13 +20,13 @@ from klamm.broker.coordinators.alarms import Alarms
 from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ClusterTopics, ConsumerGroups
 from klamm.broker.coordinators.group_offsets import OffsetKeeper
-from klamm.broker.coordinators.journal import Journal, told_to_clients
+from klamm.broker.coordinators.journal import Journal, told_to_clients, until_read_back
 from klamm.broker.coordinators.shards import Shard, Shards
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.members import Decision, JoinAnswer, SyncAnswer, Token
 from klamm.groups.classic.requests import GroupLimits, Join, Sync
 from klamm.groups.consumer.events import ConsumerLimits, commit_fault
-from klamm.model.errors import ErrorCode, KlammError
+from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
 
 log = logging.getLogger("klamm.groups")
@@ -82,6 +82,8 @@ class GroupCoordinator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = self._to_the_end.tasks = tasks
+                for shard in list(self._shards.by_number.values()):
+                    self._begin(shard)  # led here before this ran
                 tasks.create_task(self.consumers.run())
                 while True:
                     await asyncio.sleep(self._retention_check_ms / 1000)
@@ -105,17 +107,16 @@ class GroupCoordinator:
             return
         shard = Shard(partition, epoch)
         self._shards.by_number[partition.partition] = shard
+        self._begin(shard)
+
+    def _begin(self, shard: Shard) -> None:
         if self._tasks is not None:
             self._tasks.create_task(self._load(shard))
 
     async def _load(self, shard: Shard) -> None:
-        now_ms = self._clock.now_ms()
-        try:
-            async for batch in self._journal.batches(shard.partition):
-                await shard.replay(batch, self._limits, now_ms)
-        except (KlammError, OSError):
-            log.exception("cannot load a partition of the offsets topic", extra={"p": shard.epoch})
-            return
+        await until_read_back(
+            lambda: self._read_back(shard), shard.partition, lambda: self._shards.keep(shard)
+        )
         if not self._shards.keep(shard):
             return
         shard.is_loading = False
@@ -130,6 +131,12 @@ class GroupCoordinator:
                 "epoch": shard.epoch,
             },
         )
+
+    async def _read_back(self, shard: Shard) -> None:
+        now_ms = self._clock.now_ms()
+        shard.forget()
+        async for batch in self._journal.batches(shard.partition):
+            await shard.replay(batch, self._limits, now_ms)
 
     def unload(self, partition: TopicPartition) -> None:
         """This broker does not lead the partition any more: its groups are another's now."""

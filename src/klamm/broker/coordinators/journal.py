@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,22 @@ class Journal(Protocol):
     def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
         """Everything in the partition, oldest first, batch by batch."""
         ...
+
+
+async def until_read_back(
+    read_back: Callable[[], Awaitable[None]],
+    partition: TopicPartition,
+    is_wanted: Callable[[], bool],
+) -> None:
+    """Read a partition back, again if that fails: until then nobody else serves what it keeps."""
+    while is_wanted():
+        try:
+            await read_back()
+        except Exception:  # what one partition has must not end the coordinator of all others
+            log.exception("cannot load %s, and will try again", partition)
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            return
 
 
 _LOWEST: Final = -(2**31)

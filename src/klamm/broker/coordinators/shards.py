@@ -47,6 +47,12 @@ class Shard:
     def offsets_of(self, group: str) -> GroupOffsets:
         return self.offsets.setdefault(group, GroupOffsets())
 
+    def forget(self) -> None:
+        """Begin anew, to be read back from the beginning."""
+        self.groups.clear()
+        self.consumers.clear()
+        self.offsets.clear()
+
     @property
     def group_ids(self) -> set[str]:
         return self.groups.keys() | self.consumers.keys() | self.offsets.keys()

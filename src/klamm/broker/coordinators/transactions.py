@@ -16,7 +16,12 @@ from typing import Final
 
 from klamm.broker.clock import Clock
 from klamm.broker.coordinators import records
-from klamm.broker.coordinators.journal import Journal, partition_for, told_to_clients
+from klamm.broker.coordinators.journal import (
+    Journal,
+    partition_for,
+    told_to_clients,
+    until_read_back,
+)
 from klamm.broker.coordinators.portions import portions, tell
 from klamm.groups.transactions import (
     AnsweredAtOnce,
@@ -118,6 +123,8 @@ class TransactionCoordinator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
+                for shard in list(self._shards.values()):
+                    self._begin(shard)  # led here before this ran
                 tasks.create_task(self._expire_regularly())
                 while True:
                     await asyncio.sleep(self._timeout_check_ms / 1000)
@@ -139,23 +146,31 @@ class TransactionCoordinator:
             return
         shard = TransactionShard(partition, epoch)
         self._shards[partition.partition] = shard
+        self._begin(shard)
+
+    def _begin(self, shard: TransactionShard) -> None:
         if self._tasks is not None:
             self._tasks.create_task(self._load(shard))
 
+    def _keeps(self, shard: TransactionShard) -> bool:
+        return self._shards.get(shard.partition.partition) is shard
+
+    async def _read_back(self, shard: TransactionShard, found: dict[str, Transaction]) -> None:
+        found.clear()
+        async for batch in self._journal.batches(shard.partition):
+            header = parse_header(batch, 0)
+            if header.is_control:
+                continue
+            async for some in portions(shard.partition, header, batch):
+                for record in some:
+                    _replay(shard.partition, record, found)
+
     async def _load(self, shard: TransactionShard) -> None:
         found: dict[str, Transaction] = {}
-        try:
-            async for batch in self._journal.batches(shard.partition):
-                header = parse_header(batch, 0)
-                if header.is_control:
-                    continue
-                async for some in portions(shard.partition, header, batch):
-                    for record in some:
-                        _replay(shard.partition, record, found)
-        except (KlammError, OSError):
-            log.exception("cannot load a transaction partition", extra={"p": str(shard.partition)})
-            return
-        if self._shards.get(shard.partition.partition) is not shard:
+        await until_read_back(
+            lambda: self._read_back(shard, found), shard.partition, lambda: self._keeps(shard)
+        )
+        if not self._keeps(shard):
             return
         shard.ids = {name: TransactionalId(txn) for name, txn in found.items()}
         shard.is_loading = False

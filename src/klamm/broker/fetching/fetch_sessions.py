@@ -240,6 +240,10 @@ class FetchSession:
             )
             wanted.is_new = False
             size = size_of(data)
+            if not size and reading.left_out(data):
+                # It has no room beside the others, and stays marked for the next answer.
+                urgent = True
+                continue
             left -= size
             if throttled and size:
                 self._hosting.throttles.leader.count(size)

@@ -18,17 +18,20 @@ from klamm.broker.replicas.partition import Partition, Watch
 # Gives the reply; None when there is still too little and it was not the last time.
 Look = Callable[[bool], Reply | None]
 
-_EARLIER_MAX: Final = 1 / 16  # of its time
+# How much later it may end: this part of its time, and no more than this.
+_LATER_MAX: Final = 1 / 16
+_LATER_MAX_MS: Final = 50
 
 
 def _patience_s(timeout_ms: int) -> float:
-    """So long a fetch waits: a little less than it may, by chance.
+    """So long a fetch waits: as long as it was told and a little longer, by chance.
 
     Idle fetches that begin together would end in the same moment, and begin together again for
     ever, as all brokers of a process share a loop. A client that waits for one connection after the
     other then waits for each in full.
     """
-    return timeout_ms / 1000 * (1 - _EARLIER_MAX * random.random())
+    later_ms = min(timeout_ms * _LATER_MAX, _LATER_MAX_MS) * random.random()
+    return (timeout_ms + later_ms) / 1000
 
 
 class Parked:

@@ -72,6 +72,11 @@ def goes_on(data: PartitionData) -> bool:
     return isinstance(data.records, Slice) and data.records.goes_on
 
 
+def left_out(data: PartitionData) -> int:
+    """The bytes that had room in the answer, but are part of a batch that had not."""
+    return data.records.left_out if isinstance(data.records, Slice) else 0
+
+
 def read(
     hosting: Hosting,
     reader: FetchReader,
@@ -178,7 +183,7 @@ def _read(
     found = local.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
     if isinstance(found, ErrorCode):
         return _refused(hosting, reader, topic_partition, found)
-    if found.size == 0:
+    if found.size == 0 and not found.left_out:
         return _data(reader, partition)
     aborted = None
     if reader.committed_only:

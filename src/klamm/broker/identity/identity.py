@@ -81,6 +81,11 @@ class Identity:
             made[listener.name] = guard
         return made
 
+    def certificates_end(self) -> dict[str, int]:
+        """The end of the certificate that each listener shows, in seconds of Unix."""
+        shown = {name: guard.material for name, guard in self._guards.items()}
+        return {name: tls.material.ends_s for name, tls in shown.items() if tls is not None}
+
     async def appoint(self, guards: Mapping[str, ListenerGuard]) -> None:
         """Put guards on duty; what they need to be fetched is fetched from now on."""
         self._guards.update(guards)

@@ -17,7 +17,7 @@ from typing import Final
 from klamm.model.errors import Refused
 from klamm.security.listeners.reconfiguration import CertificateFacts
 from klamm.security.secret import Secret
-from klamm.security.tls.certificates import facts_of
+from klamm.security.tls.certificates import end_of, facts_of
 from klamm.security.tls.config import InlineKey, InlineTrust, StoreFile, StoreType, TlsConfig
 from klamm.security.tls.stores import key_in, trust_in
 
@@ -33,6 +33,7 @@ class Material:
     chain: str
     trust: str | None  # None: whom the machine trusts
     facts: CertificateFacts
+    ends_s: int  # of the certificate that is shown, in seconds of Unix
 
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -65,12 +66,16 @@ def read_material(config: TlsConfig) -> Material | Refused:
     facts = facts_of([first])
     if isinstance(facts, Refused):
         return facts
+    ends_s = end_of(first)
+    if isinstance(ends_s, Refused):
+        return ends_s
     return Material(
         key=key.pem.key,
         key_password=key.key_password,
         chain=key.pem.chain,
         trust=trust,
         facts=facts,
+        ends_s=ends_s,
     )
 
 

@@ -8,12 +8,14 @@ succeeds, no token is taken.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import logging
+import time
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from klamm.broker.clock import Clock
 from klamm.model.errors import Refused
@@ -109,7 +111,7 @@ class TokenKeys:
     async def _fetch(self) -> bool:
         try:
             text = await asyncio.to_thread(_read, self._source)
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, http.client.HTTPException) as fault:
             told: KeySet | Refused = Refused(str(getattr(fault, "reason", "")) or str(fault))
         else:
             told = key_set(text)
@@ -123,14 +125,37 @@ class TokenKeys:
         return True
 
 
+class _Redirected(urllib.request.HTTPRedirectHandler):
+    """Follows a redirection, but not from https to where keys could be swapped on their way."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, hdrs: Any, new: str) -> Any:
+        told = urllib.parse.urlsplit(new).scheme
+        if told not in ("https", urllib.parse.urlsplit(req.full_url).scheme):
+            raise OSError(f"it sends on to {told}, and https was asked for")
+        return super().redirect_request(req, fp, code, msg, hdrs, new)
+
+
 def _read(source: KeySource) -> str:
     parts = urllib.parse.urlsplit(source.url)
     if source.is_file:
         with Path(urllib.parse.unquote(parts.path)).open("rb") as file:
             data = file.read(_SIZE_MAX + 1)
     else:
-        with urllib.request.urlopen(source.url, timeout=source.timeout_s) as answer:
-            data = answer.read(_SIZE_MAX + 1)
+        opener = urllib.request.build_opener(_Redirected)
+        with opener.open(source.url, timeout=source.timeout_s) as answer:
+            data = _received(answer, time.monotonic() + source.timeout_s)
     if len(data) > _SIZE_MAX:
         raise ValueError(f"it has more than {_SIZE_MAX} bytes")
     return bytes(data).decode()
+
+
+def _received(answer: Any, until: float) -> bytes:
+    """Reads an answer; each piece in time is not enough, where there are very many."""
+    found = bytearray()
+    while piece := answer.read1(_SIZE_MAX + 1 - len(found)):
+        found += piece
+        if len(found) > _SIZE_MAX:
+            break
+        if time.monotonic() > until:
+            raise TimeoutError("it answers too slowly")
+    return bytes(found)

@@ -19,6 +19,7 @@ from typing import Final
 from klamm import gc_pause
 from klamm.broker.ground import Ground
 from klamm.broker.replicas.authority import Obedience
+from klamm.broker.replicas.coming import Coming
 from klamm.broker.replicas.ended_topics import EndedTopics
 from klamm.broker.replicas.fetchers import Fetchers
 from klamm.broker.replicas.losses import Losses
@@ -44,11 +45,7 @@ from klamm.log.paper import NewLog
 from klamm.log.partition import PartitionLog
 from klamm.log.settings import LogSettings
 from klamm.model.errors import ErrorCode
-from klamm.model.names import (
-    ZERO_ID,
-    BrokerId,
-    TopicPartition,
-)
+from klamm.model.names import ZERO_ID, BrokerId, TopicPartition
 from klamm.model.settings import TopicSettings
 from klamm.protocol.messages import leader_and_isr, stop_replica, update_metadata
 
@@ -85,7 +82,8 @@ class ReplicaManager:
         self.on_follower: list[LeadershipHook] = []
         self.on_removed: list[RemovalHook] = []
         self.on_led: list[PartitionHook] = []  # also where it was led here before
-        self.on_role: list[PartitionHook] = []  # a role was taken, or kept
+        self.coming = Coming(ground, self.partition)
+        self.on_role: list[PartitionHook] = [self.coming.arrived]  # a role was taken, or kept
         self.on_metadata: list[MetadataHook] = []  # with the partitions that are gone
         self.is_stopping = False  # followers are not started any more
         self._ground = ground

@@ -3,6 +3,10 @@
 A newer word on a partition replaces an older one that was not sent yet. StopReplica is a border
 that nothing is moved across, and two of them stay two, because what stands before and after one
 means different things.
+
+The leaders of very many new partitions are shown before the replicas are ordered to be them: they
+are stored, so they are what will be, and whoever comes early waits there
+(`broker/replicas/coming.py`). Of a few, metadata tells what is done already.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from klamm.controller.effects import (
     LeaderAndIsr,
@@ -21,6 +26,9 @@ from klamm.controller.effects import (
 )
 from klamm.model.brokers import Registration
 from klamm.model.names import BrokerId, TopicPartition
+
+# So many new replicas are ordered before clients hear of them.
+_NEW_BEFORE_SHOWN_MAX: Final = 50
 
 
 @dataclass(slots=True)
@@ -41,6 +49,13 @@ class _Orders:
             self.by_partition[order.partition] = order
         self.ids.update(request.topic_ids)
         self.leaders.update((broker.id, broker) for broker in request.leaders)
+
+    @property
+    def may_come_last(self) -> bool:
+        """Whether these are many new replicas, and nothing else."""
+        return len(self.by_partition) > _NEW_BEFORE_SHOWN_MAX and all(
+            order.is_new for order in self.by_partition.values()
+        )
 
     def merged(self) -> LeaderAndIsr | None:
         return self.last and replace(
@@ -94,12 +109,20 @@ class _Segment:
             case StopReplica():
                 self.stop = request
 
+    @property
+    def _shows_first(self) -> bool:
+        return self.late.last is not None and self.orders.may_come_last
+
+    @property
+    def has_metadata(self) -> bool:
+        return self.early.last is not None or self.late.last is not None
+
     def take(self) -> Request | None:
         """The next request of this segment; None when it is used up."""
         if self.early.last is not None:
             early, self.early = self.early, _Metadata()
             return early.merged()
-        if self.orders.last is not None:
+        if self.orders.last is not None and not self._shows_first:
             orders, self.orders = self.orders, _Orders()
             return orders.merged()
         if self.late.last is not None:
@@ -119,6 +142,11 @@ class Backlog:
     def stops(self) -> int:
         """The number of StopReplicas that wait."""
         return len(self._segments) - (not self._segments or self._segments[-1].stop is None)
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether anything waits that everybody is told."""
+        return any(segment.has_metadata for segment in self._segments)
 
     def add(self, request: Request) -> None:
         """Queue a request, or merge it into what is queued."""

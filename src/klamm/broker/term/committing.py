@@ -73,7 +73,7 @@ class Committer:
             self._check_fence(result)
         return list(zip(groups, results, strict=True))
 
-    async def _multi(self, ops: Sequence[Op]) -> tuple[Result, ...]:
+    async def fenced(self, ops: Sequence[Op]) -> tuple[Result, ...]:
         """One multi behind the fence; the fence's own result is left out."""
         results = await self._session.multi([self._fence, *ops])
         self._check_fence(results)
@@ -93,11 +93,11 @@ class Committer:
             case do.RemoveElectionRequest() | do.RewriteLeftovers():
                 return await self._piecewise(_operations(write, set()))
             case do.SwapTopics():
-                results = await self._multi(_operations(write, set()))
+                results = await self.fenced(_operations(write, set()))
                 return Stored() if all(result.ok for result in results) else Stale(None)
             case do.UpdateState() | do.RewriteTopic() | do.ClaimProducerIds():
                 (op,) = _operations(write, set())
-                (result,) = await self._multi([op])
+                (result,) = await self.fenced([op])
                 if result.ok:
                     return _as_stored(result)
                 return await self._found_instead(write, op)
@@ -127,11 +127,11 @@ class Committer:
             layout.partitions_path(partition.topic),
             layout.partition_path(partition),
         ):
-            (parent,) = await self._multi([Create(path)])
+            (parent,) = await self.fenced([Create(path)])
             if parent.outcome not in (StoreOutcome.OK, StoreOutcome.NODE_EXISTS):
                 return Stale(None)
         path = layout.state_path(partition)
-        (result,) = await self._multi([Create(path, data)])
+        (result,) = await self.fenced([Create(path, data)])
         if result.ok:
             return Stored(0)
         node = await self._session.get(path)
@@ -144,11 +144,11 @@ class Committer:
     async def _piecewise(self, ops: Sequence[Op]) -> Outcome:
         """Operations that do not depend on each other; one whose node is gone has been done."""
         for op in ops:
-            (result,) = await self._multi([op])
+            (result,) = await self.fenced([op])
             if result.outcome is StoreOutcome.NO_NODE and isinstance(op, SetData):
                 for path in layout.with_parents([layout.parent(op.path)]):
-                    await self._multi([Create(path)])
-                await self._multi([Create(op.path, op.data)])
+                    await self.fenced([Create(path)])
+                await self.fenced([Create(op.path, op.data)])
         return Stored()
 
     async def _remove_topic(self, topic: str) -> Outcome:
@@ -175,7 +175,7 @@ class Committer:
         removals: list[Op] = [
             Delete(path) for path, node in zip(last, nodes, strict=True) if node is not None
         ]
-        results = await self._multi(removals)
+        results = await self.fenced(removals)
         return Stored() if all(result.ok for result in results) else Stale(None)
 
 

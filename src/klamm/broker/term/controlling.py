@@ -30,6 +30,7 @@ from klamm.broker.term.term import Term
 from klamm.controller import events
 from klamm.controller.core import Core
 from klamm.controller.questions import gauges
+from klamm.controller.states.names import TopicState
 from klamm.model.brokers import Registration
 from klamm.model.errors import ControllerFenced, ErrorCode, RequestRefused, StoreUnavailable
 from klamm.model.names import BrokerId
@@ -123,17 +124,23 @@ class ControllerShell:
         """Whether the controller is about to delete this topic."""
         return self._term is not None and self._term.core.context.is_queued(topic)
 
+    def is_leaving(self, topic: str) -> bool:
+        """Whether the deletion of this topic is under way, and nothing holds it up."""
+        context = self._term.core.context if self._term else None
+        known = context.topics.get(topic) if context is not None else None
+        return known is not None and known.state in (TopicState.QUEUED, TopicState.DELETING)
+
     def is_alive(self, topic: str) -> bool:
         """Whether the controller knows this topic and is not about to delete it."""
         context = self._term.core.context if self._term else None
         return context is not None and topic in context.topics and not context.is_queued(topic)
 
     async def everybody_told(self, within_s: float) -> None:
-        """Until every broker has answered what it was told so far, but not for longer than this."""
+        """Until every broker shows what it was told so far, but not for longer than this."""
         if self._term is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
-                    await self._term.delivered()
+                    await self._term.shown()
 
     @property
     def standby_partitions(self) -> int:

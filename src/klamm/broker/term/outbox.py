@@ -24,7 +24,7 @@ from klamm.broker.term.backlog import Backlog
 from klamm.broker.term.control_messages import ControlSender, event_of, message_of
 from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.controller import events
-from klamm.controller.effects import LeaderAndIsr, Request
+from klamm.controller.effects import LeaderAndIsr, Request, UpdateMetadata
 from klamm.controller.membership.roll_call import Holdings, left_to_say
 from klamm.model.brokers import Registration
 from klamm.model.errors import KlammError
@@ -78,6 +78,7 @@ class _Channel:
         self._calls_roll = not outbox.flowing.is_set()  # at the beginning of the term
         self._filled = asyncio.Event()
         self.told = asyncio.Event()  # nothing waits, and nothing waits for an answer
+        self.shown = asyncio.Event()  # the same of metadata
         self._link: Link | None = None
         self._is_fenced = False
         self._is_waiting = False  # for the answer to a request
@@ -86,6 +87,8 @@ class _Channel:
         self._backlog.add(request)
         self._filled.set()
         self.told.clear()
+        if isinstance(request, UpdateMetadata):
+            self.shown.clear()
         if self._is_waiting and self._backlog.stops > self._outbox.stops_max and not self._is_own:
             self._give_up()
 
@@ -123,6 +126,8 @@ class _Channel:
                     continue
                 response = await self._deliver(message_of(request, self._outbox.sender))
                 self._answered()
+                if not (self._first.has_metadata or self._backlog.has_metadata):
+                    self.shown.set()
                 event = event_of(request, response)
                 if response.error_code:
                     log.warning(
@@ -162,6 +167,7 @@ class _Channel:
         """Until there is something to send; meanwhile see now and then that the broker answers."""
         self._filled.clear()
         self.told.set()
+        self.shown.set()
         # Looked at now and then even where nobody is fenced: the setting changes while we wait.
         pause_s = self._fence_s / 2 or _FENCE_LOOK_S
         try:
@@ -273,6 +279,10 @@ class Outbox:
     async def delivered(self) -> None:
         """Until every broker has answered all that it was sent."""
         await asyncio.gather(*(channel.told.wait() for channel, _ in self._channels.values()))
+
+    async def shown(self) -> None:
+        """Until every broker has answered the metadata that it was sent."""
+        await asyncio.gather(*(channel.shown.wait() for channel, _ in self._channels.values()))
 
     @contextmanager
     def held_back(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from klamm.broker.term.committing import Committer
 from klamm.broker.term.controller_metrics import ControllerMetrics
 from klamm.broker.term.controller_states import state_of
 from klamm.broker.term.inbox import Inbox, Letter
+from klamm.broker.term.keeping import BY, mark_expired
 from klamm.broker.term.observing import AtHand, Observer
 from klamm.broker.term.outbox import Outbox
 from klamm.broker.term.requesters import Requesters
@@ -51,6 +52,7 @@ _ABOUT_DELETIONS: Final = (
 )
 _LEDGER_SYNC_S: Final = 1.0
 _TAKEOVER_S: Final = 10.0
+_SHOWN_S: Final = 0.25  # so long the rest of a decision waits for what was said first
 
 
 class Term:
@@ -97,6 +99,7 @@ class Term:
                 await self._take_over(tasks)
                 tasks.create_task(self._rebalance(), name="leader-rebalance")
                 tasks.create_task(self._retry(), name="retry")
+                tasks.create_task(self._let_go(), name="keeping")
                 tasks.create_task(self._reconcile(), name="reconciliation")
                 tasks.create_task(self._keep_ledger(), name="ledger")
                 tasks.create_task(self._outbox.watch(), name="outbox")
@@ -130,6 +133,15 @@ class Term:
     async def delivered(self) -> None:
         """Until every broker has answered all that it was sent."""
         await self._outbox.delivered()
+
+    async def _until_shown(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SHOWN_S):
+                await self.shown()
+
+    async def shown(self) -> None:
+        """Until every broker has answered all metadata that it was sent."""
+        await self._outbox.shown()
 
     async def _make_features(self) -> None:
         """Brokers of Kafka look for this node; klamm has no features to finalize."""
@@ -202,8 +214,12 @@ class Term:
 
     async def _carry_out(self, event: events.Event) -> object:
         decision = self.core.decide(event, now_ms=self._now_ms())
-        while decision.writes:
+        while decision.writes or decision.goes_on:
             self._announce(decision)
+            if decision.goes_on:
+                await self._until_shown()
+                decision = self.core.settle(decision, ())
+                continue
             outcomes = await self._committer.commit(decision.writes)
             self._unwatch(
                 layout.topic_path(write.topic)
@@ -289,6 +305,23 @@ class Term:
             await asyncio.sleep((pause_ms or 30_000) / 1000)
             if pause_ms:
                 await self._ask_internally(events.RetryDue())
+
+    async def _let_go(self) -> None:
+        """Topics that were kept for a time are deleted when it is over."""
+        while True:
+            settings = self._settings()
+            await asyncio.sleep(settings.int("klamm.kept.check.interval.ms") / 1000)
+            if not settings.bool("delete.topic.enable"):
+                continue
+            context = self.core.context
+            frozen = [n for n, t in context.topics.items() if t.frozen and not context.is_queued(n)]
+            await mark_expired(
+                self._session,
+                self._committer.fenced,
+                frozen,
+                self._now_ms(),
+                lambda topic: self._requesters.note(events.MarkersChanged, [topic], BY),
+            )
 
     async def _reconcile(self) -> None:
         """Look again now and then, in case a hint was lost."""

@@ -6,9 +6,8 @@ code is 0 where the answer is yes and 1 where it is no.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
-
-import typer
 
 from klamm.cli.asking import run
 from klamm.cli.facts import describe_settings
@@ -21,6 +20,7 @@ from klamm.cli.options import (
     new_app,
 )
 from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.client.aio import acls
 from klamm.client.aio.admin import Admin
 from klamm.model.alterations import ConfigResourceType
@@ -33,6 +33,7 @@ from klamm.security.authorization.acls import (
     Pattern,
     PatternType,
     Permission,
+    ResourceType,
 )
 from klamm.security.authorization.authorizer import Authorizer, Verdict
 from klamm.security.authorization.hosts import host_text
@@ -43,20 +44,20 @@ from klamm.security.principals import Principal, parse_principal, parse_super_us
 app = new_app("List, add, remove and check access control lists.")
 
 PrincipalArgument = Annotated[
-    str, typer.Argument(metavar="PRINCIPAL", help="alice, User:alice, or '*' for everybody")
+    str, Argument(metavar="PRINCIPAL", help="alice, User:alice, or '*' for everybody")
 ]
 OperationsArgument = Annotated[
     str,
-    typer.Argument(metavar="OPERATION,...", help="read, write, ...; all; or produce, consume"),
+    Argument(metavar="OPERATION,...", help="read, write, ...; all; or produce, consume"),
 ]
 ResourcesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="RESOURCE...", help="topic:orders, group:billing, cluster, ..."),
+    Argument(metavar="RESOURCE...", help="topic:orders, group:billing, cluster, ..."),
 ]
-HostOption = Annotated[str, typer.Option(help="only from this address [all]")]
-DenyOption = Annotated[bool, typer.Option("--deny", help="forbid; it beats what is allowed")]
+HostOption = Annotated[str, Option(help="only from this address [all]")]
+DenyOption = Annotated[bool, Option("--deny", help="forbid; it beats what is allowed")]
 PrefixedOption = Annotated[
-    bool, typer.Option("--prefixed", help="all resources whose names begin like this")
+    bool, Option("--prefixed", help="all resources whose names begin like this")
 ]
 
 
@@ -85,9 +86,12 @@ def add(
 @app.command("list")
 def list_(
     resource: Annotated[
-        str | None, typer.Argument(metavar="RESOURCE", help="only what holds for this one")
+        str | None, Argument(metavar="RESOURCE", help="only what holds for this one")
     ] = None,
-    principal: Annotated[str | None, typer.Option(help="only those of this principal")] = None,
+    principal: Annotated[str | None, Option(help="only those of this principal")] = None,
+    orphaned: Annotated[
+        bool, Option("--orphaned", help="only those for topics that are not there")
+    ] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -104,15 +108,31 @@ def list_(
             pattern=PatternType.MATCH,
             principal=wanted.principal,
         )
-    found = run(bootstrap_server, lambda admin: acls.describe(admin.client, wanted))
-    _show(found, output)
+
+    async def work(admin: Admin) -> list[Binding]:
+        found = await acls.describe(admin.client, wanted)
+        if not orphaned:
+            return found
+        topics = await admin.topics()
+        return [binding for binding in found if _is_orphan(binding.pattern, topics)]
+
+    _show(run(bootstrap_server, work), output)
+
+
+def _is_orphan(pattern: Pattern, topics: Collection[str]) -> bool:
+    """Whether a pattern is for topics, and none of these. The next of such a name would have it."""
+    if pattern.type is not ResourceType.TOPIC or pattern.name == "*":
+        return False
+    if pattern.pattern is PatternType.PREFIXED:
+        return not any(map(pattern.covers, topics))
+    return pattern.name not in topics
 
 
 @app.command()
 def remove(
     principal: PrincipalArgument,
     operations: Annotated[
-        str, typer.Argument(metavar="OPERATION,...", help="as in add; any for all of them")
+        str, Argument(metavar="OPERATION,...", help="as in add; any for all of them")
     ],
     resources: ResourcesArgument,
     deny: DenyOption = False,
@@ -158,9 +178,9 @@ def remove(
 @app.command()
 def check(
     principal: PrincipalArgument,
-    operation: Annotated[str, typer.Argument(metavar="OPERATION,...", help="as in add")],
-    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="topic:orders, ...")],
-    host: Annotated[str, typer.Option(help="the address that it comes from")] = "127.0.0.1",
+    operation: Annotated[str, Argument(metavar="OPERATION,...", help="as in add")],
+    resource: Annotated[str, Argument(metavar="RESOURCE", help="topic:orders, ...")],
+    host: Annotated[str, Option(help="the address that it comes from")] = "127.0.0.1",
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -189,7 +209,7 @@ def check(
         for one, verdict in verdicts.items():
             say(_verdict_line(asked, one, pattern, verdict))
     if not all(verdict.allowed for verdict in verdicts.values()):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _filter_of(binding: Binding) -> Filter:

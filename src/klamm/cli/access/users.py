@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from klamm.cli.access.passwords import password_from
 from klamm.cli.asking import run
 from klamm.cli.options import (
@@ -19,6 +17,7 @@ from klamm.cli.options import (
     new_app,
 )
 from klamm.cli.output import print_json, say_text, table, tell
+from klamm.cli.parsing.declared import Option
 from klamm.client.aio import users
 from klamm.client.aio.admin import Admin
 from klamm.client.aio.users import UserCredentials
@@ -31,14 +30,14 @@ app = new_app("List, add and remove users, and change their passwords.")
 
 MechanismOption = Annotated[
     list[ScramMechanism] | None,
-    typer.Option("--mechanism", help="only this one; repeatable [both]"),
+    Option("--mechanism", help="only this one; repeatable [both]"),
 ]
 FileOption = Annotated[
     Path | None,
-    typer.Option("--password-file", help="take the password from this file; -: standard input"),
+    Option("--password-file", help="take the password from this file; -: standard input"),
 ]
-GenerateOption = Annotated[bool, typer.Option("--generate", help="draw a password, and print it")]
-RoundsOption = Annotated[int, typer.Option("--iterations", help="how slow guessing is made")]
+GenerateOption = Annotated[bool, Option("--generate", help="draw a password, and print it")]
+RoundsOption = Annotated[int, Option("--iterations", help="how slow guessing is made")]
 
 
 @app.command("list")

@@ -16,8 +16,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from klamm.cli.cluster.running import (
     LogFormatOption,
     MetricsPortOption,
@@ -29,6 +27,7 @@ from klamm.cli.cluster.running import (
 from klamm.cli.logs import LogFormat, to_stderr
 from klamm.cli.options import new_app, parse_pairs
 from klamm.cli.output import say
+from klamm.cli.parsing.declared import Option
 
 if TYPE_CHECKING:
     from klamm.app.notify import Notifier
@@ -43,22 +42,22 @@ _OPERATED: Final = {"klamm.ledger.topic.enable": "true"}
 
 _Config = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="settings of Kafka's form, such as a server.properties"),
+    Option(metavar="FILE", help="settings of Kafka's form, such as a server.properties"),
 ]
-_Id = Annotated[int | None, typer.Option("--id", help="the broker's number (broker.id)")]
+_Id = Annotated[int | None, Option("--id", help="the broker's number (broker.id)")]
 _Listeners = Annotated[
     str | None,
-    typer.Option(metavar="NAME://HOST:PORT,...", help="where it listens (listeners)"),
+    Option(metavar="NAME://HOST:PORT,...", help="where it listens (listeners)"),
 ]
 _ZooKeeper = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="HOST:PORT,...[/PATH]",
         help="the ZooKeeper of the cluster (zookeeper.connect), or a store that klamm serves",
     ),
 ]
 _LogDirs = Annotated[
-    str | None, typer.Option(metavar="DIR,...", help="where it keeps its logs (log.dirs)")
+    str | None, Option(metavar="DIR,...", help="where it keeps its logs (log.dirs)")
 ]
 
 
@@ -89,7 +88,7 @@ def broker(
         "klamm.metrics.port": None if metrics_port is None else str(metrics_port),
     }
     plan = _plan(config, named, parse_pairs(setting or (), option="-X"))
-    raise typer.Exit(asyncio.run(_serve(plan)))
+    raise SystemExit(asyncio.run(_serve(plan)))
 
 
 def _plan(config: Path | None, named: dict[str, str | None], typed: dict[str, str]) -> BrokerPlan:

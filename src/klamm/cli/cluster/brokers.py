@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.cluster import placement as moves
 from klamm.cli.cluster import status
@@ -29,6 +27,7 @@ from klamm.cli.output import (
     table,
     tell,
 )
+from klamm.cli.parsing.declared import Argument
 from klamm.client.aio.admin import Admin
 from klamm.client.errors import code_of
 from klamm.model.alterations import ConfigResourceType
@@ -111,7 +110,7 @@ def drain(
 
 @app.command()
 def dirs(
-    broker: Annotated[int | None, typer.Argument(help="only this broker")] = None,
+    broker: Annotated[int | None, Argument(help="only this broker")] = None,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -130,9 +129,9 @@ def dirs(
 @app.command("move-logs")
 def move_logs(
     broker: int,
-    directory: Annotated[str, typer.Argument(help="one of the broker's log directories")],
+    directory: Annotated[str, Argument(help="one of the broker's log directories")],
     partitions: Annotated[
-        list[str], typer.Argument(metavar="TOPIC-PARTITION...", help="such as orders-0")
+        list[str], Argument(metavar="TOPIC-PARTITION...", help="such as orders-0")
     ],
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,

@@ -11,17 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from klamm.cli.cluster.running import DataOption
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.model.errors import UsageError
 
 app = new_app("Operate the brokers of a cluster that runs on this machine.")
 
-BrokerArgument = Annotated[int | None, typer.Argument(help="the broker's number [all]")]
-_Timeout = Annotated[float, typer.Option(help="how long to wait for in-sync sets, in seconds")]
+BrokerArgument = Annotated[int | None, Argument(help="the broker's number [all]")]
+_Timeout = Annotated[float, Option(help="how long to wait for in-sync sets, in seconds")]
 
 _Row = dict[str, object]
 

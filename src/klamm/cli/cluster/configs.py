@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.cluster import offline as stores
 from klamm.cli.facts import BUILT_IN, SOURCES, settings_of
@@ -32,6 +30,7 @@ from klamm.cli.output import (
     table,
     tell,
 )
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.topics.changes import alter_settings, unset_settings
 from klamm.client.aio.admin import ConfigResource
 from klamm.model.alterations import ConfigResourceType
@@ -39,32 +38,28 @@ from klamm.model.errors import NotThere, UsageError
 
 app = new_app("Read and change the settings of topics and brokers.")
 
-TopicOption = Annotated[
-    str | None, typer.Option("--topic", "-t", help="the settings of this topic")
-]
-BrokerOption = Annotated[int | None, typer.Option("--broker", help="the settings of this broker")]
-BrokersOption = Annotated[bool, typer.Option("--brokers", help="the defaults of all brokers")]
-OfflineOption = Annotated[
-    bool, typer.Option("--offline", help="work on the store of a stopped cluster")
-]
+TopicOption = Annotated[str | None, Option("--topic", "-t", help="the settings of this topic")]
+BrokerOption = Annotated[int | None, Option("--broker", help="the settings of this broker")]
+BrokersOption = Annotated[bool, Option("--brokers", help="the defaults of all brokers")]
+OfflineOption = Annotated[bool, Option("--offline", help="work on the store of a stopped cluster")]
 DataOption = Annotated[
-    Path | None, typer.Option(help="with --offline: the data directory [$XDG_STATE_HOME/klamm]")
+    Path | None, Option(help="with --offline: the data directory [$XDG_STATE_HOME/klamm]")
 ]
 ZooKeeperOption = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT,...", help="with --offline: the cluster's ZooKeeper"),
+    Option(metavar="HOST:PORT,...", help="with --offline: the cluster's ZooKeeper"),
 ]
 
 
 @app.command()
 def get(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="default: all that were set")
+        list[str] | None, Argument(metavar="[NAME]...", help="default: all that were set")
     ] = None,
     topic: TopicOption = None,
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
-    everything: Annotated[bool, typer.Option("--all", help="print built-in defaults too")] = False,
+    everything: Annotated[bool, Option("--all", help="print built-in defaults too")] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     offline: OfflineOption = False,
@@ -102,7 +97,7 @@ def get(
 
 @app.command("set")
 def set_(
-    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...")],
+    pairs: Annotated[list[str], Argument(metavar="NAME=VALUE...")],
     topic: TopicOption = None,
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
@@ -133,7 +128,7 @@ def set_(
 
 @app.command()
 def unset(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    names: Annotated[list[str], Argument(metavar="NAME...")],
     topic: TopicOption = None,
     broker: BrokerOption = None,
     brokers: BrokersOption = False,

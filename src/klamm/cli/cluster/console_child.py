@@ -32,9 +32,10 @@ class ConsoleChild:
         self.url = url
 
     @classmethod
-    async def start(cls, port: int, servers: str, config: Path | None) -> Self:
-        """Starts one and waits until it serves."""
+    async def start(cls, port: int, servers: str, config: Path | None, data: Path) -> Self:
+        """Starts one and waits until it serves; it may operate the processes and start jobs."""
         words = ["-m", "klamm", "console", "--port", str(port), "--bootstrap-server", servers]
+        words += ["--data", str(data), "--jobs-dir", str(data / "jobs")]
         if config is not None:
             words += ["--command-config", str(config)]
         process = await asyncio.create_subprocess_exec(

@@ -18,10 +18,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json, say
+from klamm.cli.parsing.declared import Option
 from klamm.datadir import default_data
 from klamm.installing import install_command
 from klamm.pipelines.session.java import NoJava, find_java
@@ -55,10 +54,10 @@ class Finding:
 @app.command()
 def doctor(
     data: Annotated[
-        Path | None, typer.Option(help="the data directory to check", show_default=False)
+        Path | None, Option(help="the data directory to check", show_default=False)
     ] = None,
-    port: Annotated[int, typer.Option(help="the first port to check")] = 9092,
-    brokers: Annotated[int, typer.Option(help="how many ports to check", min=1)] = 3,
+    port: Annotated[int, Option(help="the first port to check")] = 9092,
+    brokers: Annotated[int, Option(help="how many ports to check", min=1)] = 3,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Check whether this machine can run a cluster, and say what to fix.
@@ -74,7 +73,7 @@ def doctor(
             if finding.advice:
                 say(f"{'':20} -> {finding.advice}")
     if any(finding.level is Level.PROBLEM for finding in findings):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def examine(data: Path, port: int, brokers: int) -> Iterator[Finding]:

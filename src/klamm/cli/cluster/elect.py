@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -19,6 +17,7 @@ from klamm.cli.options import (
     parse_partition,
 )
 from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.reach import Reach
 from klamm.cli.topics import plans
 from klamm.client.aio.admin import PREFERRED_ELECTION, UNCLEAN_ELECTION, Admin
@@ -42,14 +41,14 @@ class ElectionKind(StrEnum):
 def elect(
     kind: Annotated[
         ElectionKind,
-        typer.Argument(
+        Argument(
             help="preferred: the first replica; unclean: any live replica, records may be lost"
         ),
     ],
     partitions: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
+        list[str] | None, Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="every partition")] = False,
+    everything: Annotated[bool, Option("--all", help="every partition")] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -70,7 +69,7 @@ def elect(
         rows = [(r["topic"], r["partition"], r["result"]) for r in results]
         say_text(table(("topic", "partition", "result"), rows))
     if any(r["error"] not in (0, ErrorCode.ELECTION_NOT_NEEDED) for r in results):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _plan(kind: ElectionKind, partitions: Sequence[str], output: Output, bootstrap: Reach) -> None:
@@ -83,7 +82,7 @@ def _plan(kind: ElectionKind, partitions: Sequence[str], output: Output, bootstr
         say(*plans.tell(plan))
     refused = plan["refused"] if plan else []
     if any(entry["error_code"] != ErrorCode.ELECTION_NOT_NEEDED for entry in refused):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 async def _elect(admin: Admin, kind: ElectionKind, partitions: Sequence[str]) -> Results:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.cluster import placement as moves
 from klamm.cli.cluster import throttling
@@ -31,6 +29,7 @@ from klamm.cli.output import (
     table,
     tell,
 )
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.reach import Reach
 from klamm.cli.topics import plans
 from klamm.client.aio.admin import Admin
@@ -46,11 +45,11 @@ Targets = Mapping[TopicPartition, Sequence[int] | None]
 @app.command()
 def plan(
     brokers: Annotated[
-        str, typer.Option(metavar="ID,ID,...", help="the brokers that shall hold the replicas")
+        str, Option(metavar="ID,ID,...", help="the brokers that shall hold the replicas")
     ],
-    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...")] = None,
+    topics: Annotated[list[str] | None, Argument(metavar="[TOPIC]...")] = None,
     copies: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", help="a new replication factor")
+        int | None, Option("--replication-factor", "-r", help="a new replication factor")
     ] = None,
     output: OutputOption = Output.JSON,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -80,11 +79,11 @@ def plan(
 @app.command()
 def apply(
     file: Annotated[
-        str, typer.Argument(help="a plan from `klamm reassign plan`; - reads standard input")
+        str, Argument(help="a plan from `klamm reassign plan`; - reads standard input")
     ],
     throttle: Annotated[
         int | None,
-        typer.Option(
+        Option(
             metavar="BYTES", min=1, help="copy at most so many bytes a second from and to a broker"
         ),
     ] = None,
@@ -157,9 +156,9 @@ def unthrottle(
 @app.command()
 def cancel(
     partitions: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
+        list[str] | None, Argument(metavar="[TOPIC-PARTITION]...", help="such as orders-0")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="every running move")] = False,
+    everything: Annotated[bool, Option("--all", help="every running move")] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:

@@ -9,21 +9,20 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from klamm.cli.logs import LogFormat
+from klamm.cli.parsing.declared import Option
 
-DataOption = Annotated[Path | None, typer.Option(help="the data directory [$XDG_STATE_HOME/klamm]")]
+DataOption = Annotated[Path | None, Option(help="the data directory [$XDG_STATE_HOME/klamm]")]
 SettingOption = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="NAME=VALUE", help="a broker setting of Kafka; repeatable"),
+    Option("-X", metavar="NAME=VALUE", help="a broker setting of Kafka; repeatable"),
 ]
 MetricsPortOption = Annotated[
     int | None,
-    typer.Option(help="serve Prometheus metrics on this port; 0 = a free port [off]"),
+    Option(help="serve Prometheus metrics on this port; 0 = a free port [off]"),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="log more")]
-LogFormatOption = Annotated[LogFormat, typer.Option(help="the format of log lines")]
+VerboseOption = Annotated[bool, Option("--verbose", "-v", help="log more")]
+LogFormatOption = Annotated[LogFormat, Option(help="the format of log lines")]
 
 
 class Signals:

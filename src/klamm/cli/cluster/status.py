@@ -7,13 +7,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
-import typer
-
 from klamm.cli.asking import run
-from klamm.cli.facts import list_topics
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
 from klamm.cli.output import counted, print_json, say
+from klamm.cli.parsing.declared import Option
 from klamm.cli.reach import Reach
+from klamm.cli.times import clock_of
 from klamm.client.aio.admin import Admin
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
 from klamm.protocol.private import PrivateKey
@@ -31,10 +30,8 @@ _ILLS: Final = ("offline", "under_replicated", "below_min_isr", "refused")
 
 @app.command()
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="show it again and again")] = False,
-    every: Annotated[
-        float, typer.Option(help="seconds between two looks of --watch", min=0.2)
-    ] = 2.0,
+    watch: Annotated[bool, Option("--watch", help="show it again and again")] = False,
+    every: Annotated[float, Option(help="seconds between two looks of --watch", min=0.2)] = 2.0,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -50,7 +47,7 @@ def status(
     found = run(bootstrap_server, look)
     _show(found, output)
     if not found["healthy"]:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _show_again(bootstrap_server: Reach, output: Output) -> None:
@@ -107,6 +104,8 @@ def _is_halted(deletion: Mapping[str, Any]) -> bool:
 
 async def _look_from_outside(admin: Admin) -> Status:
     """As much as any Kafka tells of itself."""
+    from klamm.cli.facts import list_topics
+
     cluster = await admin.cluster()
     topics = await list_topics(admin)
     partitions = [(topic.name, p) for topic in topics for p in topic.partitions]
@@ -141,7 +140,7 @@ async def _look_from_outside(admin: Admin) -> Status:
         "offline": _counted(offline),
         "under_replicated": _counted(short),
         **{name: _counted(()) for name in ("below_min_isr", "deletions", "moves")},
-        **{name: _counted(()) for name in ("frozen", "importing")},
+        **{name: _counted(()) for name in ("frozen", "kept", "importing")},
         "refused": _counted(()),
         "complete": False,
     }
@@ -165,14 +164,20 @@ def tell(found: Status, now_ms: int) -> Iterator[str]:
     yield from _section("deletions", found["deletions"], lambda d: _deletion(d, now_ms))
     yield from _section("moves", found["moves"], lambda m: _move(m, now_ms))
     yield from _section("frozen", found["frozen"], lambda name: f"topic {name} takes no records")
+    yield from _section("kept", found.get("kept", _counted(())), _kept)
     yield from _section("importing", found.get("importing", _counted(())), _importing)
     yield from _section("refused", found["refused"], _refused)
     if not found["complete"]:
         yield "This cluster is not klamm's: deletions, moves and min.insync.replicas are not shown."
 
 
+def _kept(kept: Mapping[str, Any]) -> str:
+    return f"topic {kept['topic']} is kept until {clock_of(kept['until_ms'])}, and then deleted"
+
+
 def _importing(name: str) -> str:
-    return f"topic {name} is being filled by `klamm restore --exact`, and takes no other records"
+    by = "`klamm restore --exact` or `klamm repartition`"
+    return f"topic {name} is being filled by {by}, and takes no other records"
 
 
 def _line(title: str, text: str) -> str:

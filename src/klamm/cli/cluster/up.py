@@ -17,11 +17,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
-from typer.core import TyperCommand
+from typing import TYPE_CHECKING, Annotated, Final
 
 from klamm.cli.cluster import console_child
 from klamm.cli.cluster.running import (
@@ -35,6 +31,7 @@ from klamm.cli.cluster.running import (
 )
 from klamm.cli.logs import LogFormat, to_stderr
 from klamm.cli.options import new_app, parse_pairs
+from klamm.cli.parsing.declared import Option
 from klamm.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,69 +53,58 @@ _OWN: Final = "own"
 
 
 _SecureOption = Annotated[
-    bool, typer.Option("--secure", help="lock it: TLS, passwords and access control lists")
+    bool, Option("--secure", help="lock it: TLS, passwords and access control lists")
 ]
 _UserOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         metavar="NAME[:PASSWORD]",
         help="a user besides admin; without a password one is drawn; repeatable",
     ),
 ]
 
 
-class _Up(TyperCommand):
-    """A command whose --zookeeper may stand alone; Typer has no word for that."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ends = [*args, "--"]
-        bare = [name == "--zookeeper" and then.startswith("-") for name, then in pairwise(ends)]
-        given = [(name, _OWN) if alone else (name,) for name, alone in zip(args, bare, strict=True)]
-        return super().parse_args(ctx, [word for words in given for word in words])
-
-
-_Brokers = Annotated[int, typer.Option(help="how many brokers")]
+_Brokers = Annotated[int, Option(help="how many brokers")]
 _Port = Annotated[
     int | None,
-    typer.Option(help="broker i listens on port + i; 0 = free ports [9092]", show_default=False),
+    Option(help="broker i listens on port + i; 0 = free ports [9092]", show_default=False),
 ]
 _Host = Annotated[
-    str | None, typer.Option(help="the address to listen on [127.0.0.1]", show_default=False)
+    str | None, Option(help="the address to listen on [127.0.0.1]", show_default=False)
 ]
 _Advertise = Annotated[
-    str | None, typer.Option(metavar="HOST", help="the address that clients are sent to [--host]")
+    str | None, Option(metavar="HOST", help="the address that clients are sent to [--host]")
 ]
 _Ephemeral = Annotated[
-    bool, typer.Option("--ephemeral", help="use a temporary directory and leave nothing behind")
+    bool, Option("--ephemeral", help="use a temporary directory and leave nothing behind")
 ]
-_Rack = Annotated[str, typer.Option(metavar="R,R,...", help="the rack of each broker, in order")]
+_Rack = Annotated[str, Option(metavar="R,R,...", help="the rack of each broker, in order")]
 _ZooKeeper = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="[HOST:PORT,...]",
         help="keep metadata in this ZooKeeper; with no address, in one that is started along "
         "(from PySpark's jars)",
+        bare=_OWN,
     ),
 ]
 _ZooKeeperNodes = Annotated[
-    int | None, typer.Option(help="start a ZooKeeper of so many servers: 1, 3, 5 or 7 [1]")
+    int | None, Option(help="start a ZooKeeper of so many servers: 1, 3, 5 or 7 [1]")
 ]
 _ZooKeeperPort = Annotated[
     int | None,
-    typer.Option(
+    Option(
         help="serve the embedded store as a ZooKeeper on this port, or have the one that is "
         "started along listen there; 0 = a free port [off]"
     ),
 ]
 _ConsolePort = Annotated[
-    int | None, typer.Option(help="show it in a browser, on this port; 0 = a free port [off]")
+    int | None, Option(help="show it in a browser, on this port; 0 = a free port [off]")
 ]
-_Processes = Annotated[
-    bool, typer.Option("--processes", help="run each broker in a process of its own")
-]
+_Processes = Annotated[bool, Option("--processes", help="run each broker in a process of its own")]
 
 
-@app.command(cls=_Up)
+@app.command()
 def up(
     brokers: _Brokers = 3,
     port: _Port = None,
@@ -174,7 +160,7 @@ def up(
     )
     level = logging.INFO if verbose else logging.WARNING
     code = _run(plan, level, log_format, console_port=console_port, processes=processes)
-    raise typer.Exit(code)
+    raise SystemExit(code)
 
 
 def _run(
@@ -256,7 +242,9 @@ async def _serve(plan: Plan, nursery: Nursery | None, console_port: int | None) 
 async def _console(cluster: ClusterApp | ProcessCluster, port: int) -> console_child.ConsoleChild:
     """The console, which signs in to a secured cluster as its admin."""
     config = cluster.secured.clients / f"{_ADMIN}.properties" if cluster.secured else None
-    return await console_child.ConsoleChild.start(port, cluster.bootstrap_servers, config)
+    return await console_child.ConsoleChild.start(
+        port, cluster.bootstrap_servers, config, cluster.data
+    )
 
 
 def _cluster(

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.groups import offsets as group_offsets
 from klamm.cli.groups.views import GroupView, look_at
@@ -25,6 +23,7 @@ from klamm.cli.output import (
     table,
     tell,
 )
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.client.aio.admin import Admin
 from klamm.client.aio.groups import Groups
 from klamm.client.errors import refuse
@@ -87,13 +86,13 @@ def describe(
 @app.command()
 def reset(
     group: str,
-    topic: Annotated[list[str], typer.Option("--topic", "-t", help="repeatable")],
-    earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
-    latest: Annotated[bool, typer.Option("--to-latest")] = False,
-    offset: Annotated[int | None, typer.Option("--to-offset")] = None,
-    moment: Annotated[datetime | None, typer.Option("--to-time")] = None,
+    topic: Annotated[list[str], Option("--topic", "-t", help="repeatable")],
+    earliest: Annotated[bool, Option("--to-earliest")] = False,
+    latest: Annotated[bool, Option("--to-latest")] = False,
+    offset: Annotated[int | None, Option("--to-offset")] = None,
+    moment: Annotated[datetime | None, Option("--to-time")] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="do it; without this, only show what would be done")
+        bool, Option("--execute", help="do it; without this, only show what would be done")
     ] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -129,7 +128,7 @@ def reset(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...")],
+    groups: Annotated[list[str], Argument(metavar="GROUP...")],
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:

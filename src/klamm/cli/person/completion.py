@@ -11,13 +11,14 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from importlib import import_module
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Annotated, Final
 
 from klamm.cli import profiles
 from klamm.cli.options import DEFAULT_BOOTSTRAP, new_app
 from klamm.cli.output import say, say_text
+from klamm.cli.parsing.app import App, Command
+from klamm.cli.parsing.declared import Argument, Param
+from klamm.cli.parsing.words import Words
 from klamm.cli.reach import Reach
 from klamm.client.aio.admin import Admin
 from klamm.client.aio.cluster import Client
@@ -60,7 +61,7 @@ complete -c klamm -a '(__klamm_complete)'""",
 
 @app.command()
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="the shell the script is for")],
+    shell: Annotated[Shell, Argument(help="the shell the script is for")],
 ) -> None:
     """Print the completion script of a shell; load it in the shell's start-up file.
 
@@ -84,66 +85,34 @@ def _candidates(words: Sequence[str], commands: Mapping[str, str]) -> list[str]:
         words = words[1 if words[0] == "--debug" else 2 :]
     if len(words) <= 1:
         return [*commands, *_GLOBAL]
-    loaded = import_module(f"klamm.cli.{commands[words[0]]}").app if words[0] in commands else None
-    if not isinstance(loaded, typer.Typer):
-        return []
-    command: Any = typer.main.get_command(loaded)
-    rest = list(words[1:])
-    while hasattr(command, "commands"):
-        if len(rest) == 1:
-            return [*command.commands, "--help"]
-        if rest[0] not in command.commands:
-            return []
-        command, rest = command.commands[rest[0]], rest[1:]
-    return _of_leaf(command, rest)
+    module = import_module(f"klamm.cli.{commands[words[0]]}") if words[0] in commands else None
+    # A command that is one thing and several at once has an app for each.
+    apps = [made for made in vars(module).values() if isinstance(made, App)] if module else []
+    return [word for made in apps for word in _of_app(made, words[1:])]
 
 
-def _of_leaf(command: Any, words: list[str]) -> list[str]:
-    options = {flag: param for param in command.params for flag in param.opts if flag[:1] == "-"}
-    seen, wanted, at = words[:-1], None, 0
-    given: dict[str, list[str]] = {}
-    while at < len(seen):
-        param = options.get(seen[at])
-        if param is None or param.is_flag:
-            if param is None:
-                given.setdefault("", []).append(seen[at])
-            at += 1
-        elif at + 1 == len(seen):
-            wanted, at = param, at + 1
-        else:
-            given.setdefault(param.name, []).append(seen[at + 1])
-            at += 2
-    if wanted is None and words[-1].startswith("-"):
-        return [*options, "--help"]
-    if wanted is None:
-        wanted = _positional(command, len(given.get("", ())))
-    return [] if wanted is None else _values(wanted, given)
+def _of_app(chosen: App, words: Sequence[str]) -> list[str]:
+    if chosen.alone is not None:
+        return _of_command(chosen.alone, words)
+    if len(words) == 1:
+        return [*chosen.commands, "--help"]
+    command = chosen.commands.get(words[0])
+    return [] if command is None else _of_command(command, words[1:])
 
 
-def _positional(command: Any, count: int) -> Any | None:
-    """The argument that comes after so many others."""
-    places = [param for param in command.params if param.param_type_name == "argument"]
-    for param in places:
-        if param.nargs == -1 or count == 0:
-            return param
-        count -= 1
-    return None
+def _of_command(command: Command, words: Sequence[str]) -> list[str]:
+    sorted_ = Words(command.params)
+    wanted = sorted_.sift(words[:-1])
+    if sorted_.open is None and words[-1].startswith("-"):
+        return sorted_.flags
+    return [] if wanted is None else _values(wanted, sorted_.given)
 
 
-def _values(param: Any, given: Mapping[str, list[str]]) -> list[str]:
-    if choices := _choices(param):
-        return choices
+def _values(param: Param, given: Mapping[str, list[str]]) -> list[str]:
+    if param.choices:
+        return param.choices
     look = _NAMES.get(param.name)
     return [] if look is None else _ask(_reach(given), look)
-
-
-def _choices(param: Any) -> list[str]:
-    """The words of a parameter that takes only some; versions of Typer keep them in two places."""
-    kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return [member.value for member in kind]
-    found = getattr(getattr(param, "type", None), "choices", ())
-    return [str(getattr(choice, "value", choice)) for choice in found]
 
 
 def _reach(given: Mapping[str, list[str]]) -> Reach:

@@ -7,17 +7,16 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import counted, say, tell
+from klamm.cli.parsing.declared import Option
 from klamm.datadir import LOCK_NAME, STORE_NAME, DataDirectory, count_logs, default_data
 from klamm.model.errors import NotThere, UsageError
 
 app = new_app("Show or remove the data of a local cluster.")
 
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="the data directory [$XDG_STATE_HOME/klamm]")
+    Path | None, Option("--data", help="the data directory [$XDG_STATE_HOME/klamm]")
 ]
 # What a cluster keeps in its directory, beside the brokers' own directories.
 _MARKS: Final = (STORE_NAME, LOCK_NAME)
@@ -39,7 +38,7 @@ def reset(
     data: DataOption = None,
     confirm: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="the directory's name, instead of typing it"),
+        Option(metavar="NAME", help="the directory's name, instead of typing it"),
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:

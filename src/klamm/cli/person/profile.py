@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from klamm.cli import profiles
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json, say_text, table, tell
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.profiles import Profile, Profiles
 from klamm.client import addresses, settings
 from klamm.model.errors import UsageError
@@ -19,23 +18,23 @@ from klamm.model.errors import UsageError
 app = new_app("Give clusters names, and choose the one that commands are for.")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
-NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+NameArgument = Annotated[str, Argument(metavar="NAME")]
 
 
 @app.command()
 def create(
     name: NameArgument,
-    servers: Annotated[str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...")],
+    servers: Annotated[str, Option("--bootstrap-server", "-b", metavar="HOST:PORT,...")],
     properties: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--command-config",
             "-X",
             metavar="FILE|NAME=VALUE",
             help="properties of a client, such as a file with TLS and SASL; repeatable",
         ),
     ] = None,
-    use: Annotated[bool, typer.Option("--use", help="use it from now on")] = False,
+    use: Annotated[bool, Option("--use", help="use it from now on")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Keep a cluster's addresses and client properties under a name; replaces one of that name.
@@ -50,7 +49,11 @@ def create(
     found = profiles.load()
     made = Profile(name, servers, sources)
     profiles.save(Profiles({**found.known, name: made}, name if use else found.current))
-    told = f"profile {name} is in use" if use else f"klamm profile use {name} chooses it"
+    told = (
+        f"profile {name} is in use"
+        if use
+        else f"wrote profile {name}; klamm profile use {name} chooses it"
+    )
     tell(output, _json(made, found if not use else replace(found, current=name)), told)
 
 

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Annotated
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.groups.offsets import offsets_at
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, new_app
+from klamm.cli.parsing.declared import Option
 from klamm.cli.records import lines as records
 from klamm.cli.records.patterns import Writer
 from klamm.cli.times import moment_of
@@ -32,30 +31,30 @@ _PLACES = {"earliest": EARLIEST, "latest": LATEST}
 def consume(
     topic: str,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="repeatable; default: all")
+        list[int] | None, Option("--partition", "-p", help="repeatable; default: all")
     ] = None,
     start: Annotated[
         str,
-        typer.Option(
+        Option(
             "--from",
             metavar="earliest|latest|OFFSET|@TIME",
             help="where to begin; a time is @-1h (so long ago: s, m, h, d), @2026-11-15T08:30 "
             "or @ and milliseconds",
         ),
     ] = "earliest",
-    count: Annotated[int | None, typer.Option("-n", min=1, help="stop after N records")] = None,
+    count: Annotated[int | None, Option("-n", min=1, help="stop after N records")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="wait for new records at the end")
+        bool, Option("--follow", "-f", help="wait for new records at the end")
     ] = False,
     committed: Annotated[
-        bool, typer.Option("--committed", help="only records of committed transactions")
+        bool, Option("--committed", help="only records of committed transactions")
     ] = False,
     keys: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="print keys too")
+        str | None, Option("--key-separator", metavar="TEXT", help="print keys too")
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--format",
             metavar="PATTERN",
             help="print this of each record, such as '%p:%o %k=%v' (%k key, %v value, %h headers, "
@@ -63,10 +62,10 @@ def consume(
         ),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="print raw bytes, which may garble a terminal")
+        bool, Option("--raw", help="print raw bytes, which may garble a terminal")
     ] = False,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="json: one object per line")
+        Output, Option("--output", "-o", help="json: one object per line")
     ] = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -18,15 +16,17 @@ from klamm.cli.options import (
     Output,
     OutputOption,
     new_app,
-    parse_pairs,
+    parse_pair_list,
 )
 from klamm.cli.output import (
     counted,
     print_json,
     say,
 )
+from klamm.cli.parsing.declared import Option
 from klamm.cli.records import lines as records
 from klamm.cli.records.patterns import PatternReader, PatternRecord
+from klamm.cli.records.troubles import Telling
 from klamm.client.aio.admin import Admin
 from klamm.client.aio.producer import Producer
 from klamm.model.errors import NotThere, UsageError
@@ -49,22 +49,20 @@ Reading = Callable[[bytes, int], PatternRecord]
 def produce(
     topic: str,
     key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="the text between key and value")
+        str | None, Option(metavar="TEXT", help="the text between key and value")
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option(
-            "--header", "-H", metavar="K=V", help="add this header to every record; repeatable"
-        ),
+        Option("--header", "-H", metavar="K=V", help="add this header to every record; repeatable"),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(help="write to this partition; default: chosen by key")
+        int | None, Option(help="write to this partition; default: chosen by key")
     ] = None,
-    acks: Annotated[Acks, typer.Option(help="which replicas must confirm a record")] = Acks.ALL,
-    compression: Annotated[Compression, typer.Option()] = Compression.NONE,
+    acks: Annotated[Acks, Option(help="which replicas must confirm a record")] = Acks.ALL,
+    compression: Annotated[Compression, Option()] = Compression.NONE,
     form: Annotated[
         str,
-        typer.Option(
+        Option(
             "--format",
             "-f",
             metavar="text|json|PATTERN",
@@ -80,8 +78,9 @@ def produce(
     Example: echo 'alice=10' | klamm produce orders --key-separator =
     """
     read = _reading(form, key_separator)
-    extra = parse_pairs(header or (), option="--header")
-    common = tuple((name, value.encode()) for name, value in extra.items())
+    # A record may have the same header twice.
+    extra = parse_pair_list(header or (), option="--header")
+    common = tuple((name, value.encode()) for name, value in extra)
     codec = compression.codec
 
     async def work(admin: Admin) -> int:
@@ -89,7 +88,10 @@ def produce(
         places = await _places(admin, topic)
         _check(topic, partition, places)
         wanted = -1 if acks is Acks.ALL else int(acks)
-        async with Producer(admin.client, acks=wanted, codec=codec) as producer:
+        told = Telling()
+        async with Producer(
+            admin.client, acks=wanted, codec=codec, on_trouble=told.hear
+        ) as producer:
             async for line in _lines():
                 record, timestamp = read(line, count + 1)
                 _check(topic, record.partition, places, f"line {count + 1}: ")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
-
-import typer
 
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -18,7 +17,8 @@ from klamm.cli.options import (
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.output import counted, print_json, say, say_text, table
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.spark.jobs import (
     DEFAULT_PATIENCE,
     GroupBytesOption,
@@ -26,9 +26,9 @@ from klamm.cli.spark.jobs import (
     connection,
     job,
     look_first,
-    make_directory,
     need_spark,
     plain,
+    require_pyarrow,
     size_text,
     watcher,
     when,
@@ -36,24 +36,22 @@ from klamm.cli.spark.jobs import (
 from klamm.model.errors import KlammError
 
 _keep = new_app("Archive a topic as Parquet files, and verify them.")
-_care = new_app("List, show, verify and clean up archives.")
-DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="the directory of archives")]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="the topic whose archive to use")]
+_care = new_app("List, show, verify, clean up and register archives.")
+DirectoryArgument = Annotated[Path, Argument(metavar="DIR", help="the directory of archives")]
+TopicOption = Annotated[str | None, Option("--topic", help="the topic whose archive to use")]
 
 
 @_keep.command()
 def archive(
     topic: str,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="the directory of archives")],
-    verify: Annotated[
-        bool, typer.Option("--verify", help="read everything back and compare")
-    ] = False,
+    to: Annotated[Path, Option("--to", metavar="DIR", help="the directory of archives")],
+    verify: Annotated[bool, Option("--verify", help="read everything back and compare")] = False,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Archive a topic; or look after archives, with list, show, verify and vacuum.
+    """Archive a topic; or look after archives, with list, show, verify, vacuum, register.
 
     An interrupted run continues where it stopped.
 
@@ -62,7 +60,9 @@ def archive(
     need_spark(master)
     reach = connection(bootstrap_server, patience_s=patience)
     look_first(reach, topic)
-    make_directory(to)
+    from klamm.pipelines.places.place import check_writable
+
+    check_writable(to)
     with job(master, f"archive {topic}") as spark:
         from klamm.pipelines.archive import archiving as pipeline
 
@@ -193,10 +193,44 @@ def vacuum(directory: DirectoryArgument, output: OutputOption = Output.TEXT) -> 
         say(f"removed {count} files, {size_text(size)}")
 
 
-_CARE: Final = frozenset({"list", "show", "verify", "vacuum"})
+class TableFormat(StrEnum):
+    """The formats that archives are registered as."""
+
+    DELTA = "delta"
+    ICEBERG = "iceberg"
 
 
-def app(*, args: Sequence[str], prog_name: str) -> object:
+@_care.command()
+def register(
+    directory: DirectoryArgument,
+    format_: Annotated[TableFormat, Option("--format", help="the format of the table")],
+    topic: TopicOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Make an archive a Delta or Iceberg table; no file is copied.
+
+    Example: klamm archive register archives --topic orders --format delta
+    """
+    require_pyarrow()
+    from klamm.pipelines.archive.shelf import find_archive
+    from klamm.pipelines.tables.registering import register as registered
+
+    found = find_archive(directory, topic)
+    done = registered(found, str(format_))
+    if output is Output.JSON:
+        print_json(plain(asdict(done) | {"path": found.path, "format": str(format_)}))
+        return
+    say(
+        f"{found.path} is registered for {format_}, version {done.version}: "
+        f"{counted(done.added, 'file')} joined it, {done.removed:,} left it"
+    )
+    say("control records and rolled-back ones are rows too: filter by is_control and is_aborted")
+
+
+_CARE: Final = frozenset({"list", "show", "verify", "vacuum", "register"})
+
+
+def app(*, args: Sequence[str], prog_name: str) -> None:
     """`klamm archive list DIR` and its sisters, or else `klamm archive TOPIC --to DIR`."""
     chosen = _care if args and args[0] in _CARE else _keep
-    return chosen(args=args, prog_name=prog_name)
+    chosen(args=args, prog_name=prog_name)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from klamm.cli.asking import run
 from klamm.cli.options import (
@@ -24,6 +23,7 @@ from klamm.cli.options import (
     new_app,
 )
 from klamm.cli.output import print_json, say
+from klamm.cli.parsing.declared import Option
 from klamm.cli.reach import Reach
 from klamm.cli.spark.jobs import (
     DEFAULT_PATIENCE,
@@ -51,24 +51,22 @@ app = new_app("Check every decision of the controllers, and write a report.")
 @app.command()
 def audit(
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="the directory for report and tables")
+        Path, Option("--to", metavar="DIR", help="the directory for report and tables")
     ] = Path("klamm-audit"),
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="only decisions since this time, such as 2026-11-15T08:30"
-        ),
+        Option(metavar="TIME", help="only decisions since this time, such as 2026-11-15T08:30"),
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="read ledger files instead of asking the brokers"),
+        Option(metavar="DIR", help="read ledger files instead of asking the brokers"),
     ] = None,
     stuck_after: Annotated[
-        int, typer.Option(min=0, help="seconds after which a deletion counts as stuck")
+        int, Option(min=0, help="seconds after which a deletion counts as stuck")
     ] = 60,
     no_spark: Annotated[
         bool,
-        typer.Option("--no-spark", help="judge here, without Spark: for ledgers that are small"),
+        Option("--no-spark", help="judge here, without Spark: for ledgers that are small"),
     ] = False,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
@@ -83,28 +81,36 @@ def audit(
     Example: klamm audit --to report --since 2026-11-15
     """
     since_ms = parse_time(since) if since is not None else 0
-    if no_spark:
-        limits = {"since_ms": since_ms, "stuck_after_ms": stuck_after * 1000}
-        _without_spark(ledger, bootstrap_server, to, patience, output, **limits)
-        return
-    need_spark(master)
-    evidence = _evidence(ledger, bootstrap_server, patience_s=patience, since_ms=since_ms)
-    make_directory(to)
-    with job(master, "audit") as spark:
-        from klamm.pipelines.audit import judging
+    require_pyarrow()
+    from klamm.pipelines.places.errands import brought_from, sent_to
 
-        now_ms = int(time.time() * 1000)
-        judged = evidence(spark, now_ms)
-        found = judging.run(
-            spark,
-            judged,
-            to.absolute() / "tables",
-            now_ms=now_ms,
-            since_ms=since_ms,
-            stuck_after_ms=stuck_after * 1000,
-            progress=watcher(output),
-        )
-    _publish(found, judged.source, to.absolute() / "audit.html", output)
+    # In a store: it is worked on here, and sent when the command ends, whatever it found.
+    with ExitStack() as errands:
+        to = errands.enter_context(sent_to(to))
+        if ledger is not None:
+            ledger = errands.enter_context(brought_from(ledger))
+        if no_spark:
+            limits = {"since_ms": since_ms, "stuck_after_ms": stuck_after * 1000}
+            _without_spark(ledger, bootstrap_server, to, patience, output, **limits)
+            return
+        need_spark(master)
+        evidence = _evidence(ledger, bootstrap_server, patience_s=patience, since_ms=since_ms)
+        make_directory(to)
+        with job(master, "audit") as spark:
+            from klamm.pipelines.audit import judging
+
+            now_ms = int(time.time() * 1000)
+            judged = evidence(spark, now_ms)
+            found = judging.run(
+                spark,
+                judged,
+                to.absolute() / "tables",
+                now_ms=now_ms,
+                since_ms=since_ms,
+                stuck_after_ms=stuck_after * 1000,
+                progress=watcher(output),
+            )
+        _publish(found, judged.source, to.absolute() / "audit.html", output)
 
 
 def _without_spark(
@@ -153,16 +159,17 @@ def _publish(found: Findings, source: str, page: Path, output: Output) -> None:
     """Writes the page and says what is in it."""
     from klamm.pipelines.audit.report import render
     from klamm.pipelines.jobs.writing import write_whole
+    from klamm.pipelines.places.errands import told
 
     write_whole(page, render(found, title="klamm audit"))
     if output is Output.TEXT:
         say(*_summary(found, source))
-        say(page)
+        say(told(page))
     else:
-        whole = {"report": page, "events": found.events, "clean": found.is_clean}
+        whole = {"report": told(page), "events": found.events, "clean": found.is_clean}
         print_json(plain(whole | {"source": source, "findings": found.counts}))
     if not found.is_clean:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _summary(found: Findings, source: str) -> Iterator[str]:

@@ -1,15 +1,20 @@
 """`klamm demo`: a guided tour of about two minutes.
 
 A cluster starts; topics are created and filled; Spark aggregates a stream while a broker is stopped
-and started; a topic grows; one is archived, deleted and restored with its proof; the audit of it
-all is written. Everything is real and nothing is prepared: the numbers printed are those that were
+and started; a driver that writes exactly once is killed; a topic shrinks, with the order of its
+keys proven, and grows; it is archived, deleted and restored with its proof; the audit of it all is
+written. Everything is real and nothing is prepared: the numbers printed are those that were
 seen.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -18,13 +23,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import typer
 from rich.console import Console
 
 from klamm.cli.asking import run
 from klamm.cli.invocation import this_command
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json
+from klamm.cli.parsing.declared import Option
 from klamm.cli.spark.jobs import (
     connection,
     job,
@@ -49,20 +54,20 @@ _CUSTOMERS = 50
 _ORDERS = "orders"
 _AT_ONCE = 20_000
 _PATIENCE_S = 10.0
+_COPY = "orders-copy"
+_KEPT_S = 3600.0
 _COUNTED = ("customer", "count(1)", "sum(size)")
 
 
 @app.command()
 def demo(
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="the directory for archive and report")
+        Path, Option("--to", metavar="DIR", help="the directory for archive and report")
     ] = Path("klamm-demo"),
-    records: Annotated[
-        int, typer.Option(help="how many records to start with", min=1000)
-    ] = 200_000,
+    records: Annotated[int, Option(help="how many records to start with", min=1000)] = 200_000,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Take a guided tour: a cluster, a stream, a stopped broker, an archive, an audit.
+    """Take a guided tour: a stream, a killed driver, a topic that shrinks, an archive, an audit.
 
     Example: klamm demo
     """
@@ -81,7 +86,10 @@ def demo(
             tour.note(f"the cluster serves on {cluster.bootstrap_servers}")
             tour.note(f"broker {cluster.controller_id} is the controller")
             tour.fill(cluster)
-            tour.stream(spark, cluster, Path(scratch))
+            with _Driver(cluster.bootstrap_servers, Path(scratch)) as driver:
+                tour.stream(spark, cluster, Path(scratch))
+                tour.write_once(spark, cluster, driver)
+            tour.shrink(spark, cluster)
             tour.grow(cluster)
             tour.archive(spark, cluster)
             tour.audit(spark, cluster)
@@ -210,8 +218,60 @@ class _Tour:
         self.note(f"broker {victim} is back and has caught up")
         writing.await_rounds(2)
 
+    def write_once(self, spark: SparkSession, cluster: Cluster, driver: _Driver) -> None:
+        self.say("A program copies the topic exactly once, and its driver is killed")
+        from klamm.cli.spark.demo_driver import copy_once
+
+        cluster.create_topic(_COPY, partitions=3, replication_factor=3)
+        seen = driver.kill_amid(lambda: self._count(cluster, committed=False))
+        self.note(
+            f"killed (kill -9) when {seen:,} records were written; a reader of committed ones "
+            f"sees {self._count(cluster, committed=True):,}"
+        )
+        copy_once(spark, cluster.bootstrap_servers, _ORDERS, _COPY)
+        servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+        committed = {"kafka.isolation.level": "read_committed", "subscribe": _COPY}
+        rows = spark.read.format("klamm").options(**servers, **committed).load()
+        total, different = rows.selectExpr("count(1)", "count(DISTINCT value)").collect()[0]
+        self.facts["once"] = {"records": total, "written": self._written, "killed_at": seen}
+        if (total, different) != (self._written, self._written):
+            raise KlammError(f"{self._written} orders were copied, and {total} are there")
+        self.note(f"run again, {total:,} orders are in the copy: every one exactly once")
+
+    def _count(self, cluster: Cluster, *, committed: bool) -> int:
+        from klamm.client.blocking.lookup import Lookup
+
+        lookup = Lookup(connection(cluster.bootstrap_servers))
+        found = lookup.topic(_COPY)
+        return (
+            0
+            if found is None
+            else sum(lookup.latest(found.partitions, committed=committed).values())
+        )
+
+    def shrink(self, spark: SparkSession, cluster: Cluster) -> None:
+        self.say("The topic shrinks from 3 partitions to 2; the order of every key is kept")
+        from klamm.client.blocking.lookup import Lookup
+        from klamm.pipelines.repartition.repartition import Repartitioning
+        from klamm.pipelines.repartition.steps import TopicCluster
+
+        place = TopicCluster(Lookup(connection(cluster.bootstrap_servers)), None)
+        bar, root = watcher(self._output), self._to / "repartition"
+        done = Repartitioning(spark, place, _ORDERS, 2, root, _PATIENCE_S, bar, _KEPT_S).run()
+        spread = " and ".join(f"{count:,}" for count in done.target_records)
+        self.note(f"{done.records:,} orders are in 2 partitions: {spread}")
+        self.note(
+            f"proof: both topics read again, every order is there once, {done.violations} come "
+            "after a later one of their customer"
+        )
+        self.note(
+            f"producers waited {done.frozen_seconds:.1f} s; the old topic is kept as "
+            f"{done.kept_as}, so that it can be undone"
+        )
+        self.facts["shrunk"] = {"records": done.records, "violations": done.violations}
+
     def grow(self, cluster: Cluster) -> None:
-        self.say("The topic grows from 3 partitions to 6")
+        self.say("The topic grows from 2 partitions to 5")
         from klamm.cli.topics.changes import add_partitions
         from klamm.cli.topics.story import gather, tell
 
@@ -219,8 +279,8 @@ class _Tour:
             return run(cluster.bootstrap_servers, lambda admin: gather(admin, _ORDERS, set()))
 
         before = len(told())
-        run(cluster.bootstrap_servers, lambda admin: add_partitions(admin, _ORDERS, 6, None))
-        cluster.wait_for_topic(_ORDERS, partitions=6)
+        run(cluster.bootstrap_servers, lambda admin: add_partitions(admin, _ORDERS, 5, None))
+        cluster.wait_for_topic(_ORDERS, partitions=5)
         # A partition serves before the last line about it is written.
         patience = time.monotonic() + _PATIENCE_S
         while not is_grown(new := told()[before:], 3) and time.monotonic() < patience:
@@ -293,6 +353,56 @@ def farewell(command: str, to: Path) -> list[str]:
         f"open {to / 'audit.html'}",
         "  in a browser: how long each transition took, and whether all were legal",
     ]
+
+
+class _Driver:
+    """A program of its own, with a Spark of its own, that starts while other things are shown."""
+
+    def __init__(self, bootstrap: str, scratch: Path) -> None:
+        self._said = scratch / "driver.log"
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "klamm.cli.spark.demo_driver", bootstrap, _ORDERS, _COPY],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def kill_amid(self, written: Callable[[], int]) -> int:
+        """Lets it begin, and kills it as soon as something is written; how much that was."""
+        begins, ready = self._process.stdin, self._process.stdout
+        assert begins is not None, "it was started with both"
+        assert ready is not None, "it was started with both"
+        if ready.readline() != b"ready\n":
+            raise self._fault("did not start")
+        begins.write(b"go\n")
+        begins.flush()
+        while not (count := written()):
+            if self._process.poll() is not None:
+                raise self._fault("ended by itself")
+            time.sleep(0.01)
+        self._kill()
+        return count
+
+    def _fault(self, what: str) -> KlammError:
+        said = self._said.read_text(errors="replace").strip().splitlines()
+        return KlammError(f"the second Spark {what}: {said[-1] if said else 'it said nothing'}")
+
+    def _kill(self) -> None:
+        """With its Java, which is of its session."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
 
 class _Meanwhile:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import os
 import signal
 import sys
-import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -26,6 +27,7 @@ from rich.progress import (
 from rich.table import Column
 
 from klamm.cli.options import Output
+from klamm.cli.parsing.declared import Option
 from klamm.cli.reach import Reach, reach_of
 from klamm.installing import install_command
 from klamm.model.errors import UsageError
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 PatienceOption = Annotated[
     float,
-    typer.Option(
+    Option(
         metavar="SECONDS",
         min=0,
         envvar="KLAMM_PATIENCE",
@@ -49,7 +51,7 @@ PatienceOption = Annotated[
 ]
 GroupBytesOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--group-bytes",
         metavar="BYTES",
         min=1 << 20,
@@ -61,6 +63,7 @@ DEFAULT_PATIENCE: Final = 120.0
 _NAME_MIN: Final = 12
 _BAR_MIN: Final = 6
 _BAR_MAX: Final = 24
+_LINE_EVERY_S: Final = 0.5
 
 
 class Bar:
@@ -105,6 +108,33 @@ class Bar:
             self._bar = None
 
 
+class ProgressLines:
+    """A JSON line on standard error now and then, for whoever runs a command: the console."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._total = 0
+        self._told_at = 0.0
+
+    def begin(self, what: str, total: int) -> None:
+        """A step starts."""
+        self._what, self._total, self._told_at = what, total, 0.0
+        self.reached(0, 0)
+
+    def reached(self, records: int, size: int) -> None:
+        """A step goes on."""
+        now = time.monotonic()
+        if records < self._total and now - self._told_at < _LINE_EVERY_S:
+            return
+        self._told_at = now
+        told = {"what": self._what, "done": records, "total": self._total, "bytes": size}
+        sys.stderr.write(json.dumps({"klamm_progress": told}) + "\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """A step is over."""
+
+
 class BarRoom(NamedTuple):
     """The layout of one line: widths of the name and the bar, and whether the total is shown."""
 
@@ -126,9 +156,11 @@ def bar_room(width: int, what: str, total: int) -> BarRoom:
 
 
 def watcher(output: Output) -> Watcher:
-    """A bar for people, silence for programs."""
+    """A bar for people, silence for programs, lines for those that ask for them."""
     from klamm.pipelines.jobs.progress import Silent
 
+    if os.environ.get("KLAMM_PROGRESS") == "json":
+        return ProgressLines()
     return Silent() if output is Output.JSON else Bar()
 
 
@@ -136,10 +168,12 @@ def need_spark(master: str) -> None:
     """Says what is missing: Python's part of Spark, or a Java to run it here."""
     from klamm.pipelines.session.java import use_java
     from klamm.pipelines.session.session import is_connect, require_pyspark
+    from klamm.pipelines.session.shared import AUTO, shared_spark
 
     require_pyspark()
-    if not is_connect(master):
-        use_java()
+    if is_connect(master) or (master == AUTO and shared_spark() is not None):
+        return
+    use_java()
 
 
 @contextlib.contextmanager
@@ -153,11 +187,11 @@ def job(master: str, name: str) -> Iterator[SparkSession]:
 
     check_master(master)
     running = _running()
-    if running is None and master.startswith("local"):
+    if running is None and master.startswith(("local", "auto")):
         spark = cast("SparkSession", SparkWhenNeeded(lambda: _started(master, name)))
     else:
         spark = start(master, name=name)
-    with _interruptible():
+    with interruptible():
         try:
             with plainly():
                 yield spark
@@ -192,7 +226,7 @@ def _started(master: str, name: str) -> SparkSession:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Lets Ctrl-C and SIGTERM end the job without a word, and with everything put back.
 
     Spark's own handler asks the JVM to cancel in the middle of another question to it, which fails
@@ -235,17 +269,12 @@ def _is_not_about_the_interruption(record: logging.LogRecord) -> bool:
 
 def make_directory(directory: Path) -> None:
     """A place for results, before anything that takes time begins."""
-    from klamm.pipelines.archive.layout import refuse_address
+    from klamm.pipelines.places.place import check_writable
+    from klamm.pipelines.places.remote import is_address
 
-    refuse_address(directory)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        # Permissions tell less than a try: a whole file system may be read-only.
-        tempfile.TemporaryFile(dir=directory).close()
-    except FileExistsError:
-        raise UsageError(f"{directory} is a file, not a directory") from None
-    except OSError as fault:
-        raise UsageError(f"cannot write to {directory}: {fault.strerror}") from None
+    if is_address(directory):
+        raise UsageError(f"{directory} is an address: name a directory of a mounted file system")
+    check_writable(directory)
 
 
 def look_first(reach: ConnectionOptions, topic: str | None = None) -> None:

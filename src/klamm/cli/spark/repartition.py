@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_MASTER,
@@ -18,6 +16,7 @@ from klamm.cli.options import (
     new_app,
 )
 from klamm.cli.output import print_json, say
+from klamm.cli.parsing.declared import Option
 from klamm.cli.reach import Reach, reach_of
 from klamm.cli.spark.jobs import (
     DEFAULT_PATIENCE,
@@ -31,6 +30,7 @@ from klamm.cli.spark.jobs import (
     size_text,
     watcher,
 )
+from klamm.cli.times import clock_of
 
 if TYPE_CHECKING:
     from klamm.pipelines.repartition.repartition import RepartitionReport
@@ -38,16 +38,19 @@ if TYPE_CHECKING:
     from klamm.pipelines.repartition.survey import SampleSurvey
 
 _change = new_app("Give a topic another number of partitions.")
-_care = new_app("Take a re-partitioning back.")
+_care = new_app("Take a re-partitioning back.", is_group=True)
 _GROUPS_WAIT_S: Final = 60.0
+_KEPT_DAYS: Final = 7.0
+_DAYS_MAX: Final = 36_500.0
+_DAY_S: Final = 86_400
 
 JournalOption = Annotated[
     Path,
-    typer.Option("--to", metavar="DIR", help="the directory of journals, offset maps and reports"),
+    Option("--to", metavar="DIR", help="the directory of journals, offset maps and reports"),
 ]
 GroupsOption = Annotated[
     float,
-    typer.Option(
+    Option(
         "--wait-for-groups",
         metavar="SECONDS",
         min=0,
@@ -59,12 +62,21 @@ GroupsOption = Annotated[
 @_change.command()
 def repartition(
     topic: str,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="the new number")],
+    partitions: Annotated[int, Option("--partitions", min=1, help="the new number")],
     to: JournalOption,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="say what is to be expected, and do nothing")
+        bool, Option("--dry-run", help="say what is to be expected, and do nothing")
     ] = False,
     wait_for_groups: GroupsOption = _GROUPS_WAIT_S,
+    keep: Annotated[
+        float,
+        Option(
+            metavar="DAYS",
+            min=0,
+            max=_DAYS_MAX,
+            help="how long the old topic is kept for an undo; 0: until you delete it",
+        ),
+    ] = _KEPT_DAYS,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,
     master: MasterOption = DEFAULT_MASTER,
@@ -87,7 +99,14 @@ def repartition(
         steps.check(cluster, cluster.topic(topic), partitions)
     with job(master, f"repartition {topic}") as spark:
         work = Repartitioning(
-            spark, cluster, topic, partitions, to, wait_for_groups, watcher(output)
+            spark,
+            cluster,
+            topic,
+            partitions,
+            to,
+            wait_for_groups,
+            watcher(output),
+            keep * _DAY_S,
         )
         if dry_run:
             _tell_survey(work.dry_run(), output)
@@ -97,11 +116,6 @@ def repartition(
         print_json(plain(summary(done)))
     else:
         say(*_told(done))
-
-
-@_care.callback()
-def _group() -> None:
-    """Take a re-partitioning back."""
 
 
 @_care.command()
@@ -181,12 +195,14 @@ def _told(done: RepartitionReport) -> Iterator[str]:
             f"{after} now; it sees {count:,} records again"
         )
     if done.is_swapped:
-        yield f"the old topic is kept as {done.kept_as} until you delete it"
+        until = done.kept_until_ms
+        told = "you delete it" if until is None else f"{clock_of(until)}, and then deleted"
+        yield f"the old topic is kept as {done.kept_as} until {told}"
     yield f"offset map: {done.offset_map}"
     yield from done.commands
 
 
-def app(*, args: Sequence[str], prog_name: str) -> object:
+def app(*, args: Sequence[str], prog_name: str) -> None:
     """`klamm repartition undo TOPIC`, or else `klamm repartition TOPIC --partitions N`."""
     chosen = _care if args and args[0] == "undo" else _change
-    return chosen(args=args, prog_name=prog_name)
+    chosen(args=args, prog_name=prog_name)

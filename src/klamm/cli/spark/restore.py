@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_MASTER,
@@ -19,6 +17,7 @@ from klamm.cli.options import (
     new_app,
 )
 from klamm.cli.output import print_json, say
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.spark.jobs import (
     DEFAULT_PATIENCE,
     GroupBytesOption,
@@ -44,16 +43,14 @@ app = new_app("Restore a topic from its archive, and verify it.")
 
 @app.command()
 def restore(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="the directory of archives")],
-    topic: Annotated[
-        str | None, typer.Option("--topic", help="the topic whose archive to use")
-    ] = None,
+    directory: Annotated[Path, Argument(metavar="DIR", help="the directory of archives")],
+    topic: Annotated[str | None, Option("--topic", help="the topic whose archive to use")] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="NAME", help="restore under this name")
+        str | None, Option("--to", metavar="NAME", help="restore under this name")
     ] = None,
     as_of: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="TIME|OFFSETS",
             help="only records up to 2026-11-15T08:30, or before these offsets: "
             '\'{"0": 120, "1": 98}\'',
@@ -61,13 +58,13 @@ def restore(
     ] = None,
     exact: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--exact/--append",
             help="with the offsets, batches and producers that the topic had (klamm clusters), or "
             "with new offsets",
         ),
     ] = False,
-    check: Annotated[bool, typer.Option(help="verify the archive before restoring")] = True,
+    check: Annotated[bool, Option(help="verify the archive before restoring")] = True,
     group_bytes: GroupBytesOption = None,
     output: OutputOption = Output.TEXT,
     patience: PatienceOption = DEFAULT_PATIENCE,

@@ -1,4 +1,4 @@
-"""`klamm spark`: a shell, a check-up, and the way over from Spark's own Kafka connector."""
+"""`klamm spark`: a shell, a Spark to share, a check-up, and the way over from Spark's connector."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import os
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Annotated, Final
 
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -20,14 +18,17 @@ from klamm.cli.options import (
     OutputOption,
     new_app,
 )
-from klamm.cli.output import print_json, say
+from klamm.cli.output import print_json, say, tell
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.installing import install_command
-from klamm.model.errors import UsageError
+from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.session.java import find_java
+from klamm.pipelines.session.shared import AUTO, HERE, end, served_spark, serving, shared_spark
 from klamm.pipelines.session.versions import is_too_old, shortcomings
 
 app = new_app("PySpark with klamm's data source.")
 
+_STOP_S: Final = 60.0
 _SHELL = """
 from klamm.pipelines.session.session import say_plainly, start
 say_plainly()
@@ -70,6 +71,69 @@ def shell(
 
 
 @app.command()
+def serve(
+    master: Annotated[str, Option(help="where it runs: local[2], spark://host:port")] = HERE,
+) -> None:
+    """Run a Spark that your commands on this machine share, until Ctrl-C or `klamm spark stop`.
+
+    Commands with work for Spark find it by themselves and need not start one. It listens on
+    127.0.0.1 and wants a token, which lies in a file that only you can read.
+
+    Example: klamm spark serve
+    """
+    from klamm.cli.spark.jobs import interruptible, need_spark
+    from klamm.pipelines.session.session import check_master, is_connect, start
+
+    if is_connect(master) or master == AUTO:
+        raise UsageError(f"{master} is not a Spark that can be started here: write local[*]")
+    need_spark(master)
+    check_master(master)
+    with interruptible(), serving(master, lambda: start(master, name="klamm spark")) as (own, java):
+        say(f"Spark on {own.master} is shared at 127.0.0.1:{own.port} (process {own.pid})")
+        say("archive, restore, repartition, table and audit use it; Ctrl-C ends it")
+        sys.stdout.flush()
+        java.wait()
+    raise KlammError("the Java of the shared Spark ended by itself: start it again")
+
+
+@app.command()
+def status(output: OutputOption = Output.TEXT) -> None:
+    """Tell about the Spark that `klamm spark serve` runs; exit code 1 where there is none.
+
+    Example: klamm spark status
+    """
+    found = served_spark()
+    if output is Output.JSON:
+        print_json(None if found is None else found.told() | {"is_used": shared_spark() == found})
+    elif found is None:
+        say("no Spark is shared: `klamm spark serve` runs one")
+    else:
+        say(f"Spark on {found.master} is shared at 127.0.0.1:{found.port} (process {found.pid})")
+        if shared_spark() != found:
+            say(
+                f"it is of klamm {found.version} with {found.python}: commands of this one do "
+                "not use it"
+            )
+    if found is None:
+        raise SystemExit(1)
+
+
+@app.command()
+def stop(output: OutputOption = Output.TEXT) -> None:
+    """End the Spark that `klamm spark serve` runs.
+
+    Example: klamm spark stop
+    """
+    found = served_spark()
+    if found is None:
+        tell(output, {"stopped": None}, "no Spark is shared: there is nothing to stop")
+    elif not end(found, _STOP_S):
+        raise KlammError(f"process {found.pid} has not ended within {_STOP_S:.0f} s: kill it")
+    else:
+        tell(output, {"stopped": found.pid}, "the shared Spark has ended")
+
+
+@app.command()
 def doctor(output: OutputOption = Output.TEXT) -> None:
     """Check what Spark needs, and say what is missing.
 
@@ -82,7 +146,7 @@ def doctor(output: OutputOption = Output.TEXT) -> None:
         for subject, fact in findings.items():
             say(f"{subject:10} {fact}")
     if any(fact.startswith("missing") for fact in findings.values()):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _findings() -> list[tuple[str, str]]:
@@ -125,7 +189,7 @@ def _kernels() -> str:
 @app.command("offsets-from-checkpoint")
 def offsets_from_checkpoint(
     checkpoint: Annotated[
-        Path, typer.Argument(metavar="DIR", help="the checkpoint directory of a query")
+        Path, Argument(metavar="DIR", help="the checkpoint directory of a query")
     ],
 ) -> None:
     """Print the last committed offsets of a query, for startingOffsets.

@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-import typer
-
 from klamm.cli.options import Output, OutputOption
 from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.store.options import (
     DataOption,
     PathArgument,
@@ -73,7 +72,7 @@ def ls(
 
 
 def get(
-    path: Annotated[str, typer.Argument(help="a node")],
+    path: Annotated[str, Argument(help="a node")],
     data: DataOption = None,
     zookeeper: ZooKeeperOption = None,
     setting: SettingOption = None,
@@ -113,9 +112,7 @@ def tree(
     data: DataOption = None,
     zookeeper: ZooKeeperOption = None,
     setting: SettingOption = None,
-    depth: Annotated[
-        int | None, typer.Option(min=0, help="how many levels to go down [all]")
-    ] = None,
+    depth: Annotated[int | None, Option(min=0, help="how many levels to go down [all]")] = None,
     secrets: SecretsOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:

@@ -12,10 +12,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-import typer
-
 from klamm.cli.options import Output, OutputOption
 from klamm.cli.output import print_json, say
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.store.options import DataOption, SettingOption, ZooKeeperOption
 from klamm.cli.store.place import NamedStore, Opened, existing, on_zookeeper, opened, own_zookeeper
 from klamm.model.errors import UsageError
@@ -23,7 +22,7 @@ from klamm.model.errors import UsageError
 if TYPE_CHECKING:
     from klamm.store.exports import Export, Kept
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="one line of JSON a node")]
+FileArgument = Annotated[Path, Argument(metavar="FILE", help="one line of JSON a node")]
 
 
 def export(
@@ -33,7 +32,7 @@ def export(
     setting: SettingOption = None,
     set_aside: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--set-aside",
             help="rename the exported store of --data, so that nobody starts on it by mistake",
         ),
@@ -106,7 +105,7 @@ def import_(
     zookeeper: ZooKeeperOption = None,
     zookeeper_nodes: Annotated[
         int | None,
-        typer.Option(
+        Option(
             help="put it into a ZooKeeper of the cluster's own, of so many servers, instead of the "
             "embedded store (klamm up --zookeeper)"
         ),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from klamm.cli.parsing.declared import Argument, Option
 
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="the data directory [$XDG_STATE_HOME/klamm]")
+    Path | None, Option("--data", help="the data directory [$XDG_STATE_HOME/klamm]")
 ]
 ZooKeeperOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--zookeeper",
         metavar="HOST:PORT[/PATH]",
         help="a ZooKeeper, or an embedded store that is served as one",
@@ -20,13 +20,13 @@ ZooKeeperOption = Annotated[
 ]
 SettingOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "-X",
         metavar="NAME=VALUE",
         help="how ZooKeeper is reached: zookeeper.ssl.*, klamm.zookeeper.*; repeatable",
     ),
 ]
-PathArgument = Annotated[str, typer.Argument(metavar="[PATH]", help="a node")]
+PathArgument = Annotated[str, Argument(metavar="[PATH]", help="a node")]
 SecretsOption = Annotated[
-    bool, typer.Option("--secrets", help="show credentials, which are hidden otherwise")
+    bool, Option("--secrets", help="show credentials, which are hidden otherwise")
 ]

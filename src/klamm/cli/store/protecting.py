@@ -9,10 +9,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Annotated
 
-import typer
-
 from klamm.cli.options import Output, OutputOption
 from klamm.cli.output import print_json, say
+from klamm.cli.parsing.declared import Option
 from klamm.cli.store.options import SettingOption
 from klamm.cli.store.place import NamedStore, on_zookeeper
 from klamm.model.errors import UsageError
@@ -20,11 +19,11 @@ from klamm.model.errors import UsageError
 
 def protect(
     zookeeper: Annotated[
-        str, typer.Option("--zookeeper", metavar="HOST:PORT[/PATH]", help="the ZooKeeper")
+        str, Option("--zookeeper", metavar="HOST:PORT[/PATH]", help="the ZooKeeper")
     ],
     setting: SettingOption = None,
     open_: Annotated[
-        bool, typer.Option("--open", help="the reverse: give every node to everybody")
+        bool, Option("--open", help="the reverse: give every node to everybody")
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:

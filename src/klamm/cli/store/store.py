@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from klamm.cli.options import Output, OutputOption, new_app
 from klamm.cli.output import print_json, say, say_text, table
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.store import looking, moving, protecting, watching
 from klamm.cli.store.options import DataOption
 from klamm.model.errors import UsageError
@@ -40,7 +39,7 @@ for command in (
 
 ExecuteOption = Annotated[
     bool,
-    typer.Option("--execute", help="change the store; without it, only print what would change"),
+    Option("--execute", help="change the store; without it, only print what would change"),
 ]
 
 
@@ -66,7 +65,7 @@ def backups_(data: DataOption = None, output: OutputOption = Output.TEXT) -> Non
 def restore(
     backup: Annotated[
         Path | None,
-        typer.Argument(metavar="[BACKUP]", help="a back-up file [the newest complete one]"),
+        Argument(metavar="[BACKUP]", help="a back-up file [the newest complete one]"),
     ] = None,
     data: DataOption = None,
     execute: ExecuteOption = False,
@@ -105,7 +104,7 @@ def repair(
     data: DataOption = None,
     log_dir: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--log-dir",
             metavar="DIR",
             help="a log directory outside the data directory; repeatable",

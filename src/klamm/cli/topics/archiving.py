@@ -14,7 +14,6 @@ from klamm.cli.spark.jobs import (
     connection,
     job,
     look_first,
-    make_directory,
     need_spark,
     watcher,
 )
@@ -45,7 +44,9 @@ def archived(
     if not names:
         yield []
         return
-    make_directory(root)
+    from klamm.pipelines.places.place import check_writable
+
+    check_writable(root)
     keeping = Safekeeping(lookup, reach_of(bootstrap).settings, root, lambda: watcher(output))
     with keeping.archived(lambda: job(master, f"archive {', '.join(names)}"), names) as kept:
         if output is Output.TEXT:

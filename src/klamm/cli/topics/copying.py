@@ -23,13 +23,14 @@ from klamm.client.aio.producer import Producer
 from klamm.model.errors import UsageError
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST, LATEST
-from klamm.model.settings.topic import FROZEN
+from klamm.model.settings.topic import FROZEN, KEPT_UNTIL
 from klamm.protocol.fetch import READ_COMMITTED
 
 # What is said of one topic's writers or replicas does not hold for its copy.
 _NOT_COPIED: Final = frozenset(
     {
         FROZEN,
+        KEPT_UNTIL,
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
     }

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Annotated, Any, Final
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, Output, OutputOption, new_app
 from klamm.cli.output import print_json, say
+from klamm.cli.parsing.declared import Option
 from klamm.cli.topics.ledger import decisions_about
 from klamm.client.aio.admin import Admin
 from klamm.client.errors import refuse
@@ -73,7 +72,7 @@ _FORMER: Final[Mapping[str, str]] = {
 @app.command()
 def story(
     topic: str,
-    last: Annotated[int, typer.Option("-n", help="only the last N decisions; 0 = all", min=0)] = 0,
+    last: Annotated[int, Option("-n", help="only the last N decisions; 0 = all", min=0)] = 0,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:

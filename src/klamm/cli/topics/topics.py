@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from klamm.cli.asking import run
 from klamm.cli.facts import TopicFacts, list_topics
 from klamm.cli.options import (
@@ -33,6 +31,7 @@ from klamm.cli.output import (
     table,
     tell,
 )
+from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.reach import Reach
 from klamm.cli.topics import changes as topic_changes
 from klamm.cli.topics import plans, waiting
@@ -45,11 +44,11 @@ from klamm.model.text import printable
 app = new_app("Create, list, describe, alter and delete topics.")
 
 ConfigOption = Annotated[
-    list[str] | None, typer.Option("--config", "-c", metavar="K=V", help="a setting; repeatable")
+    list[str] | None, Option("--config", "-c", metavar="K=V", help="a setting; repeatable")
 ]
 AssignmentOption = Annotated[
     str | None,
-    typer.Option(metavar="0:1,1:2", help="the replicas of each partition, preferred leader first"),
+    Option(metavar="0:1,1:2", help="the replicas of each partition, preferred leader first"),
 ]
 
 
@@ -57,10 +56,10 @@ AssignmentOption = Annotated[
 def create(
     name: str,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: use the cluster's default")
+        int, Option("--partitions", "-p", help="-1: use the cluster's default")
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: use the cluster's default")
+        int, Option("--replication-factor", "-r", help="-1: use the cluster's default")
     ] = -1,
     config: ConfigOption = None,
     assignment: AssignmentOption = None,
@@ -96,9 +95,9 @@ def create(
 
 @app.command("list")
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="list internal topics too")] = False,
+    internal: Annotated[bool, Option("--internal", help="list internal topics too")] = False,
     deleting: Annotated[
-        bool, typer.Option("--deleting", help="list the topics on their way out instead")
+        bool, Option("--deleting", help="list the topics on their way out instead")
     ] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -136,7 +135,7 @@ def _brokers(ids: list[int]) -> str:
 def describe(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="default: all topics except internal ones"),
+        Argument(metavar="[NAME]...", help="default: all topics except internal ones"),
     ] = None,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -155,13 +154,11 @@ def describe(
 @app.command()
 def alter(
     name: str,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="the new total")
-    ] = None,
+    partitions: Annotated[int | None, Option("--partitions", "-p", help="the new total")] = None,
     assignment: AssignmentOption = None,
     config: ConfigOption = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="K", help="a setting to remove; repeatable")
+        list[str] | None, Option(metavar="K", help="a setting to remove; repeatable")
     ] = None,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
@@ -194,23 +191,21 @@ def alter(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    names: Annotated[list[str], Argument(metavar="NAME...")],
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="do not fail if a topic does not exist")
+        bool, Option("--if-exists", help="do not fail if a topic does not exist")
     ] = False,
     archive: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="archive and verify before deleting; needs Spark"),
+        Option(metavar="DIR", help="archive and verify before deleting; needs Spark"),
     ] = None,
     master: MasterOption = DEFAULT_MASTER,
     forget_broker: Annotated[
         list[int] | None,
-        typer.Option(metavar="ID", help="do not wait for this broker, which is down; repeatable"),
+        Option(metavar="ID", help="do not wait for this broker, which is down; repeatable"),
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="wait until every replica has confirmed")
-    ] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="how long --wait waits")] = 30.0,
+    wait: Annotated[bool, Option("--wait", help="wait until every replica has confirmed")] = False,
+    timeout: Annotated[float, Option(metavar="SECONDS", help="how long --wait waits")] = 30.0,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -303,12 +298,12 @@ def copy(
     source: str,
     target: str,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: the same as the source")
+        int, Option("--partitions", "-p", help="-1: the same as the source")
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the same as the source")
+        int, Option("--replication-factor", "-r", help="-1: the same as the source")
     ] = -1,
-    compression: Annotated[Compression, typer.Option()] = Compression.NONE,
+    compression: Annotated[Compression, Option()] = Compression.NONE,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -354,9 +349,9 @@ def cancel_delete(
 
 @app.command()
 def explain(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    name: Annotated[str | None, Argument(metavar="[NAME]")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="every topic that is waiting for something")
+        bool, Option("--all", help="every topic that is waiting for something")
     ] = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -386,7 +381,7 @@ def explain(
 
 @app.command()
 def freeze(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    names: Annotated[list[str], Argument(metavar="NAME...")],
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -400,7 +395,7 @@ def freeze(
 
 @app.command()
 def unfreeze(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    names: Annotated[list[str], Argument(metavar="NAME...")],
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:

@@ -9,9 +9,11 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from klamm.cli.facts import list_topics
+from klamm.cli.times import clock_of
 from klamm.client.aio.admin import Admin
 from klamm.client.errors import refuse
 from klamm.model.errors import ErrorCode, KlammError, RequestRefused
+from klamm.model.settings.topic import KEPT_UNTIL
 from klamm.protocol.private import PrivateKey
 
 # One request waits for so long at most; then it is asked again, whoever is controller by then.
@@ -172,6 +174,9 @@ def tell(explanation: Explanation, now_ms: int) -> Iterator[str]:
         yield f"{topic} is healthy"
     else:
         yield f"{topic} is degraded"
+    if (until_ms := explanation.get("kept_until_ms")) is not None and deleting is None:
+        yield f"  it is kept until {clock_of(until_ms)}, and then deleted if it is frozen"
+        yield f"  to keep it for good: klamm configs unset -t {topic} {KEPT_UNTIL}"
     for reasons in _alike(explanation["waiting"]):
         one, since_ms = reasons[0], min(r["since_ms"] for r in reasons)
         earlier = " or earlier" if any(r["since_at_least"] for r in reasons) else ""

@@ -11,7 +11,7 @@ import asyncio
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.client import requests
 from klamm.client.aio.cluster import Client
@@ -25,23 +25,26 @@ from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.fetch import READ_UNCOMMITTED
-from klamm.protocol.messages import (
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    create_partitions,
-    create_topics,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_log_dirs,
-    describe_producers,
-    elect_leaders,
-    incremental_alter_configs,
-    list_offsets,
-    list_partition_reassignments,
-    metadata,
-)
+
+# Each request imports its message when it is first sent: a command sends one or two, and all of
+# them together would take longer to import than to answer.
+if TYPE_CHECKING:
+    from klamm.protocol.messages import (
+        alter_partition_reassignments,
+        create_partitions,
+        create_topics,
+        delete_records,
+        delete_topics,
+        describe_cluster,
+        describe_configs,
+        describe_log_dirs,
+        describe_producers,
+        elect_leaders,
+        incremental_alter_configs,
+        list_offsets,
+        list_partition_reassignments,
+        metadata,
+    )
 
 PREFERRED_ELECTION: Final = 0
 UNCLEAN_ELECTION: Final = 1
@@ -70,6 +73,8 @@ class Admin:
 
     async def cluster(self) -> describe_cluster.Response:
         """The brokers that are alive, the controller and the cluster's id."""
+        from klamm.protocol.messages import describe_cluster
+
         response: describe_cluster.Response = _unless_refused(
             await self.client.anywhere(ApiKey.DESCRIBE_CLUSTER, describe_cluster.Request())
         )
@@ -85,6 +90,8 @@ class Admin:
 
     async def topic_by_id(self, topic_id: uuid.UUID) -> metadata.MetadataResponseTopic:
         """The topic with this id, with its error when there is none."""
+        from klamm.protocol.messages import metadata
+
         request = metadata.Request(
             topics=[metadata.MetadataRequestTopic(topic_id=topic_id, name=None)],
             allow_auto_topic_creation=False,
@@ -100,6 +107,8 @@ class Admin:
         timeout_s: float | None = None,
     ) -> list[create_topics.CreatableTopicResult]:
         """Creates topics; the answer waits until each has its leaders, or time is over."""
+        from klamm.protocol.messages import create_topics
+
         deadline = self.client.deadline(timeout_s)
         request = create_topics.Request(list(topics), deadline.left_ms, validate_only)
         response: create_topics.Response = await self.client.at_controller(
@@ -138,6 +147,8 @@ class Admin:
         timeout_s: float | None = None,
     ) -> create_partitions.CreatePartitionsTopicResult:
         """Brings a topic up to this number of partitions."""
+        from klamm.protocol.messages import create_partitions
+
         deadline = self.client.deadline(timeout_s)
         placed = None
         if assignments is not None:
@@ -207,6 +218,8 @@ class Admin:
 
         The answer to a replica that is not there yet is REPLICA_NOT_AVAILABLE, and is remembered.
         """
+        from klamm.protocol.messages import alter_replica_log_dirs
+
         dirs: defaultdict[str, list[TopicPartition]] = defaultdict(list)
         for partition, path in directories.items():
             dirs[path].append(partition)
@@ -256,6 +269,8 @@ class Admin:
         self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, delete_records.DeleteRecordsPartitionResult]:
         """Deletes what stands before these offsets; -1 means all that is committed."""
+        from klamm.protocol.messages import delete_records
+
         deadline = self.client.deadline(timeout_s)
 
         async def ask(
@@ -281,6 +296,8 @@ class Admin:
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, describe_producers.PartitionResponse]:
         """The producers whose state the leaders of these partitions keep."""
+        from klamm.protocol.messages import describe_producers
+
         deadline = self.client.deadline()
 
         async def ask(
@@ -305,6 +322,8 @@ class Admin:
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, elect_leaders.PartitionResult]:
         """Has leaders elected, preferred or unclean, for these partitions or wherever needed."""
+        from klamm.protocol.messages import elect_leaders
+
         deadline = self.client.deadline(timeout_s)
         wanted = None
         if partitions is not None:
@@ -326,6 +345,8 @@ class Admin:
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, alter_partition_reassignments.ReassignablePartitionResponse]:
         """Moves partitions to these brokers; None calls a move off."""
+        from klamm.protocol.messages import alter_partition_reassignments
+
         deadline = self.client.deadline(timeout_s)
         topics: defaultdict[str, list[alter_partition_reassignments.ReassignablePartition]]
         topics = defaultdict(list)
@@ -348,6 +369,8 @@ class Admin:
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, list_partition_reassignments.OngoingPartitionReassignment]:
         """The moves under way, of these partitions or of all."""
+        from klamm.protocol.messages import list_partition_reassignments
+
         wanted = None
         if partitions is not None:
             wanted = [

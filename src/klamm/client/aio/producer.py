@@ -15,7 +15,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
@@ -36,6 +36,17 @@ _REQUEST_SIZE_MAX: Final = 16 * 1024 * 1024
 _BUFFERED_MAX: Final = 32 * 1024 * 1024
 _RECORD_OVERHEAD: Final = 32  # lengths, deltas and counts, generously
 _PAUSE_S: Final = 0.05
+# After a loss: who cannot even get a new id by then has nothing more to try.
+_NEW_ID_S: Final = 5.0
+
+
+class Trouble(NamedTuple):
+    """A partition that takes no record at the moment, for a reason that may pass."""
+
+    tp: TopicPartition
+    why: str
+    lasting_s: float
+    gives_up_in_s: float
 
 
 class Delivered(NamedTuple):
@@ -53,6 +64,8 @@ class _Batch:
 
     tp: TopicPartition
     deadline_s: float
+    trouble: str = ""  # the reason why it was put off last
+    trouble_since_s: float | None = None
     records: list[Record] = field(default_factory=list)
     waiting: list[asyncio.Future[Delivered]] = field(default_factory=list)
     size: int = 0
@@ -91,6 +104,7 @@ class Producer:
         linger_s: float = 0.0,
         timeout_s: float = 30.0,
         create_topics: bool = True,
+        on_trouble: Callable[[Trouble], None] | None = None,
     ) -> None:
         self._client = client
         self._acks = acks
@@ -101,6 +115,7 @@ class Producer:
         self._linger_s = linger_s
         self._timeout_s = timeout_s
         self._create_topics = create_topics
+        self._on_trouble = on_trouble
         self._queues: dict[TopicPartition, deque[_Batch]] = {}
         self._buffered = 0
         self._wake = asyncio.Event()
@@ -172,10 +187,10 @@ class Producer:
         """Returns when every record sent so far is stored; raises when one was lost."""
         async with self._progress:
             await self._progress.wait_for(lambda: not any(self._queues.values()) or self._dead)
-        self._alive()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+        self._alive()
 
     def _resolved(self, future: asyncio.Future[Delivered]) -> None:
         if not future.cancelled() and self._failure is None:
@@ -226,10 +241,13 @@ class Producer:
             if not code.is_retriable or not await deadline.pause(_PAUSE_S):
                 raise RequestRefused(code, f"topic {topic!r}: {code.name}")
 
-    async def _new_identity(self) -> None:
+    async def _new_identity(self, patience_s: float | None = None) -> None:
         # A broker that has no ids left fetches a block of them, and says so meanwhile.
         response = await self._client.anywhere(
-            ApiKey.INIT_PRODUCER_ID, requests.producer_id(), again_on=COORDINATOR_MOVED
+            ApiKey.INIT_PRODUCER_ID,
+            requests.producer_id(),
+            deadline=self._client.deadline(patience_s),
+            again_on=COORDINATOR_MOVED,
         )
         check(response.error_code, "a producer id")
         self._identity = (response.producer_id, response.producer_epoch)
@@ -259,6 +277,7 @@ class Producer:
         heads = [queue[0] for queue in self._queues.values() if queue]
         by_node, unknown = self._by_leader(heads)
         if unknown:
+            self._put_off(unknown, "it has no leader")
             await self._look_again(unknown)
             by_node, _ = self._by_leader(heads)
         deliveries = (self._deliver(node_id, batches) for node_id, batches in by_node.items())
@@ -283,12 +302,24 @@ class Producer:
                 by_node.setdefault(node_id, []).append(batch)
         return by_node, unknown
 
-    async def _look_again(self, batches: Iterable[_Batch]) -> None:
+    def _put_off(self, batches: Iterable[_Batch], why: str) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for batch in batches:
+            batch.trouble = why
+            since_s = batch.trouble_since_s = batch.trouble_since_s or now_s
+            if self._on_trouble is not None:
+                left_s = max(0.0, batch.deadline_s - now_s)
+                self._on_trouble(Trouble(batch.tp, why, now_s - since_s, left_s))
+
+    async def _look_again(self, batches: Collection[_Batch]) -> None:
         topics = {batch.tp.topic for batch in batches}
+        now_s = asyncio.get_running_loop().time()
+        left_s = max(_PAUSE_S, min(batch.deadline_s for batch in batches) - now_s)
         try:
-            await self._client.refresh(topics, deadline=self._client.deadline(self._timeout_s))
-        except ClientError:
-            return  # the batches' own time decides how often this is tried
+            await self._client.refresh(topics, deadline=self._client.deadline(left_s))
+        except ClientError as fault:
+            # The batches' own time decides how often this is tried.
+            self._put_off(batches, str(fault))
 
     async def _deliver(self, node_id: int, batches: list[_Batch]) -> bool:
         topics: dict[str, list[produce.PartitionRecords]] = {}
@@ -304,7 +335,8 @@ class Producer:
         try:
             connection = await self._client.to_node(node_id, deadline)
             response = await self._ask(connection, request)
-        except (ClientError, ProtocolError):
+        except (ClientError, ProtocolError) as fault:
+            self._put_off(batches, str(fault))
             await self._look_again(batches)
             return False
         if response is None:
@@ -349,6 +381,8 @@ class Producer:
             if result is not None and code is ErrorCode.NONE:
                 batch.resolve(result)
             elif code.is_retriable:
+                message = result.error_message if result is not None else None
+                self._put_off([batch], message or code.name)
                 again.append(batch)
                 continue
             else:
@@ -365,7 +399,7 @@ class Producer:
         """A sequence with a hole would be refused for ever: begin a new one under a new id."""
         if not self._idempotent:
             return
-        await self._new_identity()
+        await self._new_identity(_NEW_ID_S)
         for queue in self._queues.values():
             for batch in queue:
                 if batch is not lost:
@@ -383,7 +417,9 @@ class Producer:
         now = asyncio.get_running_loop().time()
         for batch in heads:
             if batch.deadline_s < now and batch in self._queues.get(batch.tp, ()):
-                batch.fail(DeadlineExceeded(f"{batch.tp} took no record in {self._timeout_s:g} s"))
+                why = f": {batch.trouble}" if batch.trouble else ""
+                took = f"{batch.tp} took no record in {self._timeout_s:g} s"
+                batch.fail(DeadlineExceeded(f"{took}{why}"))
                 self._remove(batch)
                 await self._after_loss(batch)
 

@@ -53,8 +53,15 @@ class TokenEndpoint:
 
     def __call__(self) -> str:
         # Not at the top: every command would wait for it, and hardly any needs it.
+        from http.client import HTTPException
         from urllib.error import HTTPError
-        from urllib.request import Request, urlopen
+        from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+        class NotSentOn(HTTPRedirectHandler):
+            """A redirection would take the secret somewhere else."""
+
+            def redirect_request(self, *_: object) -> None:
+                return None
 
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
         encode = urllib.parse.quote_plus if self.encodes else str
@@ -65,7 +72,7 @@ class TokenEndpoint:
             headers={"Authorization": f"Basic {b64encode(quoted.encode()).decode()}"},
         )
         try:
-            with urlopen(request, timeout=self.timeout_s) as answer:
+            with build_opener(NotSentOn).open(request, timeout=self.timeout_s) as answer:
                 body = answer.read(_TOKEN_SIZE_MAX + 1)
         except HTTPError as fault:
             fault.close()
@@ -74,6 +81,8 @@ class TokenEndpoint:
             reason = getattr(fault, "reason", fault)
             why = why_not(reason) if isinstance(reason, OSError) else str(reason)
             raise Unreachable(f"no token can be had from {self.url}: {why}") from None
+        except HTTPException as fault:
+            raise Unreachable(f"{self.url} speaks no HTTP: {fault!r}") from None
         try:
             return checked(str(json.loads(body)["access_token"]).encode(), self.url)
         except (ValueError, KeyError, TypeError):

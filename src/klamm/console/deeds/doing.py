@@ -7,20 +7,28 @@ nothing is done and the new one is shown.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from klamm.client.aio.admin import Admin
-from klamm.console.deeds import groups, partitions, topics
+from klamm.console.deeds import groups, jobs, machine, partitions, topics
 from klamm.console.deeds.deed import Deed, Json
-from klamm.console.gate import Acting, Role
+from klamm.console.gate import Acting
 from klamm.console.picture import Picture
 from klamm.console.problems import Problem
+from klamm.console.roles import Role
 
 DEEDS: Final[Mapping[str, Deed]] = {
-    deed.kind: deed for deed in (*topics.DEEDS, *partitions.DEEDS, *groups.DEEDS)
+    deed.kind: deed
+    for deed in (
+        *topics.DEEDS,
+        *partitions.DEEDS,
+        *groups.DEEDS,
+        *jobs.DEEDS,
+        *machine.DEEDS,
+    )
 }
 _KEYS_MAX: Final = 1_000
+Right = Callable[[Role], Acting]  # to do what needs a role; `Problem` where one has less
 
 
 def deed_of(body: Mapping[str, Any]) -> Deed:
@@ -31,12 +39,10 @@ def deed_of(body: Mapping[str, Any]) -> Deed:
     return DEEDS[kind]
 
 
-async def plan(
-    admin: Admin, role: Role, user: str, picture: Picture, body: Mapping[str, Any]
-) -> Json:
+async def plan(right: Right, picture: Picture, body: Mapping[str, Any]) -> Json:
     """The plan of a deed, or the fields that it still needs."""
     deed = deed_of(body)
-    acting = Acting.of(admin, role, deed.role, user)
+    acting = right(deed.role)
     given, wrong = deed.read(body)
     answer: Json = {
         "kind": deed.kind,
@@ -54,12 +60,10 @@ async def plan(
     return answer
 
 
-async def act(
-    admin: Admin, role: Role, user: str, picture: Picture, body: Mapping[str, Any]
-) -> Json:
+async def act(right: Right, picture: Picture, body: Mapping[str, Any]) -> Json:
     """Does what was planned."""
     deed = deed_of(body)
-    acting = Acting.of(admin, role, deed.role, user)
+    acting = right(deed.role)
     given, wrong = deed.read(body)
     if wrong:
         said = "; ".join(f"{each['field']} {each['message']}" for each in wrong)

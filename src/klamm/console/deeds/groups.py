@@ -10,9 +10,10 @@ from klamm.client.errors import refuse
 from klamm.console import twins
 from klamm.console.deeds import planning
 from klamm.console.deeds.deed import Deed, Field, Given, Sheet
-from klamm.console.gate import Acting, Role
+from klamm.console.gate import Acting
 from klamm.console.picture import Picture
 from klamm.console.problems import Problem
+from klamm.console.roles import Role
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST, LATEST
 

@@ -12,8 +12,9 @@ from klamm.console import twins
 from klamm.console.deeds import planning
 from klamm.console.deeds.deed import Deed, Field, Given, Json, Sheet
 from klamm.console.formats import number, size
-from klamm.console.gate import Acting, Role
+from klamm.console.gate import Acting
 from klamm.console.picture import Picture
+from klamm.console.roles import Role
 from klamm.model.alterations import ConfigResourceType, SettingOperation
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import create_topics

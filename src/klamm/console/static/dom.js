@@ -2,6 +2,9 @@
 
 import { FORMATS } from "./formats.js";
 
+// Stands before every address where one console shows several clusters.
+export const root = document.body?.dataset.root ?? "";
+
 export function h(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

@@ -12,6 +12,10 @@ export function shown(value) {
   });
 }
 
+export function block(value) {
+  return typeof value === "string" ? value.split("\n").map(shown).join("\n") : shown(value);
+}
+
 export function number(value) {
   if (value === null || value === undefined) return NONE;
   if (!Number.isInteger(value) && value > 0 && value < 10) return value.toFixed(1);
@@ -44,4 +48,4 @@ export function percent(value) {
   return value === null || value === undefined ? NONE : `${(value * 100).toFixed(1)} %`;
 }
 
-export const FORMATS = { shown, number, size, age, clock, percent };
+export const FORMATS = { shown, block, number, size, age, clock, percent };

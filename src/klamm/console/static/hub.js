@@ -1,6 +1,7 @@
 // One stream for all tabs: a browser opens only six connections to a host, and a stream keeps one.
 // Runs as a SharedWorker, or as a module inside a page where there is none.
 
+const root = new URL(import.meta.url).pathname.split("/static/")[0];
 const ports = new Map(); // port -> wishes
 let source = null, wanted = "", last = new Map(), timer = 0;
 
@@ -21,7 +22,7 @@ function open() {
   source = null;
   if (!wishes.length) return;
   last = new Map([...last].filter(([wish]) => wishes.includes(wish)));
-  source = new EventSource(`/api/events?${query}`);
+  source = new EventSource(`${root}/api/events?${query}`);
   source.onopen = () => tell({ event: "live", data: true });
   source.onerror = () => {
     tell({ event: "live", data: false });

@@ -1,6 +1,8 @@
 // Everything works with Tab, Enter and arrows; these keys are quicker. They can be switched off.
 
-const PLACES = { h: "/", t: "/topics", w: "/waits", g: "/groups", b: "/brokers", l: "/ledger" };
+import { root } from "./dom.js";
+
+const PLACES = { h: "/", t: "/topics", w: "/waits", g: "/groups", b: "/brokers", l: "/ledger", j: "/jobs", d: "/deletions", m: "/moves", e: "/elections", f: "/what-if", c: "/compare" };
 const THEMES = ["system", "light", "dark"];
 let going = false;
 
@@ -27,7 +29,7 @@ function row(step) {
 }
 
 function go(letter) {
-  const link = document.querySelector(`.bar nav a[href="${PLACES[letter] ?? ""}"]`);
+  const link = document.querySelector(`.bar nav a[href="${PLACES[letter] ? root + PLACES[letter] : ""}"]`);
   if (link) location.assign(link.href);
 }
 
@@ -43,7 +45,7 @@ function pressed(event) {
     k: () => row(-1),
     c: () => document.querySelector(".foot [data-copy]")?.click(),
     t: () => theme(true),
-    "?": () => location.assign("/about"),
+    "?": () => location.assign(`${root}/about`),
   };
   if (!Object.hasOwn(actions, event.key)) return;
   event.preventDefault();

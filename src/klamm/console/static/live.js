@@ -1,5 +1,6 @@
 // What is on a page is pushed to it. A wish is the address of a view's JSON.
 
+import { root } from "./dom.js";
 import { join } from "./hub.js";
 import { patched } from "./patch.js";
 
@@ -27,7 +28,7 @@ function want() {
 }
 
 async function whole(wish, view) {
-  const answer = await fetch(wish, { headers: { accept: "application/json" } });
+  const answer = await fetch(root + wish, { headers: { accept: "application/json" } });
   if (answer.ok) take(view, await answer.json());
 }
 
@@ -43,7 +44,7 @@ function heard({ event, data }) {
     badge.dataset.live = data ? "on" : "off";
     badge.textContent = data ? "live" : "not live, trying again";
   } else if (event === "pulse") for (const call of pulses) call(data);
-  else if (event === "bye") location.assign("/sign-in");
+  else if (event === "bye") location.assign(`${root}/sign-in`);
   else {
     const view = views.get(data.want);
     if (!view) return;

@@ -1,6 +1,7 @@
 // The three state machines, drawn from the controller's own tables. The state now is lit; a move
 // runs along its edge once. A move that is not in the tables stays, dashed and red.
 
+import { root } from "./dom.js";
 import { FORMATS } from "./formats.js";
 import { watch } from "./live.js";
 
@@ -179,7 +180,7 @@ export async function machines(wish) {
     show();
   });
   watch(wish, (now, before) => { if (now.problem) return; values = now; news(before); show(); });
-  const answer = await fetch("/api/machines");
+  const answer = await fetch(`${root}/api/machines`);
   for (const machine of (await answer.json()).items) drawings.set(machine.entity, drawing(machine));
   show();
 }

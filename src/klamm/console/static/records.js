@@ -1,6 +1,6 @@
 // Follows a topic: asks for what came since, a few times a second, and shows at most fifty a round.
 
-import { fill } from "./dom.js";
+import { fill, root } from "./dom.js";
 import { FORMATS } from "./formats.js";
 
 const ROUND_MS = 500, SHOWN = 200, UNSEEN_MS = 15 * 60 * 1000;
@@ -18,7 +18,7 @@ export function records() {
     if (!document.hidden) seen = Date.now();
     if (Date.now() - seen > UNSEEN_MS) { stop("nobody looked for a quarter of an hour"); return; }
     try {
-      const answer = await fetch(`/api/topics/${encodeURIComponent(table.dataset.topic)}/records?${wanted}`);
+      const answer = await fetch(`${root}/api/topics/${encodeURIComponent(table.dataset.topic)}/records?${wanted}`);
       const told = await answer.json();
       if (!answer.ok) { stop(told.detail); return; }
       cursor = told.cursor;

@@ -1,6 +1,6 @@
 // The plan sheet: what a button would do, before it is done. The server makes the plan.
 
-import { h, toast } from "./dom.js";
+import { h, root, toast } from "./dom.js";
 import { FORMATS } from "./formats.js";
 
 const token = document.querySelector('meta[name="klamm-token"]').content;
@@ -9,7 +9,7 @@ let asked = 0, timer = 0;
 
 export async function post(path, body, more = {}) {
   const headers = { "content-type": "application/json", "x-klamm-token": token, ...more };
-  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
+  const answer = await fetch(root + path, { method: "POST", headers, body: JSON.stringify(body) });
   const told = await answer.json();
   return { ok: answer.ok, status: answer.status, told };
 }
@@ -72,7 +72,7 @@ function shell(title) {
 
 async function ask(form, state) {
   const turn = ++asked;
-  const body = read(form, state.fixed);
+  const body = { ...(state.drawn ? {} : state.fill), ...read(form, state.fixed) };
   const { ok, told } = await post("/api/plans", body);
   if (turn !== asked) return;
   if (!ok) { form.querySelector(".plan").replaceChildren(h("p", { class: "fault" }, FORMATS.shown(told.detail))); return; }
@@ -126,11 +126,11 @@ async function act(form, state, told) {
   }
 }
 
-export function open(deed) {
+export function open({ fill = {}, ...deed }) {
   const form = shell(deed.title ?? "");
   dialog.showModal();
   form.querySelector(".cancel").focus();
-  ask(form, { fixed: deed, drawn: false, digest: null, needs: undefined }).then(() => {
+  ask(form, { fixed: deed, fill, drawn: false, digest: null, needs: undefined }).then(() => {
     const heading = form.querySelector("h2");
     if (!heading.textContent) heading.textContent = form.querySelector(".do").textContent;
   });
@@ -140,5 +140,7 @@ export function sheets() {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-deed]");
     if (button) open(JSON.parse(button.dataset.json));
+    const again = event.target.closest("[data-again]");
+    if (again) open({ kind: "produce", topic: again.closest("table").dataset.topic, fill: JSON.parse(again.dataset.json) });
   });
 }

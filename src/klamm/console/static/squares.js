@@ -1,5 +1,6 @@
 // One square a partition, one block a topic, the ill ones first. Health is pale and small.
 
+import { root } from "./dom.js";
 import { watch } from "./live.js";
 
 const STEP = 7, SMALL = 5, ACROSS = 10, GAP = 8;
@@ -73,7 +74,7 @@ export function squares() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => last && redraw(last));
   const say = (found) => { if (found) words.textContent = `${found.topic}-${found.partition}: ${WORDS[found.code] ?? "in sync"}`; };
   canvas.addEventListener("mousemove", (event) => say(under(drawing, event.offsetX, event.offsetY)));
-  canvas.addEventListener("click", (event) => { const found = under(drawing, event.offsetX, event.offsetY); if (found) location.assign(`/topics/${encodeURIComponent(found.topic)}`); });
+  canvas.addEventListener("click", (event) => { const found = under(drawing, event.offsetX, event.offsetY); if (found) location.assign(`${root}/topics/${encodeURIComponent(found.topic)}`); });
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) {
@@ -81,6 +82,6 @@ export function squares() {
       const place = drawing.places[cursor];
       if (place) words.textContent = `${place.item.id}: ${place.item.squares.length} partitions`;
       event.preventDefault();
-    } else if (event.key === "Enter" && drawing.places[cursor]) location.assign(`/topics/${encodeURIComponent(drawing.places[cursor].item.id)}`);
+    } else if (event.key === "Enter" && drawing.places[cursor]) location.assign(`${root}/topics/${encodeURIComponent(drawing.places[cursor].item.id)}`);
   });
 }

@@ -1,6 +1,6 @@
 // The story as lanes one can scrub: a bar for each state that a thing was in.
 
-import { h } from "./dom.js";
+import { h, root } from "./dom.js";
 import { FORMATS } from "./formats.js";
 import { watch } from "./live.js";
 
@@ -65,7 +65,7 @@ export async function story() {
   const box = document.querySelector(".timeline");
   if (!box) return;
   const topic = box.dataset.topic, slider = box.querySelector("input"), now = box.querySelector(".now"), ribbon = box.querySelector(".ribbon");
-  const answer = await fetch(`/api/topics/${encodeURIComponent(topic)}/story`);
+  const answer = await fetch(`${root}/api/topics/${encodeURIComponent(topic)}/story`);
   let lines = (await answer.json()).items ?? [], drawn = null;
   const draw = () => {
     drawn = bars(lanesOf(lines), lines, topic);

@@ -12,6 +12,7 @@ from klamm.console.params import Param
 from klamm.console.picture import Partition
 from klamm.console.problems import Problem
 from klamm.console.scene import Ask, Json, Scene, View
+from klamm.console.tools import VERBS
 from klamm.model.alterations import ConfigResourceType
 
 _ROWS: Final = 500
@@ -28,7 +29,10 @@ _SOURCES: Final = {
 def brokers(scene: Scene, _: Ask) -> Json:
     """Every broker that is there, or that an assignment names."""
     wanted = _wanted(scene)
-    return {"items": [_row(scene, broker, wanted) for broker in scene.picture.brokers]}
+    return {
+        "items": [_row(scene, broker, wanted) for broker in scene.picture.brokers],
+        "operated": scene.tools.processes is not None,
+    }
 
 
 def _wanted(scene: Scene) -> Counter[int]:
@@ -55,6 +59,24 @@ def _row(scene: Scene, broker: dict[str, Any], wanted: Counter[int]) -> Json:
         "disk_bytes": max(totals) if totals else None,
         "offline_logs": broker["offline_logs"],
         "refused_orders": broker["refused_orders"],
+        **_process(scene, id),
+    }
+
+
+def _process(scene: Scene, id: int) -> Json:
+    """The process of a broker on this machine, and what can be done to it."""
+    state = scene.picture.processes.get(id)
+    return {
+        "process": state,
+        "verbs": [
+            {
+                "id": verb,
+                "label": verb.capitalize(),
+                "deed": {"kind": f"{verb}-broker", "broker": id},
+            }
+            for verb, states in VERBS.items()
+            if state in states
+        ],
     }
 
 

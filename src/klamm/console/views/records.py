@@ -5,6 +5,7 @@ Nothing is kept: what is shown is read for whoever asks, by their own right.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Final
 
 from klamm.client.aio.admin import ConfigResource
 from klamm.client.aio.consumer import Consumed, Consumer
-from klamm.console import paths, twins
+from klamm.console import paths, rendering, twins
 from klamm.console.params import Param
 from klamm.console.problems import Problem
 from klamm.console.scene import Ask, Json, Scene, View
@@ -30,7 +31,7 @@ _SCAN_S: Final = 5.0
 _SCAN_BYTES: Final = 64 * 1024 * 1024
 _SCAN_RECORDS: Final = 100_000
 _ROUND_BYTES: Final = 1024 * 1024
-_HEADERS: Final = 20
+_ONE: Final = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ async def records(scene: Scene, ask: Ask) -> Json:
     start, ends = await _places(scene, ask, topic.name, wanted)
     scan = _Scan()
     begun = time.monotonic()
-    items: list[Json] = []
+    found: list[Consumed] = []
     cursor = {tp.partition: offset for tp, offset in start.items()}
     behind = {tp: offset for tp, offset in start.items() if offset < ends[tp]}
     if behind:
@@ -66,7 +67,15 @@ async def records(scene: Scene, ask: Ask) -> Json:
             max_bytes=4 * _ROUND_BYTES,
             partition_max_bytes=_ROUND_BYTES,
         ) as consumer:
-            await _read(consumer, ask, fits, ends, items, scan, cursor, begun)
+            await _read(consumer, ask, fits, ends, found, scan, cursor, begun)
+    most = _FULL if ask["full"] else _PREVIEW
+    form = ask["as"]
+    if form == "avro":  # a registry is asked, which waits
+        items = await asyncio.to_thread(
+            lambda: [rendering.item(record, most, form, scene.decode) for record in found]
+        )
+    else:
+        items = [rendering.item(record, most, form, None) for record in found]
     if ask["from"] == "newest" and not ask["cursor"]:
         items.sort(key=lambda item: (-item["time_ms"], -item["offset"]))
     return {
@@ -79,7 +88,30 @@ async def records(scene: Scene, ask: Ask) -> Json:
         "cursor": ",".join(f"{p}:{offset}" for p, offset in sorted(cursor.items())),
         "partitions": led,
         "missing": missing,
+        "as": form,
     }
+
+
+async def one_record(scene: Scene, topic: str, partition: int, offset: int) -> Consumed:
+    """One whole record, for a download."""
+    if not scene.sees_records:
+        raise Problem(403, "records are hidden here until you sign in", needed="sign-in")
+    found = scene.topic(topic)
+    led = {p.index for p in found.partitions if p.leader >= 0}
+    if partition not in led:
+        raise Problem(404, f"{found.name}-{partition} is not there, or has no leader")
+    start = {TopicPartition(found.name, partition): offset}
+    async with Consumer(scene.admin.client, start, max_wait_ms=100, max_bytes=_ONE) as consumer:
+        for record in await consumer.poll(timeout_s=_SCAN_S, records_max=1):
+            if record.offset == offset:
+                return record
+    raise Problem(404, f"{found.name}-{partition} has no record at offset {offset}")
+
+
+def file_name(topic: str, partition: int, offset: int) -> str:
+    """A name for a file with one record: nothing in it can end a header or leave a directory."""
+    kept = "".join(char if char.isascii() and char.isalnum() else "_" for char in topic)
+    return f"{kept[:100] or 'record'}-{partition}-{offset}.bin"
 
 
 async def _read(
@@ -87,7 +119,7 @@ async def _read(
     ask: Ask,
     fits: Callable[[Consumed], bool],
     ends: dict[TopicPartition, int],
-    items: list[Json],
+    found: list[Consumed],
     scan: _Scan,
     cursor: dict[int, int],
     begun: float,
@@ -101,8 +133,8 @@ async def _read(
             scan.size += len(record.key or b"") + len(record.value or b"")
             cursor[record.partition] = record.offset + 1
             if fits(record):
-                items.append(_item(record, _FULL if ask["full"] else _PREVIEW))
-            if len(items) >= ask["limit"]:
+                found.append(record)
+            if len(found) >= ask["limit"]:
                 scan.why = "enough"
                 return
             if scan.records >= _SCAN_RECORDS or scan.size >= _SCAN_BYTES:
@@ -179,37 +211,6 @@ def _test(ask: Ask) -> Callable[[Consumed], bool]:
     return fits
 
 
-def _item(record: Consumed, most: int) -> Json:
-    return {
-        "id": f"{record.partition}.{record.offset}",
-        "partition": record.partition,
-        "offset": record.offset,
-        "time_ms": record.timestamp,
-        "key": _text(record.key, most),
-        "value": _text(record.value, most),
-        "value_size": None if record.value is None else len(record.value),
-        "cut": record.value is not None and len(record.value) > most,
-        "headers": [
-            {"id": f"{n}", "name": name, "value": _text(value, 200)}
-            for n, (name, value) in enumerate(record.headers[:_HEADERS])
-        ],
-        "headers_count": len(record.headers),
-    }
-
-
-def _text(data: bytes | None, most: int) -> str | None:
-    """Text where it is text, else its bytes in hex."""
-    if data is None:
-        return None
-    cut = bytes(data[:most])
-    try:
-        return cut.decode()
-    except UnicodeDecodeError as fault:
-        if fault.start >= len(cut) - 3 and len(data) > most:
-            return cut[: fault.start].decode()
-        return cut.hex(" ")
-
-
 async def settings(scene: Scene, ask: Ask) -> Json:
     """The settings of a topic, those that somebody chose first."""
     found = scene.topic(ask["topic"])
@@ -251,6 +252,13 @@ VIEWS: Final = (
             Param(name="key", about="part of a key"),
             Param(name="q", about="part of a value"),
             Param(name="path", about="such as $.customer.id == 7"),
+            Param(
+                name="as",
+                about="how values are shown",
+                kind="choice",
+                default="text",
+                choices=rendering.FORMS,
+            ),
             Param(name="cursor", about="go on from here"),
             Param(name="full", about="64 KB of a value and not 2", kind="flag", default=False),
             Param(name="limit", about="records", kind="number", default=50, least=1, most=100),

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.console.scene import View
-from klamm.console.views import brokers, groups, health, ledger, records, stories, topics
+from klamm.console.views import (
+    brokers,
+    compare,
+    groups,
+    health,
+    jobs,
+    ledger,
+    records,
+    stories,
+    topics,
+)
 
 VIEWS: Final[tuple[View, ...]] = (
     *health.VIEWS,
@@ -15,6 +25,8 @@ VIEWS: Final[tuple[View, ...]] = (
     *groups.VIEWS,
     *brokers.VIEWS,
     *ledger.VIEWS,
+    *jobs.VIEWS,
+    *compare.VIEWS,
 )
 BY_NAME: Final = {view.name: view for view in VIEWS}
 # What the bar shows, in its order.
@@ -29,4 +41,6 @@ BAR: Final = (
     "what-if",
     "waits",
     "ledger",
+    "jobs",
+    "compare",
 )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import Final
 
 from klamm.controller.context import Context, Partition
 from klamm.controller.effects import RemoveMarkers, RemoveTopic, Stored
@@ -31,12 +32,14 @@ from klamm.controller.reassignments import reassignment_requests
 from klamm.controller.states import PartitionState, ReplicaState, TopicState, topic_machine
 from klamm.controller.states.machines import move_partitions, move_replicas
 from klamm.controller.states.topic_machine import move_topic
-from klamm.controller.turn import Flow, Turn, commit
+from klamm.controller.turn import Flow, Turn, commit, pause
 from klamm.model.errors import ErrorCode
 from klamm.model.names import Replica, TopicPartition
 
 _S = ReplicaState
 _GONE = ReplicaState.NON_EXISTENT
+# Of more partitions than this clients hear that they are gone before the work on their copies.
+_SHOWN_FIRST: Final = 100
 
 
 class Halt(StrEnum):
@@ -263,6 +266,8 @@ def _start(turn: Turn, names: Sequence[str]) -> Flow[None]:
     batch = turn.batch()
     batch.publish(doomed)
     turn.send(batch)
+    if len(doomed) > _SHOWN_FIRST:
+        yield from pause()
     yield from _stop_and_delete(turn, doomed)
 
 

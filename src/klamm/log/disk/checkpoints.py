@@ -138,13 +138,16 @@ def read_identity(path: str) -> DirectoryIdentity | None:
     content = read_file(path)
     if content is None:
         return None
-    lines = [line.strip() for line in content.decode().splitlines()]
-    fields = dict(line.partition("=")[::2] for line in lines if line and line[0] != "#")
     try:
+        lines = [line.strip() for line in content.decode().splitlines()]
+        fields = dict(line.partition("=")[::2] for line in lines if line and line[0] != "#")
         broker_id = int(fields.get("broker.id") or fields["node.id"])
         return DirectoryIdentity(broker_id, fields["cluster.id"], fields.get("directory.id", ""))
     except (KeyError, ValueError) as error:
-        raise UsageError(f"{path} does not say which broker the directory belongs to") from error
+        raise UsageError(
+            f"{path} does not say which broker the directory belongs to: put the file back as it "
+            "was, or use an empty directory (log.dirs)"
+        ) from error
 
 
 def new_directory_id() -> str:

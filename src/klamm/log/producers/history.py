@@ -78,6 +78,11 @@ class ProducerHistory:
         self.snapshots.take(offset, self.states)
         self.snapshots.prune(segment_bases)
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there are producers, or may be, that a start has to know of."""
+        return bool(self.snapshots) or (self._states is not None and bool(self._states.by_id))
+
     def finalize(self, offset: int, segment_bases: Collection[int], replace: Replace) -> bool:
         """Keep the state for the next start; a log without producers needs no file for that."""
         if self._states is None or not (self._states.by_id or self.snapshots):

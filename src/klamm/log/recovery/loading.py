@@ -2,7 +2,8 @@
 
 After a clean stop the checkpoints are right: the log ends at its recovery point, its indexes are
 complete, and nothing but names and sizes is read until somebody asks for more. That is what lets
-ten thousand logs load in a second or two.
+ten thousand logs load in a second or two. Logs of a few records may have been left without indexes
+and epochs, and are looked through.
 
 After a crash everything from the recovery point on is in doubt. It is read batch by batch, sums
 checked, and what can be derived is derived again: indexes, epochs, producers, aborted
@@ -21,6 +22,7 @@ from klamm.log.disk import names
 from klamm.log.disk.checkpoints import CheckpointCorrupt, Extent, read_epochs, read_topic_id
 from klamm.log.disk.failure import Damage, Health, LogRefused
 from klamm.log.disk.files import FilePool, remove_files, sync_directory
+from klamm.log.durability import BARE_MAX
 from klamm.log.epochs import EpochCache
 from klamm.log.partition import PartitionLog
 from klamm.log.producers.snapshots import Snapshots
@@ -85,7 +87,10 @@ def load_log(
     if not len(log.segments):
         log.restart_at(max(known.log_start, hole or 0))
     elif known.clean and _is_as_left(files, known):
-        _trust(log, known, files)
+        if _is_bare(log, files):
+            _look_through(log, known)
+        else:
+            _trust(log, known, files)
     else:
         _recover(log, known)
     _bound(log, known)
@@ -110,6 +115,20 @@ def _trust(log: PartitionLog, known: Known, files: _Files) -> None:
     if not log.history.snapshots:
         # A log closed without a snapshot had no producers.
         log.history.know(ProducerStates())
+
+
+def _is_bare(log: PartitionLog, files: _Files) -> bool:
+    """Whether nothing but a few records was left at a clean stop (`Durability.finalize`)."""
+    beside = files.indexes or files.snapshots or log.epochs.entries
+    return len(log.segments) == 1 and 0 < log.segments.active.size <= BARE_MAX and not beside
+
+
+def _look_through(log: PartitionLog, known: Known) -> None:
+    """Derive everything from records that were brought to the disk."""
+    _recover(log, known)
+    if log.damage is None:
+        log.recovery_point = log.log_end_offset
+        log.durability.names_synced = log.durability.home_synced = True
 
 
 def _end_of(segment: Segment) -> int:

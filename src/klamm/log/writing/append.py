@@ -48,6 +48,7 @@ _UNUSUAL: Final = Codec.ZSTD | LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _new: Final = tuple.__new__
 _unpack: Final = HEADER.unpack_from
 _ZSTD_FROM_VERSION: Final = 7
+_BATCHES_SINCE: Final = 3  # before, message sets
 
 _attributes: Final = struct.Struct(">h")
 _pack_length: Final = struct.Struct(">i").pack_into
@@ -97,7 +98,7 @@ def checked_header(
             return _new(BatchHeader, values)
     header = read_sole_header(batch)
     if isinstance(header, AppendRefused):
-        return header
+        return codec_fault(batch, version) or header
     return header_fault(batch, header, settings, version, from_client) or header
 
 
@@ -116,6 +117,22 @@ def read_sole_header(batch: memoryview) -> BatchHeader | AppendRefused:
     if size < len(batch):
         return AppendRefused(ErrorCode.INVALID_RECORD, "there is more than one record batch")
     return header
+
+
+def codec_fault(batch: memoryview, version: int) -> AppendRefused | None:
+    """The refusal of a codec that the producer may not know yet: it comes before all others."""
+    if len(batch) < HEADER_SIZE or not _BATCHES_SINCE <= version < _ZSTD_FROM_VERSION:
+        return None
+    header = BatchHeader._make(HEADER.unpack_from(batch))
+    whole = header.magic == MAGIC and HEADER_SIZE <= PREFIX_SIZE + header.length <= len(batch)
+    is_zstd = header.attributes & CODEC_MASK == Codec.ZSTD
+    return _too_old_for_zstd() if whole and is_zstd else None
+
+
+def _too_old_for_zstd() -> AppendRefused:
+    return AppendRefused(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version {_ZSTD_FROM_VERSION}"
+    )
 
 
 def header_fault(
@@ -159,10 +176,7 @@ def header_fault(
             f"there is no compression type {attributes & CODEC_MASK}",
         )
     if attributes & CODEC_MASK == Codec.ZSTD and version < _ZSTD_FROM_VERSION:
-        return AppendRefused(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs produce version {_ZSTD_FROM_VERSION}",
-        )
+        return _too_old_for_zstd()
     if attributes & LOG_APPEND_TIME and from_client and not settings.log_append_time:
         return AppendRefused(
             ErrorCode.INVALID_TIMESTAMP,

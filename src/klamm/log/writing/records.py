@@ -33,6 +33,7 @@ from klamm.protocol.record_scan import (
     find_last,
     find_newest,
     hop,
+    offset_at,
     scan,
 )
 
@@ -130,6 +131,35 @@ def check(area: Buffer, count: int, rules: Rules, followed_max: int, pause: Rest
     if end != len(area):
         raise ProtocolError(MORE_BYTES)
     return Checked(latest, faults)
+
+
+def check_with_gaps(area: Buffer, count: int, base_timestamp: int, last: int, pause: Rest) -> None:
+    """Look through records whose offsets rise up to `last`; some may be missing.
+
+    ProtocolError: they make no sense. Those without a gap, as in most logs, take the compiled loop.
+    """
+    rules = Rules(base_timestamp, -_NO_BOUND, _NO_BOUND, False)
+    kernel = LOOPS.kernel
+    if kernel is not None:
+        try:
+            end, _ = kernel.scan(area, count, rules, [])
+        except ProtocolError:
+            pass
+        else:
+            if end != len(area):
+                raise ProtocolError(MORE_BYTES)
+            return
+    at, before = 0, -1
+    for index in range(count):
+        if index and index % _SLICE == 0:
+            pause()
+        offset = offset_at(area, at)
+        if not before < offset <= last:
+            raise ProtocolError(f"record {index} has offset {offset}, between {before} and {last}")
+        at, _ = scan(area, at, offset, 1, rules, [])
+        before = offset
+    if at != len(area):
+        raise ProtocolError(MORE_BYTES)
 
 
 def _asks(rules: Rules) -> bool:

@@ -128,6 +128,7 @@ CONTROLLER: Final[tuple[Definition, ...]] = (
         Kind.INT,
         "18000",
         "How long a broker may be silent before the store counts it as gone.",
+        _FROM_1,
     ),
     setting(
         "zookeeper.connection.timeout.ms",

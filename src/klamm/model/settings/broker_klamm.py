@@ -277,6 +277,14 @@ KLAMM: Final[tuple[Definition, ...]] = (
         _WIDE,
     ),
     setting(
+        "klamm.kept.check.interval.ms",
+        Kind.LONG,
+        "30000",
+        "How often the controller looks for topics whose klamm.kept.until.ms is over.",
+        AtLeast(100),
+        _WIDE,
+    ),
+    setting(
         "klamm.delete.topic.cancel.enable",
         Kind.BOOLEAN,
         "false",

@@ -264,6 +264,8 @@ def broker_fault(texts: Mapping[str, str]) -> str | None:
     for name, text in texts.items():
         definition = _find(name)
         if definition is None:
+            if name in TOPIC_SETTINGS:
+                return f"{name} is a setting of topics, and brokers have no default for it"
             known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
             return f"{name} is not a broker or topic setting{meant(name, known)}"
         value = definition.parse(text)
@@ -279,11 +281,16 @@ def unknown_settings(texts: Mapping[str, str]) -> dict[str, str]:
 
 def is_protecting(name: str) -> bool:
     """Whether a name that is no setting looks like one of security."""
-    return name.startswith(_PROTECTING) or _guess(name).startswith(_PROTECTING)
+    lowered = name.lower()
+    prefix = ".".join(lowered.split(".")[:2]) + "."
+    is_override = difflib.SequenceMatcher(None, prefix, _LISTENER_PREFIX).ratio() > _ALIKE
+    return is_override or any(
+        text.startswith(_PROTECTING) for text in (lowered, _guess(name), _guess(lowered))
+    )
 
 
 def _guess(name: str) -> str:
-    close = difflib.get_close_matches(name, list(BROKER_SETTINGS), n=1, cutoff=0.8)
+    close = difflib.get_close_matches(name, list(BROKER_SETTINGS), n=1, cutoff=_ALIKE)
     return _broker_name(name) if name in TOPIC_SETTINGS else close[0] if close else ""
 
 
@@ -299,14 +306,27 @@ def unknown_warning(name: str) -> str:
 _PROTECTING: Final = (
     "allow.everyone",
     "authorizer",
+    "connection.failed.authentication",
+    "connections.max.reauth",
     "delegation.token",
+    "early.start.listeners",
+    "inter.broker.listener",
+    "advertised.listeners",
+    "control.plane.listener",
+    "controller.listener",
+    "klamm.",
     "listener",
+    "max.connection",
+    "password.encoder",
     "principal.",
     "sasl.",
     "security.",
     "ssl.",
     "super.users",
+    "zookeeper.client",
+    "zookeeper.s",
 )
+_ALIKE: Final = 0.8  # as difflib counts
 
 
 def described(name: str) -> Definition:

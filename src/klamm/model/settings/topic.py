@@ -22,6 +22,7 @@ from klamm.model.settings.versions import KnownVersion
 FROZEN: Final = "klamm.frozen"
 IMPORTING: Final = "klamm.importing"
 IMPORT_EPOCH: Final = "klamm.import.leader.epoch"
+KEPT_UNTIL: Final = "klamm.kept.until.ms"
 EPOCH_MAX: Final = (1 << 31) - (1 << 20)  # leaders that come later need room above it
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _FOREVER: Final = str(LONG_MAX)
@@ -32,6 +33,12 @@ _OLD_FORMATS: Final = "klamm stores record batches of format 2 only"
 def is_true(text: str | None) -> bool:
     """Whether a setting's text says yes."""
     return text is not None and text.strip().lower() == "true"
+
+
+def kept_until(own: Mapping[str, str]) -> int | None:
+    """The time until which a topic is kept, by its own settings; None: for good."""
+    text = own.get(KEPT_UNTIL, "").strip()
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _topic(
@@ -191,6 +198,15 @@ TOPIC_SETTINGS: Final[Mapping[str, Definition]] = by_name(
             "The leader epoch that partitions begin with: above those of the batches that are "
             "imported.",
             valid=Between(0, EPOCH_MAX),
+        ),
+        _topic(
+            KEPT_UNTIL,
+            Kind.LONG,
+            "-1",
+            "The time, in milliseconds since 1970, at which the controller deletes the topic, "
+            "provided that it is frozen: the old one of a re-partitioning is kept until then. -1: "
+            "it is kept for good.",
+            valid=AtLeast(-1),
         ),
         _topic(
             "max.compaction.lag.ms",

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -54,6 +53,7 @@ from klamm.pipelines.archive.shelf import being_written, publish
 from klamm.pipelines.jobs.progress import Progress, Silent, watched
 from klamm.pipelines.jobs.tasks import run_tasks
 from klamm.pipelines.jobs.writing import drafted, write_whole
+from klamm.pipelines.places.remote import Place, place_of, relative
 from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.source.ranges import Range
 from klamm.pipelines.source.selection import bytes_per_offset, ids_of, no_topic, while_there
@@ -68,7 +68,7 @@ class Archived:
     """The result of a run."""
 
     manifest: Manifest
-    manifest_path: Path
+    manifest_path: Place
     reused: int
     seconds: float
 
@@ -77,7 +77,7 @@ def archive(
     spark: SparkSession,
     connection: ConnectionOptions,
     topic: str,
-    root: str | Path,
+    root: str | Place,
     *,
     progress: Progress | None = None,
     window: int | None = None,
@@ -112,7 +112,7 @@ def archive(
         checked={f.path: f for f in after.files} if after else {},
     )
     _make_directory(directory)
-    below(Path(root).absolute(), str(directory.relative_to(Path(root).absolute())))
+    below(place_of(root), relative(directory, place_of(root)))
     with being_written(directory):
         with while_there(lookup, topic, job.topic_id, "archived"):
             files, reused = _run(spark, job, progress or Silent())
@@ -158,7 +158,7 @@ def range_of(view: View, topic: str, window: Window) -> Range:
     )
 
 
-def _named(directory: Path) -> dict[str, str]:
+def _named(directory: Place) -> dict[str, str]:
     """The files of the archive that is there, with their checksums."""
     try:
         return {f.path: f.sha256 for f in read_manifest(directory).files}
@@ -166,7 +166,7 @@ def _named(directory: Path) -> dict[str, str]:
         return {}  # there is none, or none that can be read: this run will make one
 
 
-def _make_directory(directory: Path) -> None:
+def _make_directory(directory: Place) -> None:
     try:
         (directory / "data").mkdir(parents=True, exist_ok=True)
     except OSError as fault:
@@ -188,7 +188,7 @@ def _run(spark: SparkSession, job: ArchiveJob, progress: Progress) -> tuple[list
     return [File(**file) for file, _ in answers], sum(reused for _, reused in answers)
 
 
-def _write_settings(directory: Path, lookup: Lookup, view: View, topic: str) -> Part:
+def _write_settings(directory: Place, lookup: Lookup, view: View, topic: str) -> Part:
     leaders = view.topics[topic].leaders
     body = {
         "topic": topic,
@@ -203,7 +203,7 @@ def _write_settings(directory: Path, lookup: Lookup, view: View, topic: str) -> 
     return Part(path.name, sha256(path))
 
 
-def _write_groups(directory: Path, lookup: Lookup, topic: Topic) -> Part:
+def _write_groups(directory: Place, lookup: Lookup, topic: Topic) -> Part:
     rows = [
         (group, tp.partition, c.offset, c.leader_epoch, c.metadata)
         for group in lookup.groups()
@@ -248,7 +248,7 @@ def _manifest(
         schema_fingerprint=hashlib.sha256(str(SCHEMA).encode()).hexdigest()[:16],
         writer=f"klamm {__version__} / pyarrow {pa.__version__}",
         created_ms=int(time.time() * 1000),
-        path=Path(job.directory),
+        path=place_of(job.directory),
     )
 
 
@@ -270,7 +270,7 @@ def verify(
     with watched(spark, progress or Silent(), f"verifying {manifest.topic}", total) as report:
 
         def work(number: int) -> Iterable[Any]:
-            faults = file_faults(Path(directory), files[number], group_bytes)
+            faults = file_faults(place_of(directory), files[number], group_bytes)
             report(files[number].rows, files[number].bytes)
             return faults
 

@@ -26,6 +26,7 @@ from klamm.model.settings.topic import FROZEN
 from klamm.pipelines.archive.archiving import archive, refuse_damage, verify
 from klamm.pipelines.archive.layout import MANIFEST, Manifest, read_manifest, sha256
 from klamm.pipelines.jobs.progress import Progress
+from klamm.pipelines.places.remote import RemotePath
 from klamm.pipelines.session.session import plain_fault
 from klamm.protocol.private import PrivateKey
 
@@ -47,7 +48,7 @@ class Safekeeping:
 
     lookup: Lookup
     settings: ClientSettings | None  # of the client that talks to the controller
-    root: Path
+    root: Path | RemotePath
     progress: Callable[[], Progress]
     _frozen: list[str] = field(default_factory=list)
 

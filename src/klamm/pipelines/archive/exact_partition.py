@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from klamm.pipelines.archive.files import (
     window_frames,
 )
 from klamm.pipelines.archive.layout import File, PartitionEntry, below
+from klamm.pipelines.places.remote import place_of
 from klamm.pipelines.records.digests import Digests, window_offsets
 from klamm.pipelines.records.exact import BATCH_COLUMNS, Built, Rebuilder, gap
 from klamm.pipelines.source.ranges import Range
@@ -132,7 +132,7 @@ def last_epoch(directory: str, files: Sequence[File]) -> int:
     for file in reversed(files):
         epoch = -1
         if file.rows:
-            path = below(Path(directory), file.path)
+            path = below(place_of(directory), file.path)
             for frame in read_file(path, ["leader_epoch"], rows=file.rows):
                 epoch = int(frame.column(0)[frame.num_rows - 1].as_py())
             return epoch
@@ -141,7 +141,7 @@ def last_epoch(directory: str, files: Sequence[File]) -> int:
 
 def _frames(job: ExactJob, file: File) -> Iterator[Any]:
     """The frames of a file, which the manifest must know unless that was seen to before."""
-    path, digests = below(Path(job.directory), file.path), Digests()
+    path, digests = below(place_of(job.directory), file.path), Digests()
     for frame in read_file(path, rows=file.rows, group_bytes=job.group_bytes):
         if not job.is_checked:
             digests.add(frame)
@@ -173,7 +173,7 @@ def prove_file(job: ExactJob, file: File, wanted: Range) -> tuple[list[str], int
         digests.add(frame)
         found.add(frame)
         size += frame.nbytes
-    path = below(Path(job.directory), file.path)
+    path = below(place_of(job.directory), file.path)
     for frame in read_file(path, list(_SHAPE), rows=file.rows, group_bytes=job.group_bytes):
         kept.add(frame)
     where = f"partition {file.partition}"

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,8 @@ from klamm.pipelines.archive.layout import (
 )
 from klamm.pipelines.archive.parquet_pages import PageFault, group_costs
 from klamm.pipelines.jobs.writing import disk_fault
+from klamm.pipelines.places.place import for_arrow
+from klamm.pipelines.places.remote import Place, RemotePath, place_of, relative
 from klamm.pipelines.records.columns import COLUMNS, RowSource
 from klamm.pipelines.records.digests import Digests, window_offsets
 from klamm.pipelines.records.frames import Decoder
@@ -99,9 +102,11 @@ class ArchiveJob:
 
 def archive_window(job: ArchiveJob, wanted: Range) -> File:
     """One window of one partition into one file."""
-    directory = Path(job.directory)
+    directory = place_of(job.directory)
     window = Window(wanted.partition, wanted.start, wanted.stop)
     place = directory / window.directory
+    if isinstance(place, RemotePath):
+        return _archive_away(job, wanted, window, place)
     draft = place / f".{window.stem}.{os.urandom(4).hex()}.draft"
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -113,7 +118,20 @@ def archive_window(job: ArchiveJob, wanted: Range) -> File:
     finally:
         with suppress(OSError):
             draft.unlink()
-    return replace(file, path=target.relative_to(directory).as_posix())
+    return replace(file, path=relative(target, directory))
+
+
+def _archive_away(job: ArchiveJob, wanted: Range, window: Window, place: RemotePath) -> File:
+    """The same for a store: the file is made here, and sent when it is whole."""
+    with TemporaryDirectory(prefix="klamm-") as here:
+        draft = Path(here) / "window.parquet"
+        try:
+            file = write_file(window_frames(job.connection, wanted), wanted, job.topic_id, draft)
+            target = place / data_name(window, file.sha256)
+            target.upload(draft)
+        except OSError as fault:
+            raise KlammError(disk_fault(fault, place / f"{window.stem}.parquet")) from None
+    return replace(file, path=f"{window.directory.as_posix()}/{target.name}")
 
 
 def write_file(frames: Iterable[Any], wanted: Range, topic_id: str, draft: Path) -> File:
@@ -259,7 +277,7 @@ class Unreadable(KlammError):
     """A data file that is not what was written."""
 
 
-def file_faults(directory: Path, file: File, group_bytes: int = GROUP_BYTES_MAX) -> list[str]:
+def file_faults(directory: Place, file: File, group_bytes: int = GROUP_BYTES_MAX) -> list[str]:
     """The faults of one file."""
     path = directory / file.path
     if path.exists() and not path.is_file():
@@ -295,7 +313,7 @@ def _last(digests: Digests) -> str:
 
 
 def read_file(
-    path: Path,
+    path: Place,
     columns: Sequence[str] | None = None,
     *,
     rows: int | None = None,
@@ -310,10 +328,10 @@ def read_file(
 
 
 def _read_file(
-    path: Path, columns: Sequence[str] | None, rows: int | None, group_bytes: int
+    path: Place, columns: Sequence[str] | None, rows: int | None, group_bytes: int
 ) -> Generator[Any, None, None]:
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(for_arrow(path), page_checksum_verification=True) as file:
             refuse_bomb(path, file.metadata, rows, group_bytes)
             yield from file.iter_batches(1 << 16, columns=columns, use_threads=False)
     except FileNotFoundError:
@@ -323,7 +341,7 @@ def _read_file(
         raise Unreadable(f"{path} cannot be read: {why}") from None
 
 
-def refuse_bomb(path: Path, metadata: Any, rows: int | None, group_bytes: int) -> None:
+def refuse_bomb(path: Place, metadata: Any, rows: int | None, group_bytes: int) -> None:
     """Raises Unreadable for a file that is not worth the memory it would take."""
     if rows is not None and metadata.num_rows != rows:
         raise Unreadable(f"{path} has {metadata.num_rows} rows, not {rows} as the manifest says")
@@ -338,11 +356,11 @@ def refuse_bomb(path: Path, metadata: Any, rows: int | None, group_bytes: int) -
         )
 
 
-def read_groups(path: Path) -> list[dict[str, Any]]:
+def read_groups(path: Place) -> list[dict[str, Any]]:
     """The rows of the file with committed offsets, if they are as small as such rows are."""
     texts = ["group", "metadata"]
     try:
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
+        with pq.ParquetFile(for_arrow(path), read_dictionary=texts) as file:
             costs = group_costs(path, file.metadata, expanding=False)
             if sum(costs) > _GROUPS_BYTES_MAX:
                 raise Unreadable(f"{path} has up to {sum(costs):,} bytes of committed offsets")

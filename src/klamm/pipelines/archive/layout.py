@@ -27,6 +27,8 @@ from typing import Any, Final, TypeVar
 
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.jobs.writing import write_whole
+from klamm.pipelines.places.place import put_after, sha256_of
+from klamm.pipelines.places.remote import Place, place_of
 from klamm.pipelines.records.digests import combined
 
 T = TypeVar("T")
@@ -45,7 +47,6 @@ _PATH_MAX: Final = 1024
 _MANIFEST_BYTES_MAX: Final = 256 << 20
 _PART_BYTES_MAX: Final = 64 << 20
 _TIME_END_MS: Final = 253_402_300_800_000  # the year 10000, which no clock of ours can show
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")  # a path with `//` in it has lost one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Manifest:
     version: int = VERSION
     mode: str = ROWS
     state: str = "complete"
-    path: Path = field(default=Path(), compare=False)
+    path: Place = field(default=Path(), compare=False)
 
     @property
     def records(self) -> int:
@@ -140,11 +141,15 @@ class Manifest:
         """The files of one partition in the order of offsets."""
         return sorted((f for f in self.files if f.partition == partition), key=lambda f: f.first)
 
-    def write(self) -> Path:
-        """Commits the archive."""
+    def write(self, *, instead_of: Any = None) -> Place:
+        """Commits the archive; in a store, in the place of the manifest with this mark."""
         body = {k: v for k, v in asdict(self).items() if k != "path"}
+        text = json.dumps(body | {"sha256": _seal(body)}, indent=1)
         target = self.path / MANIFEST
-        write_whole(target, json.dumps(body | {"sha256": _seal(body)}, indent=1))
+        if isinstance(target, Path):
+            write_whole(target, text)
+        else:
+            put_after(target, text, instead_of)
         return target
 
 
@@ -189,18 +194,11 @@ def attempt_of(name: str) -> str:
     return name.split(".")[-2]
 
 
-def refuse_address(place: str | Path) -> None:
-    """Archives and reports lie in directories."""
-    if _URL.match(str(place)):
-        raise UsageError(f"{place} is an address: name a directory of a mounted file system")
-
-
-def directory_of(root: str | Path, cluster: str, topic: str, topic_id: str) -> Path:
+def directory_of(root: str | Place, cluster: str, topic: str, topic_id: str) -> Place:
     """The directory of this topic's archive."""
-    refuse_address(root)
-    place = Path(root).absolute()
+    place = place_of(root)
     for what, name in (("cluster id", cluster), ("topic name", topic), ("topic id", topic_id)):
-        place /= path_name(what, name)
+        place = place / path_name(what, name)
     return place
 
 
@@ -211,10 +209,10 @@ def path_name(what: str, name: str) -> str:
     return name
 
 
-def below(directory: Path, name: str) -> Path:
+def below(directory: Place, name: str) -> Place:
     """The file of this name in an archive; KlammError where a link leads out of it."""
     path = directory / name
-    if not path.resolve().is_relative_to(directory.resolve()):
+    if isinstance(path, Path) and not path.resolve().is_relative_to(Path(str(directory)).resolve()):
         raise KlammError(f"the archive is damaged: {path} leads out of it")
     return path
 
@@ -239,7 +237,7 @@ def fitting_window(bytes_per_offset: float) -> int:
     return size
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Place) -> Manifest:
     """The manifest of one archive; what is not whole is not an archive."""
     path = directory / MANIFEST
     try:
@@ -257,7 +255,7 @@ def read_manifest(directory: Path) -> Manifest:
         raise KlammError(f"{path} is damaged, or no manifest of an archive") from None
 
 
-def _manifest_of(found: Any, path: Path) -> Manifest:
+def _manifest_of(found: Any, path: Place) -> Manifest:
     version = found["version"]
     if type(version) is int and version > VERSION:
         raise UsageError(
@@ -337,10 +335,9 @@ def digest_of(files: Sequence[File]) -> str:
     return combined([(f.first, int(n), text) for f in files for n, text in f.digests.items()])
 
 
-def sha256(path: Path) -> str:
+def sha256(path: Place) -> str:
     """The checksum of a whole file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)
 
 
 def entry_of(log_start: int, end: int, files: Sequence[File], digest: str) -> PartitionEntry:

@@ -9,8 +9,9 @@ their pages, and each is charged with the most that it can become.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
+
+from klamm.pipelines.places.remote import Place
 
 _DATA, _INDEX, _DICTIONARY, _DATA_V2 = range(4)
 # Encodings, by their numbers in the format.
@@ -39,7 +40,7 @@ class Page(NamedTuple):
     encoding: int
 
 
-def group_costs(path: Path, metadata: Any, *, expanding: bool = True) -> list[int]:
+def group_costs(path: Place, metadata: Any, *, expanding: bool = True) -> list[int]:
     """The most memory that each row group of a file can take; PageFault where none can be told.
 
     A reader that leaves texts in their dictionaries is not `expanding`.
@@ -55,7 +56,7 @@ def group_costs(path: Path, metadata: Any, *, expanding: bool = True) -> list[in
         ]
 
 
-def _column_cost(file: BinaryIO, size: int, column: Any, expanding: bool) -> int:
+def _column_cost(file: IO[bytes], size: int, column: Any, expanding: bool) -> int:
     position = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset is not None:
         position = min(position, column.dictionary_page_offset)
@@ -87,7 +88,7 @@ def _page_cost(page: Page, dictionary: int, *, is_wide: bool) -> int:
     return own + page.values * page.size
 
 
-def _read_page(file: BinaryIO, position: int) -> tuple[Page, int]:
+def _read_page(file: IO[bytes], position: int) -> tuple[Page, int]:
     """The page header at a position, and its length."""
     wanted = _HEADER_BYTES
     while True:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from klamm.model.names import TopicPartition
 from klamm.pipelines.archive.files import GROUP_BYTES_MAX, Unreadable, read_file
 from klamm.pipelines.archive.layout import File, below
 from klamm.pipelines.jobs.writing import drafted
+from klamm.pipelines.places.remote import Place, place_of
 from klamm.pipelines.records.batches import OpenBatch, Records, headers_of, pieces_of
 from klamm.pipelines.records.digests import WINDOW, Digests, content_sum
 from klamm.pipelines.source.producer import BatchProducer
@@ -81,7 +81,7 @@ def restore_partition(job: RestoreJob, partition: int) -> dict[str, Any]:
         sent and (sent.first_offset, sent.last_offset) != (there, walk.total - 1)
     ):
         raise KlammError(f"somebody else writes to {tp}: restore under a name that is not in use")
-    walk.write_map(Path(job.map_directory))
+    walk.write_map(place_of(job.map_directory))
     return {
         "partition": partition,
         "records": walk.total,
@@ -163,7 +163,7 @@ class Walk:
 
     def _read(self, file: File) -> Iterator[Any]:
         """The frames of a file, which the manifest must know unless that was seen to before."""
-        path, digests = below(Path(self.job.directory), file.path), Digests()
+        path, digests = below(place_of(self.job.directory), file.path), Digests()
         for frame in read_file(path, rows=file.rows, group_bytes=self.job.group_bytes):
             if not self.job.is_checked:
                 digests.add(frame)
@@ -191,7 +191,7 @@ class Walk:
             }
         )
 
-    def write_map(self, directory: Path) -> None:
+    def write_map(self, directory: Place) -> None:
         """The offset map of this partition, whole or not at all."""
         with drafted(directory / f"partition-{self._partition}.parquet") as draft:
             pq.write_table(pa.Table.from_pylist(self._map, _MAP), draft)

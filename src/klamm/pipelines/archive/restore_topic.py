@@ -15,21 +15,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from klamm.client.blocking.lookup import Lookup
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import name_fault
-from klamm.model.settings.topic import FROZEN, IMPORT_EPOCH, IMPORTING
+from klamm.model.settings.topic import FROZEN, IMPORT_EPOCH, IMPORTING, KEPT_UNTIL
 from klamm.pipelines.archive.layout import Manifest, path_name, read_part
 from klamm.pipelines.jobs.writing import disk_fault, write_whole
+from klamm.pipelines.places.remote import Place, RemotePath
 
 _FOREVER: Final = str((1 << 63) - 1)
 _WEEK_MS: Final = 7 * 24 * 3_600_000  # Kafka's default
 _IN_SYNC: Final = "min.insync.replicas"
 # What a topic was just going through is not restored.
-_OF_THE_TIME: Final = frozenset({FROZEN, IMPORTING, IMPORT_EPOCH})
+_OF_THE_TIME: Final = frozenset({FROZEN, IMPORTING, IMPORT_EPOCH, KEPT_UNTIL})
 # What would change, refuse or drop records while they are being written.
 _ASIDE: Final[Mapping[str, str]] = {
     "message.timestamp.type": "CreateTime",
@@ -106,13 +106,16 @@ def _when(time_ms: int) -> str:
 class RestoreJournal:
     """The state that a restore needs to be resumed: the topic that is its own."""
 
-    def __init__(self, path: Path, limit: Limit) -> None:
+    def __init__(self, path: Place, limit: Limit) -> None:
         self.path = path
         self._limit = limit
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keeps a second restore of the same topic away, until this one ends, however it ends."""
+        if isinstance(self.path, RemotePath):
+            yield  # a store has no locks: the topic itself tells a second restore
+            return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = self.path.with_name(".restoring").open("ab")

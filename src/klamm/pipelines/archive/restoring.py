@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from klamm.client.blocking.lookup import Lookup
@@ -38,6 +37,7 @@ from klamm.pipelines.archive.restore_topic import (
 from klamm.pipelines.archive.shelf import being_written
 from klamm.pipelines.jobs.progress import Progress, Silent, watched
 from klamm.pipelines.jobs.tasks import run_tasks
+from klamm.pipelines.places.remote import Place, place_of
 from klamm.pipelines.records.digests import window_offsets
 from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.source.selection import while_there
@@ -56,7 +56,7 @@ class Restored:
     resumed: int
     groups: Mapping[str, int]
     notes: Sequence[str]
-    offset_map: Path
+    offset_map: Place
     seconds: float
 
 
@@ -114,7 +114,7 @@ def restore(
     resumed = sum(p["skipped"] for p in done.values())
     seconds = time.monotonic() - began
     return Restored(
-        name, topic_id, records, resumed, groups, notes, Path(job.map_directory), seconds
+        name, topic_id, records, resumed, groups, notes, place_of(job.map_directory), seconds
     )
 
 

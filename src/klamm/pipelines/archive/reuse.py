@@ -14,9 +14,8 @@ There the records are read, and their digests compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,15 +28,17 @@ from klamm.pipelines.archive.files import (
     window_frames,
 )
 from klamm.pipelines.archive.layout import FOOTER, File, Window, attempt_of, sha256
+from klamm.pipelines.places.place import for_arrow
+from klamm.pipelines.places.remote import Place, place_of, relative
 from klamm.pipelines.records.digests import Digests
 from klamm.pipelines.source.ranges import Range
 
 
 def kept(job: ArchiveJob, wanted: Range) -> File | None:
     """A file of this window that need not be written again."""
-    directory = Path(job.directory)
+    directory = place_of(job.directory)
     for path in _candidates(directory, wanted):
-        name = path.relative_to(directory).as_posix()
+        name = relative(path, directory)
         if name in job.checked:
             return job.checked[name]
         file = _described(path, name, job)
@@ -46,15 +47,16 @@ def kept(job: ArchiveJob, wanted: Range) -> File | None:
     return None
 
 
-def _candidates(directory: Path, wanted: Range) -> Iterator[Path]:
+def _candidates(directory: Place, wanted: Range) -> Iterator[Place]:
     window = Window(wanted.partition, wanted.start, wanted.stop)
-    yield from sorted((directory / window.directory).glob(f"{window.stem}.*.parquet"))
+    found: Iterable[Place] = (directory / window.directory).glob(f"{window.stem}.*.parquet")
+    yield from sorted(found, key=str)
 
 
-def _described(path: Path, name: str, job: ArchiveJob) -> File | None:
+def _described(path: Place, name: str, job: ArchiveJob) -> File | None:
     """The description that a file gives of itself, if it is complete."""
     try:
-        metadata = pq.read_metadata(path)
+        metadata = pq.read_metadata(for_arrow(path))
         found = json.loads((metadata.metadata or {})[FOOTER])
         total = sha256(path)
         is_whole = total.startswith(job.named.get(name) or attempt_of(name))
@@ -71,7 +73,7 @@ def _described(path: Path, name: str, job: ArchiveJob) -> File | None:
 def _is_current(job: ArchiveJob, wanted: Range, file: File) -> bool:
     if job.compacted or not file.rows:
         return _digests(job, wanted) == file.digests
-    offset, epoch = _last_row(Path(job.directory) / file.path)
+    offset, epoch = _last_row(place_of(job.directory) / file.path)
     tail = replace(wanted, start=offset, stop=offset + 1)
     epochs = [e for f in window_frames(job.connection, tail) for e in f["leader_epoch"].to_pylist()]
     return epochs == [epoch]
@@ -84,7 +86,7 @@ def _digests(job: ArchiveJob, wanted: Range) -> dict[str, str]:
     return digests.named()
 
 
-def _last_row(path: Path) -> tuple[int, int]:
-    with pq.ParquetFile(path) as file:
+def _last_row(path: Place) -> tuple[int, int]:
+    with pq.ParquetFile(for_arrow(path)) as file:
         last = file.read_row_group(file.num_row_groups - 1, columns=["offset", "leader_epoch"])
     return last["offset"][-1].as_py(), last["leader_epoch"][-1].as_py()

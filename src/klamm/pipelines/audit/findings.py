@@ -20,7 +20,8 @@ SPANS: Final = 60
 STATES_MAX: Final = 5000  # of the timeline, on the page
 _ROWS_MAX: Final = 500
 _FAULTS: Final = ("illegal", "broken_chains", "lost", "stuck")
-# The report shows the first rows of each table in this order; of the timeline the newest.
+# The report shows the first rows of each table in this order; of the timeline the newest, of
+# durations the longest.
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "illegal": ("controller_epoch", "sequence"),
     "broken_chains": ("controller_epoch", "sequence"),
@@ -28,6 +29,7 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "stuck": ("since_ms",),
     "moves": ("entity", "from_state", "to_state"),
     "latency": ("entity", "from_state", "to_state"),
+    "durations": ("took_ms",),
     "epochs": ("controller_epoch",),
     "timeline": ("since_ms",),
 }
@@ -68,7 +70,7 @@ def shown(name: str, path: Path) -> tuple[int, list[dict[str, Any]]]:
 
     It is one file, which is read without Spark: a job costs more than that.
     """
-    direction = "descending" if name == "timeline" else "ascending"
+    direction = "descending" if name in ("timeline", "durations") else "ascending"
     order = [(column, direction) for column in _ORDER[name]]
     wanted, most = None, _ROWS_MAX
     if name == "latency":

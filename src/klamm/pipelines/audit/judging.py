@@ -99,6 +99,7 @@ def run(
         "stuck": lambda f: tables.stuck(f, now_ms=now_ms, limit_ms=stuck_after_ms),
         "moves": tables.made,
         "latency": tables.latency,
+        "durations": tables.durations,
         "epochs": tables.epochs,
         "timeline": tables.timeline,
     }

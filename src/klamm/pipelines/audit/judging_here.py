@@ -75,6 +75,15 @@ _COLUMNS: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
         "p99_ms": _LONG,
         "max_ms": _LONG,
     },
+    "durations": {
+        "what": _TEXT,
+        "subject": _TEXT,
+        "topic": _TEXT,
+        "topic_id": _TEXT,
+        "began_ms": _LONG,
+        "ended_ms": _LONG,
+        "took_ms": _LONG,
+    },
     "epochs": {
         "controller_epoch": _INT,
         "controller": _INT,
@@ -174,6 +183,7 @@ def run(
         "stuck": tables.stuck(found, now_ms=now_ms, limit_ms=stuck_after_ms),
         "moves": tables.made(found),
         "latency": tables.latency(found),
+        "durations": tables.durations(found),
         "epochs": tables.epochs(found),
         "timeline": tables.timeline(found),
     }

@@ -37,13 +37,17 @@ _HIDDEN: Final = frozenset(
     {"topic", "topic_id", "entity", "partition", "broker", "controller_id", "edition"}
 )
 _FIRST: Final = ("subject", "from_state", "to_state", "expected", "why")
-_TIMES: Final = frozenset({"time_ms", "since_ms", "began_ms", "last_ms"})
-_SPANS_OF_TIME: Final = frozenset({"quiet_ms", "overtime_ms", "p50_ms", "p95_ms", "p99_ms"})
+_TIMES: Final = frozenset({"time_ms", "since_ms", "began_ms", "ended_ms", "last_ms"})
+_SPANS_OF_TIME: Final = frozenset(
+    {"quiet_ms", "overtime_ms", "took_ms", "p50_ms", "p95_ms", "p99_ms"}
+)
 _HEADS: Final[Mapping[str, str]] = {
     "controller_epoch": "epoch",
     "time_ms": "time",
     "since_ms": "since",
     "began_ms": "began",
+    "ended_ms": "ended",
+    "took_ms": "took",
     "last_ms": "last event",
     "quiet_ms": "silence before",
     "overtime_ms": "overtime",
@@ -68,6 +72,12 @@ _LIFE: Final = (
     "DeletionIneligible",
     "DeletionSuccessful",
 )
+_WORK: Final = {
+    "created": "creation",
+    str(TopicState.GROWING): "growth",
+    str(TopicState.IMPORTING): "import",
+    str(TopicState.QUEUED): "deletion",
+}
 _LANES_MAX: Final = 60
 _ROWS_MAX: Final = 100
 _WIDE: Final = 1000  # of a drawing's own measure; the page stretches it
@@ -98,6 +108,13 @@ def render(audit: Findings, *, title: str) -> str:
             "Transitions",
             "How often each transition was made. Dots are transitions that the tables allow.",
             matrices(audit.rows["moves"]),
+        ),
+        _section(
+            "How long work on topics took",
+            "From its cause to the last confirmation: a creation until every replica is online, "
+            "growing, an import and a deletion until the topic rests again or is gone. The "
+            "longest come first.",
+            _table(audit.rows["durations"], audit.counts["durations"]),
         ),
         _section(
             "Time before each transition",
@@ -398,6 +415,8 @@ def _cell(name: str, value: Any) -> str:
         return f"<td class=n>{_took(value)}</td>"
     if isinstance(value, int):
         return f"<td class=n>{value:,}</td>"
+    if name == "what":
+        return f"<td>{_words(_WORK.get(value, value))}</td>"
     if name == "subject":
         return f"<td class=t>{_words(value)}</td>"
     if name == "why":

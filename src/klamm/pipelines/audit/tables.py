@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from klamm.controller.states import EDITION, FOUND, ReplicaState, TopicState
+from klamm.controller.states import EDITION, FOUND, PartitionState, ReplicaState, TopicState
 from klamm.controller.states.tables import MACHINES, PARTITIONS, REPLICAS
 
 if TYPE_CHECKING:
@@ -35,6 +35,20 @@ _DELETING: Final = {
     "replica": [str(ReplicaState.DELETION_STARTED), str(ReplicaState.DELETION_INELIGIBLE)],
     "topic": [str(TopicState.QUEUED), str(TopicState.HALTED), str(TopicState.DELETING)],
 }
+# States in which a topic is worked on, and what is called a creation in `durations`.
+BUSY: Final = [
+    str(state)
+    for state in (
+        TopicState.GROWING,
+        TopicState.IMPORTING,
+        TopicState.QUEUED,
+        TopicState.DELETING,
+        TopicState.HALTED,
+    )
+]
+CREATION: Final = "created"
+NEW: Final = str(PartitionState.NEW)
+ONLINE: Final = str(PartitionState.ONLINE)
 _MOVE: Final = ("entity", "from_state", "to_state")
 _REPLICA: Final = REPLICAS.subject
 _PARTITION: Final = PARTITIONS.subject
@@ -266,6 +280,51 @@ def latency(found: DataFrame) -> DataFrame:
             F.col("marks")[2].alias("p99_ms"),
             "max_ms",
         )
+    )
+
+
+def durations(found: DataFrame) -> DataFrame:
+    """The time that work on a topic took, from its cause to the last confirmation.
+
+    A creation ends with the last partition and replica that came online for it; growing, filling
+    and deleting end when the topic rests again, or is gone.
+    """
+    topics = moves(found).filter("entity = 'topic'")
+    was_busy, is_busy = F.col("from_state").isin(BUSY), F.col("to_state").isin(BUSY)
+    before = F.lag(F.struct("time_ms", "to_state", is_busy.alias("busy"))).over(
+        _in_order("subject", "topic_id")
+    )
+    limits = topics.filter(was_busy != is_busy).withColumn("before", before)
+    ended = limits.filter(was_busy & ~is_busy & F.col("before.busy")).select(
+        F.col("before.to_state").alias("what"),
+        "subject",
+        "topic",
+        "topic_id",
+        F.col("before.time_ms").alias("began_ms"),
+        F.col("time_ms").alias("ended_ms"),
+    )
+    births = topics.filter(F.col("from_state") == str(TopicState.ABSENT)).select(
+        "subject",
+        "topic",
+        "topic_id",
+        "controller_epoch",
+        "cause",
+        F.col("time_ms").alias("began_ms"),
+    )
+    same = ["topic", "topic_id", "controller_epoch", "cause"]
+    lives = found.filter((F.col("from_state") == NEW) & (F.col("to_state") == ONLINE))
+    online = lives.groupBy(*same).agg(F.max("time_ms").alias("ended_ms"))
+    made = births.join(online, on=same, how="inner").select(
+        F.lit(CREATION).alias("what"), "subject", "topic", "topic_id", "began_ms", "ended_ms"
+    )
+    return made.unionByName(ended).select(
+        "what",
+        "subject",
+        "topic",
+        "topic_id",
+        "began_ms",
+        "ended_ms",
+        (F.col("ended_ms") - F.col("began_ms")).alias("took_ms"),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from klamm.controller.states import EDITION, FOUND, ReplicaState, TopicState
+from klamm.controller.states import EDITION, FOUND, PartitionState, ReplicaState, TopicState
 from klamm.controller.states.tables import MACHINES, PARTITIONS, REPLICAS
 
 Row = dict[str, Any]
@@ -25,6 +25,18 @@ _DELETING: Final = {
     "replica": {str(ReplicaState.DELETION_STARTED), str(ReplicaState.DELETION_INELIGIBLE)},
     "topic": {str(TopicState.QUEUED), str(TopicState.HALTED), str(TopicState.DELETING)},
 }
+_BUSY: Final = {
+    str(state)
+    for state in (
+        TopicState.GROWING,
+        TopicState.IMPORTING,
+        TopicState.QUEUED,
+        TopicState.DELETING,
+        TopicState.HALTED,
+    )
+}
+_NEW, _ONLINE = str(PartitionState.NEW), str(PartitionState.ONLINE)
+_ONE_CAUSE: Final = ("topic", "topic_id", "controller_epoch", "cause")
 _GONE: Final = {str(ReplicaState.DELETION_SUCCESSFUL), str(ReplicaState.NON_EXISTENT)}
 
 
@@ -227,6 +239,37 @@ def latency(found: Iterable[Row]) -> list[Row]:
         }
         for key, each in taken.items()
     ]
+
+
+def durations(found: Iterable[Row]) -> list[Row]:
+    """The time that work on a topic took, from its cause to the last confirmation."""
+    rows = list(found)
+    online: dict[tuple[Any, ...], int] = {}
+    for row in rows:
+        if (row["from_state"], row["to_state"]) == (_NEW, _ONLINE):
+            key = tuple(row[name] for name in _ONE_CAUSE)
+            online[key] = max(row["time_ms"], online.get(key, 0))
+    done = []
+    for chain in _chains(row for row in moves(rows) if row["entity"] == "topic"):
+        for row in chain:
+            key = tuple(row[name] for name in _ONE_CAUSE)
+            if row["from_state"] == str(TopicState.ABSENT) and key in online:
+                done.append(_duration(row, "created", row["time_ms"], online[key]))
+        limits = [r for r in chain if (r["from_state"] in _BUSY) != (r["to_state"] in _BUSY)]
+        for before, row in pairwise(limits):
+            if before["to_state"] in _BUSY and row["from_state"] in _BUSY:
+                done.append(_duration(row, before["to_state"], before["time_ms"], row["time_ms"]))
+    return done
+
+
+def _duration(row: Row, what: str, began_ms: int, ended_ms: int) -> Row:
+    return {
+        "what": what,
+        **{n: row[n] for n in ("subject", "topic", "topic_id")},
+        "began_ms": began_ms,
+        "ended_ms": ended_ms,
+        "took_ms": ended_ms - began_ms,
+    }
 
 
 def _percentile(values: list[int], percent: int) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from klamm.pipelines.session.lazily import SparkWhenNeeded, is_small
+from klamm.pipelines.session.lazily import announce, is_remote, is_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,15 +97,12 @@ def watched(
     spark: SparkSession, progress: Progress, what: str, total: int
 ) -> Iterator[Callable[[int, int], None]]:
     """A function for tasks to report with, shown while the block runs."""
-    if isinstance(spark, SparkWhenNeeded):
-        spark.announce(total)
+    announce(spark, total)
     if is_small(spark):
         with _shown_here(progress, what, total) as report:
             yield report
         return
-    from pyspark.sql import is_remote
-
-    if is_remote():
+    if is_remote(spark):
         with _unwatched(progress, what, total) as report:
             yield report
         return

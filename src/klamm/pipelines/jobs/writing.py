@@ -7,13 +7,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from klamm.model.errors import KlammError
+from klamm.pipelines.places.remote import Place, RemotePath
 
 
 @contextmanager
-def drafted(path: Path) -> Iterator[Path]:
-    """A place to write to, which gets its name when all of it is on the disk."""
+def drafted(path: Place) -> Iterator[Path]:
+    """A place to write to, which gets its name when all of it is on the disk, or in the store."""
+    if isinstance(path, RemotePath):
+        with TemporaryDirectory(prefix="klamm-") as here:
+            yield (draft := Path(here) / path.name)
+            try:
+                path.upload(draft)
+            except OSError as fault:
+                raise KlammError(disk_fault(fault, path)) from None
+        return
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,13 +38,13 @@ def drafted(path: Path) -> Iterator[Path]:
             draft.unlink()
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Place, text: str) -> None:
     """Writes a small file so that a reader finds all of it or nothing."""
     with drafted(path) as draft:
         draft.write_text(text)
 
 
-def disk_fault(fault: OSError, target: Path) -> str:
+def disk_fault(fault: OSError, target: Place) -> str:
     """The reason why something was not written, as a sentence."""
     if fault.errno == errno.ENOSPC:
         return f"the disk is full: {target} was not written; free some room and run again"

@@ -22,6 +22,7 @@ from klamm.pipelines.jobs.tasks import run_tasks
 from klamm.pipelines.repartition.chunks import Chunk, Cutting, chunks_of, packed, unpacked
 from klamm.pipelines.repartition.plan import Stretch, Way
 from klamm.pipelines.repartition.writing import Destination, TargetWriter
+from klamm.pipelines.session.lazily import is_small
 from klamm.pipelines.session.workers import begin_task
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def _shuffled(
     stretches, cutting = run.stretches, run.cutting
     if not stretches:
         return []
+    if is_small(spark):
+        return _shuffled_here(run, report)
 
     def cut(frames: Iterator[Any]) -> Iterator[Any]:
         begin_task()
@@ -128,6 +131,18 @@ def _shuffled(
         if before is not None:
             spark.conf.set(_ROWS_SETTING, before)
     return [json.loads(row.answer) for row in rows]
+
+
+def _shuffled_here(run: Run, report: Callable[[int, int], None]) -> list[dict[str, Any]]:
+    """The same without Spark, for what fits into memory many times."""
+    rows = []
+    for stretch in run.stretches:
+        rows += [_row(chunk) for chunk in chunks_of(run.cutting, stretch)]
+        report(stretch.stop - stretch.first, 0)
+    names = ("target", "time", "source", "first")
+    order = [tuple(row.column(name)[0].as_py() for name in names) for row in rows]
+    in_order = sorted(range(len(rows)), key=order.__getitem__)
+    return list(_written(run, (rows[at] for at in in_order)))
 
 
 def _gathered(chunks: DataFrame, targets: int) -> DataFrame:

@@ -59,7 +59,9 @@ class RepartitionJournal:
     window: int
     stage: Stage = Stage.BEGUN
     was_frozen: bool = False
+    frozen_since_ms: int = 0  # producers wait since then; 0: they do not
     is_spoilt: bool = False  # the copy is not what it should be
+    kept_until_ms: int | None = None  # when the old topic goes; None: never by itself
     runs: list[RunEntry] = field(default_factory=list)
     groups: dict[str, dict[int, int]] = field(default_factory=dict)  # committed before
     path: Path = Path()
@@ -130,5 +132,7 @@ def alone(place: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise KlammError(f"{place.name} is being re-partitioned by somebody else") from None
+            raise KlammError(
+                f"{place.name} is being re-partitioned by another process: wait for its end"
+            ) from None
         yield

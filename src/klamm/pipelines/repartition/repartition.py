@@ -14,6 +14,7 @@ exchange; what is left to do is printed.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,7 @@ from klamm.pipelines.repartition.proof import Sums, faults_of, sums_of_source, s
 from klamm.pipelines.repartition.steps import TopicCluster
 from klamm.pipelines.repartition.survey import SampleSurvey, survey
 from klamm.pipelines.repartition.writing import Destination
+from klamm.pipelines.session.lazily import announce, is_remote, is_small
 from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.source.ranges import Range
 from klamm.pipelines.source.selection import bytes_per_offset
@@ -79,6 +81,7 @@ class RepartitionReport:
     frozen_seconds: float
     seconds: float
     offset_map: str
+    kept_until_ms: int | None = None  # when the old topic goes; None: never by itself
     commands: Sequence[str] = ()
 
 
@@ -93,19 +96,13 @@ class Repartitioning:
     root: Path
     group_patience_s: float = 60.0
     progress: Progress = field(default_factory=Silent)
-    _frozen_at: float = 0.0
+    keep_s: float = 0.0  # how long the old topic is kept; 0: for good
 
     def dry_run(self) -> SampleSurvey:
         """Tells from samples what is to be expected."""
         topic = self.cluster.topic(self.topic)
         steps.check(self.cluster, topic, self.targets)
-        return survey(
-            self.spark,
-            self.cluster.lookup.options,
-            self.cluster.ranges(topic),
-            self.targets,
-            cores=_cores(self.spark),
-        )
+        return self._survey(self.cluster.ranges(topic))
 
     def run(self) -> RepartitionReport:
         """Does all of it, or what an earlier run has left to do."""
@@ -144,8 +141,8 @@ class Repartitioning:
             )
         if found.stage is not Stage.SWAPPED and self.cluster.topic(self.topic).id != found.topic_id:
             raise UsageError(
-                f"{self.topic} is another topic than the one that {found.path} is about: remove "
-                "that directory"
+                f"{self.topic} is another topic than the one that {found.path} is about: `klamm "
+                f"repartition undo {self.topic}` removes what was copied of that one"
             )
         if found.stage is Stage.BEGUN:
             self._make_copy(found)
@@ -157,9 +154,7 @@ class Repartitioning:
         steps.check(self.cluster, topic, self.targets)
         ranges = cluster.ranges(topic)
         sources = len(topic.leaders)
-        seen = survey(
-            self.spark, cluster.lookup.options, ranges, self.targets, cores=_cores(self.spark)
-        )
+        seen = self._survey(ranges)
         rates = bytes_per_offset(
             cluster.lookup,
             {tp: ranges[tp.partition].start for tp in topic.partitions},
@@ -179,12 +174,17 @@ class Repartitioning:
         )
         if journal.copy in cluster.lookup.view([journal.copy]).topics:
             raise UsageError(
-                f"there is a topic {journal.copy}: is it kept for an undo, or of somebody else? "
-                f"`klamm topics delete {journal.copy}` makes room"
+                f"there is a topic {journal.copy}: it is kept for an undo, or is being filled from "
+                f"another --to. If neither: `klamm topics delete {journal.copy}`"
             )
         journal.write()
         self._make_copy(journal)
         return journal
+
+    def _survey(self, ranges: Mapping[int, Range]) -> SampleSurvey:
+        announce(self.spark, sum(r.size for r in ranges.values()))
+        options, cores = self.cluster.lookup.options, _cores(self.spark)
+        return survey(self.spark, options, ranges, self.targets, cores=cores)
 
     def _make_copy(self, journal: RepartitionJournal) -> None:
         """Makes the copy anew; one that is there is ours, and nothing of it was written down."""
@@ -210,9 +210,9 @@ class Repartitioning:
 
     def _copy(self, journal: RepartitionJournal) -> None:
         """Copies until little is left, or all of it where the topic is closed already."""
-        while journal.stage is Stage.COPYING and len(journal.runs) < _RUNS_MAX:
-            lag = self._run_once(journal)
-            if lag <= _LAG_MAX:
+        for _ in range(_RUNS_MAX):
+            # At least once, however often it was begun: elsewhere this run may be the last.
+            if journal.stage is not Stage.COPYING or self._run_once(journal) <= _LAG_MAX:
                 return
 
     def _run_once(self, journal: RepartitionJournal) -> int:
@@ -281,17 +281,16 @@ class Repartitioning:
                 cluster.lookup, self.topic, self.group_patience_s
             )
             journal.stage = Stage.CLOSING
+            journal.frozen_since_ms = journal.frozen_since_ms or _now_ms()
             journal.write()
-            self._frozen_at = time.monotonic()
             try:
                 cluster.freeze(self.topic)
                 report = self._close(journal, began)
             except BaseException:
                 self._thaw(journal)
                 raise
-        self._frozen_at = self._frozen_at or time.monotonic()
         if journal.stage is Stage.PROVEN:
-            steps.close_copy(cluster, self.topic, journal.copy, imports=True)
+            steps.close_copy(cluster, journal.copy)
             journal.stage = Stage.SWAPPED
             journal.write()
         cluster.swap(self.topic, journal.topic_id, journal.copy, journal.copy_id)
@@ -300,15 +299,19 @@ class Repartitioning:
             group_steps.commit(cluster.lookup, self.topic, group, offsets)
         if not journal.was_frozen:
             cluster.unfreeze(self.topic)
+        if self.keep_s:
+            journal.kept_until_ms = _now_ms() + int(self.keep_s * 1000)
+            cluster.keep(journal.copy, journal.kept_until_ms)
         journal.stage = Stage.COMPLETE
         journal.write()
-        frozen_s = time.monotonic() - self._frozen_at
+        frozen_s = (_now_ms() - journal.frozen_since_ms) / 1000
         report = report or self._read_report(journal)
         report = replace(
             report,
             is_swapped=True,
             groups_after=after,
             again=again,
+            kept_until_ms=journal.kept_until_ms,
             frozen_seconds=frozen_s,
             seconds=time.monotonic() - began,
         )
@@ -338,6 +341,7 @@ class Repartitioning:
         """Lets clients write again. A copy that is not what it should be is made anew."""
         if not journal.was_frozen:
             self.cluster.unfreeze(self.topic)
+        journal.frozen_since_ms = 0
         journal.stage = Stage.BEGUN if journal.is_spoilt else Stage.COPYING
         journal.write()
 
@@ -430,7 +434,9 @@ class Repartitioning:
             groups_after=after,
             again=again,
             seconds=time.monotonic() - began,
-            commands=commands(self.topic, journal.copy, self.targets),
+            commands=steps.commands(
+                lookup.options.servers, self.topic, journal.copy, lookup.configs(self.topic)
+            ),
         )
         journal.write()
         _write_report(journal, report)
@@ -439,18 +445,6 @@ class Repartitioning:
                 f"the copy is not what {self.topic} is: {'; '.join(report.faults[:5])}"
             )
         return report
-
-
-def commands(topic: str, copied: str, targets: int) -> list[str]:
-    """The rest of the work where no controller exchanges names."""
-    return [
-        f"# stop the producers of {topic}, and run the same once more: it copies the rest",
-        f"# stop the consumers; their groups have committed offsets for {copied}",
-        f"# let producers and consumers use the topic {copied}; or give it the old name:",
-        f"kafka-topics.sh --delete --topic {topic}",
-        f"kafka-topics.sh --create --topic {topic} --partitions {targets}",
-        f"klamm topics copy {copied} {topic}",
-    ]
 
 
 def _write_report(journal: RepartitionJournal, report: RepartitionReport) -> None:
@@ -463,7 +457,11 @@ def summary(report: RepartitionReport) -> dict[str, Any]:
     return {name: getattr(report, name) for name in RepartitionReport.__slots__}
 
 
-def _cores(spark: SparkSession) -> int:
-    from pyspark.sql import is_remote
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
-    return 2 if is_remote() else int(spark.sparkContext.defaultParallelism)
+
+def _cores(spark: SparkSession) -> int:
+    if is_small(spark) or is_remote(spark):
+        return os.cpu_count() or 1
+    return int(spark.sparkContext.defaultParallelism)

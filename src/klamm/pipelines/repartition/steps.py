@@ -14,7 +14,7 @@ from klamm.client.metadata import Topic
 from klamm.client.settings import ClientSettings
 from klamm.model.errors import KlammError, UsageError
 from klamm.model.names import TOPIC_NAME_LENGTH_MAX, TopicPartition, is_internal
-from klamm.model.settings.topic import FROZEN, IMPORT_EPOCH, IMPORTING
+from klamm.model.settings.topic import FROZEN, IMPORT_EPOCH, IMPORTING, KEPT_UNTIL
 from klamm.pipelines.archive.archiving import range_of
 from klamm.pipelines.archive.layout import Window
 from klamm.pipelines.repartition.plan import grid, monotonic
@@ -118,6 +118,10 @@ class TopicCluster:
     def is_frozen(self, name: str) -> bool:
         return self.lookup.configs(name).get(FROZEN) == "true"
 
+    def keep(self, name: str, until_ms: int | None) -> None:
+        """Has a frozen topic deleted when a time has come; None: it stays."""
+        self.lookup.alter(name, {KEPT_UNTIL: None if until_ms is None else str(until_ms)})
+
     def swap(self, topic: str, topic_id: str, other: str, other_id: str) -> None:
         """Has two topics exchange their names; done once however often it is asked for."""
         body = {"topic": topic, "topic_id": topic_id, "other": other, "other_id": other_id}
@@ -158,7 +162,8 @@ def make_copy(
             f"there is a topic {name}: is it of an earlier run that was not ended, or kept for an "
             f"undo? `klamm topics delete {name}` makes room"
         )
-    configs = {k: v for k, v in lookup.configs(topic.name).items() if k != FROZEN}
+    kept = lookup.configs(topic.name).items()
+    configs = {k: v for k, v in kept if k not in (FROZEN, KEPT_UNTIL)}
     first = topic.leaders[min(topic.leaders)]
     replicas = len(first.replicas) if first is not None else -1
     own = {IMPORTING: "true", IMPORT_EPOCH: "0"} if imports else dict(_ASIDE)
@@ -166,15 +171,33 @@ def make_copy(
     return cluster.topic(name).id
 
 
-def close_copy(cluster: TopicCluster, topic: str, name: str, *, imports: bool) -> None:
-    """Ends the filling of a copy: it takes no records, and has the settings of the topic."""
-    lookup = cluster.lookup
-    if imports:
-        lookup.alter(name, {FROZEN: "true", IMPORTING: None, IMPORT_EPOCH: None})
-        cluster.freeze(name)
-        return
-    configs = lookup.configs(topic)
-    lookup.alter(name, {setting: configs.get(setting) for setting in _ASIDE})
+def close_copy(cluster: TopicCluster, name: str) -> None:
+    """Ends the filling of a copy that was imported: it takes no records."""
+    cluster.lookup.alter(name, {FROZEN: "true", IMPORTING: None, IMPORT_EPOCH: None})
+    cluster.freeze(name)
+
+
+def commands(servers: str, topic: str, name: str, configs: Mapping[str, str]) -> list[str]:
+    """The rest of the work on a Kafka whose controller exchanges no names."""
+    alter = f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics"
+    own = {setting: configs[setting] for setting in _ASIDE if setting in configs}
+    none = ",".join(setting for setting in _ASIDE if setting not in configs)
+    lines = [
+        f"# stop the producers and consumers of {topic}, and run the same once more: it copies "
+        f"the rest, and brings the groups' offsets for {name} up to date",
+        "# give the copy its own settings for good, which were put aside while it was filled:",
+    ]
+    if none:
+        lines.append(f"{alter} --entity-name {name} --delete-config {none}")
+    if own:
+        added = ",".join(f"{k}=[{v}]" if "," in v else f"{k}={v}" for k, v in own.items())
+        lines.append(f"{alter} --entity-name {name} --add-config {added}")
+    return [
+        *lines,
+        f"# start producers and consumers with the topic {name}; to go back, let them use {topic}",
+        "# when nobody needs the old one any more:",
+        f"kafka-topics.sh --bootstrap-server {servers} --delete --topic {topic}",
+    ]
 
 
 def refuse_open_transactions(lookup: Lookup, topic: Topic) -> None:

@@ -39,18 +39,26 @@ def undo(cluster: TopicCluster, topic: str, root: Path, *, group_patience_s: flo
         ids = {name: found.id for name, found in lookup.view([topic, journal.copy]).topics.items()}
         is_swapped = ids.get(topic) == journal.copy_id
         if not is_swapped:
-            if ids.get(topic) != journal.topic_id:
+            is_there = ids.get(topic) == journal.topic_id
+            has_copy = bool(journal.copy_id) and ids.get(journal.copy) == journal.copy_id
+            if not is_there and not has_copy:
                 raise UsageError(f"{topic} is another topic by now: nothing is undone")
-            if journal.copy_id and ids.get(journal.copy) == journal.copy_id:
+            if has_copy:
                 lookup.delete(journal.copy)
-            if cluster.is_klamm and not journal.was_frozen and cluster.is_frozen(topic):
+            is_ours = is_there and cluster.is_klamm and not journal.was_frozen
+            if is_ours and cluster.is_frozen(topic):
                 cluster.unfreeze(topic)
             journal.stage = Stage.UNDONE
             journal.write()
             return Undone(topic, journal.copy, False, 0, {})
         if ids.get(journal.copy) != journal.topic_id:
-            raise UsageError(f"{journal.copy}, the old {topic}, is not there any more")
+            raise UsageError(
+                f"{journal.copy}, the old {topic}, is not there any more, so that nothing can be "
+                "undone: it was deleted, by somebody or when its time was over"
+            )
         group_steps.wait_until_idle(lookup, topic, group_patience_s)
+        # It has what was written since, and nobody is to lose that.
+        cluster.keep(journal.copy, None)
         cluster.freeze(topic, journal.copy)
         ends = lookup.latest(cluster.topic(topic).partitions)
         since = sum(end - journal.bases[tp.partition] for tp, end in ends.items())

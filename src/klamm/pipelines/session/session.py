@@ -19,6 +19,7 @@ from klamm.installing import install_command
 from klamm.model.errors import KlammError, UsageError
 from klamm.pipelines.session.java import use_java
 from klamm.pipelines.session.lazily import SparkWhenNeeded
+from klamm.pipelines.session.shared import AUTO, HERE, join, require_connect, shared_spark
 from klamm.pipelines.session.versions import PYSPARK_MIN, is_too_old
 
 if TYPE_CHECKING:
@@ -36,17 +37,26 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 _ADVICE: Final = f"`{install_command('spark')}`"
 _CONNECT_PORT: Final = 15002
-_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|sc|k8s)://.+|yarn")
+_MASTER: Final = re.compile(r"auto|local(\[.+\])?|local-cluster\[.+\]|(spark|sc|k8s)://.+|yarn")
 
 
 def start(
     master: str = "local[*]", *, name: str = "klamm", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Starts Spark, or takes the running one, with the source registered."""
+    """Starts Spark, or takes the running one, with the source registered.
+
+    The master `auto` is the Spark that `klamm spark serve` runs, or else this machine.
+    """
     require_pyspark()
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    if master == AUTO:
+        if found := shared_spark():
+            spark = join(found, settings or {})
+            register(spark)
+            return spark
+        master = HERE
     if is_connect(master):
         check_master(master)
         return _connected(master, settings or {})
@@ -104,8 +114,7 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
     """
     from pyspark.sql import SparkSession
 
-    if find_spec("grpc") is None:
-        raise UsageError(f"this needs Spark Connect: `{install_command('connect')}`")
+    require_connect()
     builder = SparkSession.builder.remote(address)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -65,6 +65,7 @@ class Need:
     high: int = 99
     message: str | None = None
     others: ErrorCode | None = None  # the code of all items that were not refused themselves
+    changes: bool = False  # whoever has it changes the cluster, and not only records
 
     @property
     def right(self) -> Right:
@@ -143,4 +144,16 @@ def need(
         high=versions[1],
         message=message,
         others=others,
+        changes=any(option.right.operation in _CHANGING for option in options),
     )
+
+
+_CHANGING: Final = frozenset(
+    {
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.ALTER_CONFIGS,
+        Operation.CREATE_TOKENS,
+    }
+)

@@ -212,6 +212,16 @@ def _alter_one(
     return Altered(user, None, sets, removes)
 
 
+def _value_fault(code: int, rounds: int = ROUNDS_MIN) -> Refused | None:
+    if code not in MECHANISM_CODES:
+        return Refused("Unknown SCRAM mechanism", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+    if rounds < ROUNDS_MIN:
+        return Refused("Too few iterations", ErrorCode.UNACCEPTABLE_CREDENTIAL)
+    if rounds > ROUNDS_MAX:
+        return Refused("Too many iterations", ErrorCode.UNACCEPTABLE_CREDENTIAL)
+    return None
+
+
 def _alteration_fault(
     user: str,
     held: Mapping[ScramMechanism, ScramCredential],
@@ -222,16 +232,10 @@ def _alteration_fault(
     if not user:
         return Refused("Username must not be empty", ErrorCode.UNACCEPTABLE_CREDENTIAL)
     codes = [one.mechanism for one in deletions] + [one.mechanism for one in upsertions]
-    if any(code not in MECHANISM_CODES for code in codes):
-        return Refused("Unknown SCRAM mechanism", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
-    if any(one.rounds < ROUNDS_MIN for one in upsertions):
-        return Refused("Too few iterations", ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    if any(one.rounds > ROUNDS_MAX for one in upsertions):
-        return Refused("Too many iterations", ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    if not all(one.salted for one in upsertions):
-        # Anybody knows what comes of a password that is none.
-        why = "A salted password must not be empty"
-        return Refused(why, ErrorCode.UNACCEPTABLE_CREDENTIAL)
+    faults = [_value_fault(code) for code in codes[: len(deletions)]]
+    faults += [_value_fault(one.mechanism, one.rounds) for one in upsertions]
+    if found := [fault for fault in faults if fault is not None]:
+        return found[-1]  # of several, Kafka tells the last
     if len(user) > USER_SIZE_MAX or any(len(one.salt) > SALT_SIZE_MAX for one in upsertions):
         return Refused(
             f"A user name has up to {USER_SIZE_MAX} characters, and a salt {SALT_SIZE_MAX} bytes",
@@ -247,4 +251,8 @@ def _alteration_fault(
             "Attempt to delete a user credential that does not exist",
             ErrorCode.RESOURCE_NOT_FOUND,
         )
+    if not all(one.salted for one in upsertions):
+        # Anybody knows what comes of a password that is none.
+        why = "A salted password must not be empty"
+        return Refused(why, ErrorCode.UNACCEPTABLE_CREDENTIAL)
     return None

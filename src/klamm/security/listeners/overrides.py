@@ -68,13 +68,24 @@ def _is_misspelt(name: str, prefix: str) -> bool:
 
 def setting_of(name: str, listeners: Iterable[str]) -> str:
     """The setting that an override is about, without listener and mechanism; others as they are."""
+    return _split(name, listeners)[1]
+
+
+def mechanism_of(name: str, listeners: Iterable[str]) -> str | None:
+    """The mechanism that an override is for, if it is for one."""
+    return _split(name, listeners)[0]
+
+
+def _split(name: str, listeners: Iterable[str]) -> tuple[str | None, str]:
+    """The mechanism and the setting of an override."""
     for listener in sorted(listeners, key=len, reverse=True):
         prefix = f"{PREFIX}{listener.lower()}."
         if name.startswith(prefix):
             rest = name.removeprefix(prefix)
             mechanism, _, setting = rest.partition(".")
-            return setting if mechanism.upper() in _MECHANISMS else rest
-    return name
+            is_one = mechanism.upper() in _MECHANISMS
+            return (mechanism.upper(), setting) if is_one else (None, rest)
+    return None, name
 
 
 _MECHANISMS: Final = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"})

@@ -129,6 +129,8 @@ class ScramExchange:
         self, name: str, extensions: str, now_ms: int
     ) -> tuple[ScramCredential, Principal | None, int | None]:
         is_token = "tokenauth=true" in extensions.lower().split(",")
+        # Made in any case: the time it takes would tell who is there.
+        decoy = self._decoy(name, () if is_token else self.source.looks(self.mechanism))
         if is_token:
             token = self.source.token(self.mechanism, name)
             if token is not None and token.expires_ms > now_ms:
@@ -138,8 +140,7 @@ class ScramExchange:
             found = self.source.user(self.mechanism, name)
             if found is not None and found.rounds >= ROUNDS_MIN:
                 return found, Principal(USER, name), None
-        looks = () if is_token else self.source.looks(self.mechanism)
-        return self._decoy(name, looks), None, None
+        return decoy, None, None
 
     def _still_there(self, name: str, *, is_token: bool) -> Callable[[], bool]:
         find = self.source.token if is_token else self.source.user

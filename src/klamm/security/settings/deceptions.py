@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from klamm.model.settings import BROKER_SETTINGS
 from klamm.security.listeners.config import ListenerConfig
 from klamm.security.listeners.endpoints import SecurityProtocol, split_list
-from klamm.security.listeners.overrides import CLIENT_AUTH, PREFIX, ListenerSettings, setting_of
-from klamm.security.settings.table import SECURITY_SETTINGS
+from klamm.security.listeners.overrides import CLIENT_AUTH, ListenerSettings
+from klamm.security.settings.unheard import unheard
 
 _MAP: Final = "listener.security.protocol.map"
 _OFFERED: Final = "sasl.enabled.mechanisms"
@@ -27,7 +26,7 @@ def deceptions(
 ) -> Iterator[str]:
     """The reasons why these settings are less than they say."""
     if not is_running:
-        yield from _unheard(texts, config)
+        yield from unheard(texts, config)
     for listener in config.listeners:
         if listener.name in SecurityProtocol.__members__:
             said = SecurityProtocol[listener.name]
@@ -48,33 +47,6 @@ def deceptions(
     for name in _SECRETS:
         if name in texts and texts[name] and not texts[name].strip():
             yield f"{name} is blank: anybody could make tokens. Set a long random text"
-
-
-def _unheard(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]:
-    """Settings of listeners that nobody would read."""
-    names = [listener.name for listener in config.listeners]
-    coming = _coming(texts)
-    for name in sorted(texts):
-        if not name.startswith(PREFIX):
-            continue
-        setting = setting_of(name, names)
-        if setting == name:
-            listener = name.removeprefix(PREFIX)
-            if not any(listener.lower().startswith(f"{one.lower()}.") for one in coming):
-                yield (
-                    f"{name} is for a listener that is not there: these are "
-                    f"{', '.join(sorted(names))}. Name one of them in lower case, or name the one "
-                    f"to come in {_MAP}"
-                )
-        elif setting not in BROKER_SETTINGS and setting not in SECURITY_SETTINGS:
-            yield f"{name} would not be read: {setting} is no setting, nor one of a mechanism"
-
-
-def _coming(texts: Mapping[str, str]) -> list[str]:
-    """The listeners that may be added while the broker runs."""
-    if _MAP not in texts:
-        return list(SecurityProtocol.__members__)
-    return [item.rpartition(":")[0].strip() for item in split_list(texts[_MAP])]
 
 
 def _is_weaker(protocol: SecurityProtocol, than: SecurityProtocol) -> bool:

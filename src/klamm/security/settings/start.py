@@ -94,10 +94,11 @@ def _value_faults(
 ) -> Iterator[str]:
     for name, text in sorted(texts.items()):
         setting = SECURITY_SETTINGS.get(setting_of(name, listeners))
-        if setting is None or text == setting.default:
+        if setting is None:
             continue
         if setting.effect is Effect.REFUSED:
-            yield f"{name} {setting.why}"
+            if text != setting.default:
+                yield f"{name} {setting.why}"
         elif setting.feature not in features and setting.feature is not None:
             if _is_default(setting.name, text):
                 continue
@@ -186,6 +187,33 @@ def _mechanism_faults(
         yield f"{key}: {mechanism} is served by {_MODULES[mechanism]}, not by {jaas.name}"
     elif mechanism == "OAUTHBEARER":
         yield from _oauth_faults(settings, texts)
+        yield from _oauth_option_faults(key, settings, jaas)
+
+
+# The options of OAUTHBEARER that decide whom to let in.
+_VALIDATOR: Final = "unsecuredValidator"
+_VALIDATOR_OPTIONS: Final = frozenset(
+    f"{_VALIDATOR}{what}"
+    for what in ("PrincipalClaimName", "ScopeClaimName", "RequiredScope", "AllowableClockSkewMs")
+)
+
+
+def _oauth_option_faults(key: str, settings: ListenerSettings, jaas: Jaas) -> Iterator[str]:
+    """Options that read as a demand on tokens, or on who gives them, and would be none."""
+    is_signed = bool(settings.get("sasl.server.callback.handler.class", "OAUTHBEARER"))
+    for option in sorted(jaas.options):
+        if option.startswith("ssl."):
+            yield (
+                f"{key}: {option} is not read. Connections to a token service trust what this "
+                "system trusts; name another authority in the environment, SSL_CERT_FILE"
+            )
+        elif option.startswith(_VALIDATOR) and option not in _VALIDATOR_OPTIONS:
+            yield f"{key}: {option} is none of {', '.join(sorted(_VALIDATOR_OPTIONS))}"
+        elif option.startswith(_VALIDATOR) and is_signed:
+            yield (
+                f"{key}: {option} is for tokens that nobody signed. Signed ones are checked by "
+                "sasl.oauthbearer.*"
+            )
 
 
 def _oauth_faults(settings: ListenerSettings, texts: Mapping[str, str]) -> Iterator[str]:
@@ -280,21 +308,7 @@ def _warnings(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]
                 f"name, ignoring config {name}"
             )
     yield from _listener_warnings(texts, config)
-    yield from _idle_warnings(texts, config)
     yield from doubts(texts, config)
-
-
-def _idle_warnings(texts: Mapping[str, str], config: ListenerConfig) -> Iterator[str]:
-    """The warnings about settings for a kind of listener that does not exist."""
-    protocols = [listener.protocol for listener in config.listeners]
-    if not any(protocol.is_encrypted for protocol in protocols):
-        for name in sorted(texts):
-            if name.startswith("ssl."):
-                yield f"{name} has no effect: no listener speaks TLS"
-    if not any(protocol.has_sasl for protocol in protocols):
-        for name in sorted(texts):
-            if name.startswith("sasl."):
-                yield f"{name} has no effect: no listener asks for SASL"
 
 
 def _is_without_mechanism(name: str, listeners: Iterable[str]) -> bool:

@@ -1,9 +1,10 @@
-"""Facts of a certificate in DER: its subject, and the names it holds for besides."""
+"""Facts of a certificate in DER: its subject, the names it holds for besides, and its end."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from klamm.model.errors import Refused
@@ -14,6 +15,8 @@ _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
 _OCTETS: Final = 0x04
+_VALIDITY_AT: Final = 3
+_TIMES: Final = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
 _SUBJECT_AT: Final = 4  # behind serial number, algorithm, issuer and validity
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _TEXT_KINDS: Final = {0x81: "email", 0x82: "DNS", 0x86: "URI"}
@@ -46,6 +49,18 @@ def alternative_names(certificate: bytes) -> frozenset[str] | Refused:
             for tag, content in _listed(extension)
         )
     except (ValueError, IndexError):
+        return _NO_CERTIFICATE
+
+
+def end_of(certificate: bytes) -> int | Refused:
+    """The moment after which nobody believes it any more, in seconds of Unix."""
+    fields = _fields(certificate)
+    if isinstance(fields, Refused):
+        return fields
+    try:
+        _, (tag, text, _) = elements(fields[_VALIDITY_AT][1])
+        return int(datetime.strptime(text.decode(), _TIMES[tag]).replace(tzinfo=UTC).timestamp())
+    except (ValueError, IndexError, KeyError):
         return _NO_CERTIFICATE
 
 

@@ -238,6 +238,19 @@ def test_what_nobody_asked_for_is_no_event(caplog: pytest.LogCaptureFixture) -> 
     assert lists.audit.denials == {}
 
 
+def test_what_super_users_change_is_written_down(caplog: pytest.LogCaptureFixture) -> None:
+    create = need_of(ApiKey.CREATE_TOPICS, "topic")
+    with_rules = access(authorizer_class_name=f"{HERE}:rules", super_users="User:root")
+    for lists in (guarded(), with_rules):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "klamm.authorizer"):
+            assert lists.permits(context(19, "User:root"), create, "t")
+            assert lists.permits(context(0, "User:root"), WRITE, "t")  # records are no change
+        told = [(r.name, r.getMessage().split(" from ")[0]) for r in caplog.records]
+        line = "Principal = User:root is Allowed Operation = Create"
+        assert told == [("klamm.authorizer.super", line)]
+
+
 def test_a_flood_of_denials_is_counted_and_not_written(caplog: pytest.LogCaptureFixture) -> None:
     now: dict[str, Any] = {"ms": 0}
     lists = Access(Audit(lambda: now["ms"]), lists=guarded().lists)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
+import socket
 import threading
+import urllib.request
 from collections.abc import Iterator
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,7 +20,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from klamm.broker.clock import SystemClock
-from klamm.broker.identity.token_keys import KeySource, TokenKeys, key_source
+from klamm.broker.identity.token_keys import (
+    KeySource,
+    TokenKeys,
+    _received,
+    _Redirected,
+    key_source,
+)
 from klamm.model.errors import Refused
 from klamm.security.listeners.endpoints import SecurityProtocol
 from klamm.security.listeners.overrides import ListenerSettings
@@ -128,3 +139,67 @@ def test_only_addresses_are_taken(url: str) -> None:
     told = key_source(ListenerSettings("X", SecurityProtocol.SASL_SSL, texts))
     assert isinstance(told, Refused)
     assert "sasl.oauthbearer.jwks.endpoint.url" in told.why
+
+
+def answering(text: bytes) -> tuple[str, socket.socket]:
+    """A server that says this to everybody, whatever they ask."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                peer = server.accept()[0]
+            except OSError:
+                return
+            with peer, contextlib.suppress(OSError):
+                peer.recv(4096)
+                peer.sendall(text)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{server.getsockname()[1]}/keys", server
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"no http at all\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000 + b": y\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: /keys\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 2_000_000,
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 900_000,
+        b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe",
+    ],
+    ids=["garbage", "cut", "long", "chunks", "file", "circle", "huge", "deep", "no text"],
+)
+async def test_a_service_that_answers_nonsense_gives_no_keys(text: bytes) -> None:
+    url, server = answering(text)
+    with server:
+        keys = TokenKeys(source(url), SystemClock())
+        await keys.first()
+        assert keys.keys is None
+
+
+def test_keys_that_were_to_come_safely_are_not_fetched_in_the_clear(service: Service) -> None:
+    def sent_on(asked: str, to: str) -> object:
+        request = urllib.request.Request(asked)
+        return _Redirected().redirect_request(request, io.BytesIO(), 302, "Found", Message(), to)
+
+    assert sent_on("https://a/keys", "https://b/keys") is not None
+    assert sent_on("http://a/keys", "https://b/keys") is not None
+    for to in (service.url, "ftp://b/keys"):
+        with pytest.raises(OSError, match="https was asked for"):
+            sent_on("https://a/keys", to)
+
+
+def test_a_service_that_trickles_is_left() -> None:
+    class Trickle:
+        """An answer that never ends, a byte at a time."""
+
+        def read1(self, _: int) -> bytes:
+            return b"x"
+
+    with pytest.raises(TimeoutError, match="too slowly"):
+        _received(Trickle(), until=0.0)

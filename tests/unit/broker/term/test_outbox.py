@@ -87,6 +87,20 @@ def test_the_latest_word_on_a_partition_is_what_clients_are_told() -> None:
     assert [m.leadership.leader_epoch for m in merged.partitions] == [3, 1]
 
 
+def test_leaders_of_many_new_partitions_are_shown_before_they_are_ordered() -> None:
+    some = [TopicPartition("T", at) for at in range(51)]
+    ordered = [orders(order(place, 0, is_new=True)) for place in some]
+    shown = metadata(*((place, 0) for place in some))
+    assert [type(each) for each in drained(*ordered, shown)] == [UpdateMetadata, LeaderAndIsr]
+    # Of a few, and where any of them is not new, metadata tells what is done already.
+    assert [type(each) for each in drained(*ordered[1:], shown)] == [LeaderAndIsr, UpdateMetadata]
+    mixed = [*ordered[1:], orders(order(some[0], 1))]
+    assert [type(each) for each in drained(*mixed, shown)] == [LeaderAndIsr, UpdateMetadata]
+    # Nothing is moved across a border.
+    parted = drained(*ordered, stop(delete=True), shown)
+    assert [type(each) for each in parted] == [LeaderAndIsr, StopReplica, UpdateMetadata]
+
+
 def test_metadata_stays_on_its_side_of_the_orders() -> None:
     taken = drained(
         metadata((T0, 1)),
@@ -445,6 +459,33 @@ async def test_what_was_sent_is_delivered_when_it_is_answered() -> None:
         assert not delivered.done()
         mute.may_answer.set()
         async with asyncio.timeout(10):
+            await delivered
+    finally:
+        await outbox.close()
+
+
+class _Obeying(_Mute):
+    """A broker that learns at once and obeys when it is told to."""
+
+    async def request(self, key: Any, version: int, message: Any) -> Any:
+        if isinstance(message, leader_and_isr.Request):
+            await super().request(key, version, message)
+            return leader_and_isr.Response()
+        return update_metadata.Response()
+
+
+async def test_what_everybody_shows_does_not_wait_for_the_orders_behind_it() -> None:
+    broker, heard = _Obeying(), asyncio.Queue[events.Event]()
+    outbox = await _outbox_to(broker, heard, 0, fence_s=lambda: 0.0)
+    some = [TopicPartition("T", at) for at in range(51)]
+    try:
+        new = orders(*(order(place, 0, is_new=True) for place in some))
+        outbox.send([new, metadata(*((place, 0) for place in some))])
+        async with asyncio.timeout(10):
+            await outbox.shown()
+            await until(lambda: bool(broker.received), "the orders are on their way")
+            delivered = asyncio.ensure_future(outbox.delivered())
+            broker.may_answer.set()
             await delivered
     finally:
         await outbox.close()

@@ -31,7 +31,7 @@ def reached(*args: str) -> Reach:
     def look(bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
         found.append(bootstrap_server)
 
-    app(args=list(args), standalone_mode=False)
+    app(args=list(args), prog_name="look")
     return found[0]
 
 

@@ -54,6 +54,31 @@ def test_clients_lose_sight_of_the_topic_when_its_deletion_starts(world: World) 
     assert partition.state is PartitionState.NON_EXISTENT
 
 
+def test_clients_hear_of_a_large_deletion_before_the_copies_are_dealt_with(world: World) -> None:
+    world.create("wide", [[1, 2]] * 101)
+    world.deliver()
+    asked = events.MarkersChanged(("wide",))
+    first = world.core.decide(asked)
+    assert first.goes_on
+    assert not first.writes
+    assert {type(request) for request in first.requests} == {UpdateMetadata}
+    rest = world.core.settle(first, ())
+    while rest.writes:
+        assert not rest.goes_on
+        rest = world.core.settle(rest, world.store.commit(rest.writes, epoch=world.core.epoch))
+    assert StopReplica in {type(request) for request in rest.requests}
+    small = world.core.decide(events.MarkersChanged(("T",)))
+    assert not small.goes_on, "of a few all is said at once"
+
+
+def test_a_large_deletion_ends(world: World) -> None:
+    world.create("wide", [[1, 2]] * 101)
+    world.deliver()
+    world.delete("wide")
+    world.deliver()
+    assert is_gone(world, "wide")
+
+
 def test_several_topics_go_in_one_round(world: World) -> None:
     world.create("U", [[2, 3]])
     world.deliver()

@@ -137,10 +137,11 @@ def test_files_beside_the_data_are_checked(tmp_path: Path) -> None:
         read_part(manifest, part)
 
 
-def test_addresses_are_refused() -> None:
-    for place in ("s3://bucket", Path("s3://bucket/x"), "hdfs://h/x"):
-        with pytest.raises(UsageError, match="is an address"):
-            directory_of(place, "c", "t", "id")
+def test_archives_lie_in_stores_too() -> None:
+    for place in ("s3://bucket/x", Path("s3://bucket/x")):
+        assert str(directory_of(place, "c", "t", "id")) == "s3://bucket/x/c/t/id"
+    with pytest.raises(UsageError, match="is not a place"):
+        directory_of("gopher://h/x", "c", "t", "id")
 
 
 def _sealed(manifest: Manifest, change: Callable[[dict[str, Any]], object]) -> Path:

@@ -8,7 +8,17 @@ from klamm.cli.spark.audit import _summary
 from klamm.pipelines.audit.findings import Findings
 from klamm.pipelines.audit.report import render
 
-TABLES = ("illegal", "broken_chains", "lost", "stuck", "moves", "latency", "epochs", "timeline")
+TABLES = (
+    "illegal",
+    "broken_chains",
+    "lost",
+    "stuck",
+    "moves",
+    "latency",
+    "durations",
+    "epochs",
+    "timeline",
+)
 
 
 def _audit(events: int = 0, **rows: list[dict[str, Any]]) -> Findings:

@@ -108,8 +108,11 @@ def up(user: str = "al", mechanism: int = 1, rounds: int = 4096) -> Upsertion:
         ([Deletion("al", 1)], [up()], 92),
         ([Deletion("al", 2)], [], 91),
         ([Deletion("nobody", 1)], [], 91),
-        # The order of the checks: the unknown mechanism before the rounds.
+        # Of several faults the last is told, upsertions after deletions; twice before empty.
         ([], [up(rounds=1), up(mechanism=7)], 33),
+        ([Deletion("al", 7)], [up(rounds=1)], 93),
+        ([Deletion("al", 1)], [replace(up(), salted=b"")], 92),
+        ([Deletion("al", 2)], [replace(up(), salted=b"")], 91),
     ],
 )
 def test_alter_refusals(deletions: list[Deletion], upsertions: list[Upsertion], code: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hmac
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -115,6 +117,23 @@ def test_nobody_learns_whether_a_user_exists() -> None:
     salts = {exchange(held()).step(b"n,,n=nobody,r=c", NOW) for _ in range(3)}
     assert len(salts) == 1
     assert salts != {exchange(held()).step(b"n,,n=noone,r=c", NOW)}
+
+
+def test_who_exists_is_not_seen_in_the_work_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    digest = hmac.digest
+
+    def counting(*args: Any) -> bytes:
+        counted.append("")
+        return digest(*args)
+
+    monkeypatch.setattr(hmac, "digest", counting)
+    work = []
+    for name in ("user", "nobody"):
+        counted.clear()
+        exchange(held()).step(f"n,,n={name},r=c".encode(), NOW)
+        work.append(len(counted))
+    assert work[0] == work[1] > 0
 
 
 def salt_and_rounds(held: Credentials, name: str) -> tuple[bytes, int]:

@@ -60,7 +60,6 @@ def test_what_may_not_mean_what_it_says_is_warned_of(more: dict[str, str], says:
     [
         # It may be added while the broker runs.
         {MAP: "SASL_SSL:SASL_SSL,LATER:SSL", "listener.name.later.ssl.client.auth": "required"},
-        {"listener.name.ssl.ssl.client.auth": "required"},
         # Stronger than its name, and names divided as they should be.
         {"super.users": "User:b;User:CN=a,O=b"},
         {"listener.name.sasl_ssl.scram-sha-256.connections.max.reauth.ms": "9000"},

@@ -152,6 +152,13 @@ def test_unsigned_tokens_are_for_tests_only() -> None:
     signed = texts | {f"{prefix}sasl.server.callback.handler.class": HANDLER}
     assert "need sasl.oauthbearer.jwks.endpoint.url" in refusals(signed)
     assert refusals(signed | {"sasl.oauthbearer.jwks.endpoint.url": "file:/k"}) == ""
+    for option in ('ssl.truststore.location="x"', 'unsecuredValidatorRequiredScope="x"'):
+        demanding = {f"{prefix}sasl.jaas.config": OAUTH.replace(";", f" {option};")}
+        assert option.partition("=")[0] in refusals(signed | demanding)
+    slip = {f"{prefix}sasl.jaas.config": OAUTH.replace(";", ' unsecuredValidatorRequiredScop="x";')}
+    assert "RequiredScop is none of" in refusals(
+        texts | slip | {"klamm.allow.unsecured.oauth": "true"}
+    )
     # A handler for the whole broker is not one of a mechanism on a listener.
     assert "nobody signed" in refusals(texts | {"sasl.server.callback.handler.class": HANDLER})
 
@@ -180,11 +187,3 @@ def warnings(change: dict[str, str]) -> str:
 def test_what_has_no_effect_is_told(change: dict[str, str], words: str) -> None:
     assert words in warnings(change)
     assert "s3cret" not in warnings(change)
-
-
-def test_locks_without_a_door_are_told() -> None:
-    told = "\n".join(
-        check_start({"ssl.client.auth": "required", "sasl.enabled.mechanisms": "PLAIN"}).warnings
-    )
-    assert "ssl.client.auth has no effect: no listener speaks TLS" in told
-    assert "sasl.enabled.mechanisms has no effect: no listener asks for SASL" in told

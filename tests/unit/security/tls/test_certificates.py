@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime
 
 import pytest
 import trustme
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.model.errors import Refused
-from klamm.security.tls.certificates import alternative_names, facts_of, subject_of
+from klamm.security.tls.certificates import alternative_names, end_of, facts_of, subject_of
 from klamm.security.tls.names import name_text
 
 
@@ -40,13 +41,22 @@ def test_the_facts_of_a_store_have_one_entry_each(der: bytes) -> None:
     assert len(facts.subjects) == len(facts.names) == 2
 
 
+def test_a_certificate_ends_when_a_library_says(der: bytes) -> None:
+    ends = x509.load_der_x509_certificate(der).not_valid_after_utc
+    assert end_of(der) == ends.timestamp()
+    late = trustme.CA().issue_cert("k", not_after=datetime(2091, 2, 3, 4, 5, 6, tzinfo=UTC))
+    chain = late.cert_chain_pems[0].bytes().decode()
+    assert end_of(ssl.PEM_cert_to_DER_cert(chain)) == 3821313906
+
+
 def test_what_is_cut_off_is_none(der: bytes) -> None:
     for end in range(0, len(der) - 1, 7):
         assert isinstance(subject_of(der[:end]), Refused)
         assert isinstance(alternative_names(der[:end]), Refused)
+        assert isinstance(end_of(der[:end]), Refused)
 
 
 @given(st.binary(max_size=200))
 def test_nothing_but_certificates_is_taken_for_one(data: bytes) -> None:
-    for read in (subject_of, alternative_names):
-        assert isinstance(read(data), Refused | bytes | frozenset)
+    for read in (subject_of, alternative_names, end_of):
+        assert isinstance(read(data), Refused | bytes | frozenset | int)

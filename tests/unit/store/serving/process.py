@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
 
 from unit.store.serving.served import DIGEST
 
@@ -72,25 +72,27 @@ class ServedProcess:
         assert self._process.stdout.readline() == "ready\n"
 
     def stop(self) -> None:
-        self._end(signal.SIGTERM)
+        self._end(SIGTERM)
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        self._end(SIGKILL)
+
+    def signal(self, number: Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def pause(self) -> None:
         """Let it hear and say nothing, without breaking its connections."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        self.signal(SIGSTOP)
 
     def resume(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+        self.signal(SIGCONT)
 
     def remove(self) -> None:
         self.kill()
         shutil.rmtree(self._folder)
 
-    def _end(self, how: signal.Signals) -> None:
+    def _end(self, how: Signals) -> None:
         if self._process is not None:
             assert self._process.stdout is not None
             self._process.send_signal(how)

@@ -1,0 +1,1 @@
+"""Jobs: bulk work on records as `klamm` commands in processes of their own."""

@@ -1,0 +1,1 @@
+"""Tables that follow topics: Parquet, Delta or Iceberg, each record in them once."""

@@ -1,0 +1,1 @@
+"""The formats a table can have, behind one port."""
