@@ -29,6 +29,7 @@ from klamm.log.disk.lock import DirectoryLock
 from klamm.log.notes import Notes
 from klamm.log.paper import NewLog, Papers
 from klamm.log.partition import PartitionLog
+from klamm.log.producers.history import ProducerHistory
 from klamm.log.recovery.loading import load_log
 from klamm.log.recovery.making import create_or_load
 from klamm.log.recovery.opening import Found, Remembered, claim, look_into, place_of, remove_log
@@ -385,6 +386,9 @@ class LogDirectory:
     def expire_producers(self, before_ms: int) -> int:
         """Forget producers silent since then, in every log."""
         return sum(log.expire_producers(before_ms) for log in self._with_files())
+
+    def producers(self) -> list[ProducerHistory]:
+        return [log.history for log in self._with_files()]
 
     def has_whole(self, partition: TopicPartition) -> bool:
         """Whether a log is here, and not only the line of one that is gone."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
+from klamm.broker.coordinators.allowance import Allowance
 from klamm.broker.coordinators.consumer_groups import ClusterTopics
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.journal import AppendResult
@@ -98,17 +99,24 @@ class Coordinators:
         self._marker_links = Links(hosting.peers, f"broker-{hosting.id}-markers")
         self._question_links = Links(hosting.peers, f"broker-{hosting.id}-verification")
         self.journal = ReplicaJournal(hosting)
+        allowance = Allowance(
+            settings.int("klamm.coordinator.memory.max.bytes"),
+            hosting.clock,
+            lambda: self.groups.weight + self.transactions.weight,
+        )
+        members_max = settings.int("klamm.group.members.max")
         self.groups = GroupCoordinator(
             self.journal,
             hosting.clock,
+            allowance=allowance,
             limits=GroupLimits(
                 session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
                 session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
-                size_max=settings.int("group.max.size"),
+                size_max=min(settings.int("group.max.size"), members_max),
                 initial_delay_ms=settings.int("group.initial.rebalance.delay.ms"),
             ),
             consumer_limits=ConsumerLimits(
-                size_max=settings.int("group.consumer.max.size"),
+                size_max=min(settings.int("group.consumer.max.size"), members_max),
                 session_timeout_ms=settings.int("group.consumer.session.timeout.ms"),
                 heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),
                 assignors=tuple(
@@ -123,6 +131,7 @@ class Coordinators:
         self.transactions = TransactionCoordinator(
             self.journal,
             hosting.clock,
+            allowance=allowance,
             send_marker=MarkerSender(hosting.metadata, self._send_markers).send,
             fresh_producer_id=self._fresh_producer_id,
             partition_count=lambda: self._partitions(TRANSACTION_STATE),
