@@ -59,7 +59,7 @@ class Report:
         ]
 
 
-def chaos(store: str, seconds: float, seed: int, data: Path, *, disk_mb: int = 256) -> Report:
+def chaos(store: str, seconds: float, seed: int, data: Path, *, disk_mb: int = 512) -> Report:
     """Let things go wrong for this long, then look."""
     world = World(store, data, disk_mb=disk_mb)
     try:

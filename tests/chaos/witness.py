@@ -8,6 +8,7 @@ only of the times that need explaining.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -143,9 +144,15 @@ def _asked(world: World, broker: BrokerProcess, topic: str) -> Callable[[], str]
             for found in told.topics
             for p in sorted(found.partitions, key=lambda each: each.partition_index)
         )
-        return f"controller {told.controller_id}; {', '.join(led)}"
+        return f"controller {told.controller_id}; {', '.join(led)}{_room(broker)}"
 
     return look
+
+
+def _room(broker: BrokerProcess) -> str:
+    """A word where its disk is nearly full."""
+    disk = os.statvfs(broker.directory)
+    return "" if disk.f_bavail > disk.f_blocks / 8 else "; its disk is nearly full"
 
 
 def logged(files: Iterable[Path], began: float, ended: float) -> Iterator[Note]:

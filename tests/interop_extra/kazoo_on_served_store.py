@@ -14,7 +14,6 @@ from types import ModuleType
 from unit.store.serving.process import ServedProcess
 
 
-
 def _objects_count(type_name: str) -> int:
     return sum(type(each).__name__ == type_name for each in gc.get_objects())
 
