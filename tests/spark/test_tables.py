@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from klamm.client.blocking.lookup import Lookup
 from klamm.client.registry.framing import framed
 from klamm.installing import install_command
-from klamm.pipelines.tables.formats.iceberg import open_table
+from klamm.pipelines.tables.formats.iceberg_place import open_table
 from klamm.pipelines.tables.formats.opening import existing, table_at
 from klamm.pipelines.tables.formats.parquet import ParquetTable
 from klamm.pipelines.tables.state import Conflict

@@ -302,6 +302,14 @@ def relative(path: Place, directory: Place) -> str:
     return path.relative_to(directory).as_posix()
 
 
+def files_below(place: Place) -> Iterator[Place]:
+    """Every file below a directory, in order."""
+    if isinstance(place, RemotePath):
+        yield from place.files()
+    else:
+        yield from (path for path in sorted(place.rglob("*")) if path.is_file())
+
+
 @lru_cache(maxsize=16)
 def _system(scheme: str, authority: str) -> Any:
     """Arrow's file system for a store; one a process, for it keeps connections."""

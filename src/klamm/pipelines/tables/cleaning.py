@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.places.remote import Place, relative
+from klamm.pipelines.places.remote import Place, files_below, relative
 from klamm.pipelines.tables.state import DATA_FILE, WORK, DataFile, Snapshot, Table
 
 _LOCK: Final = "lock"
@@ -56,7 +56,7 @@ def orphans(table: Table, seen: Snapshot, *, older_s: float = 0) -> list[Place]:
     """
     named = {file.path for file in seen.files}
     found: list[Place] = []
-    for path in _files(table.place):
+    for path in files_below(table.place):
         name = relative(path, table.place)
         is_draft = name.startswith(f"{WORK}/drafts/") or name.endswith(".draft")
         is_ours = DATA_FILE.fullmatch(name) is not None and not name.startswith(f"{WORK}/")
@@ -66,13 +66,6 @@ def orphans(table: Table, seen: Snapshot, *, older_s: float = 0) -> list[Place]:
             continue
         found.append(path)
     return found
-
-
-def _files(place: Place) -> Iterator[Place]:
-    if not isinstance(place, Path):
-        yield from place.files()
-        return
-    yield from (path for path in sorted(place.rglob("*")) if path.is_file())
 
 
 def vacuum(table: Table, seen: Snapshot) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +46,7 @@ _TASK_BYTES: Final = 64 << 20
 _FIRST_RECORDS: Final = 10_000  # of the first round of a table that has no columns yet
 _SAMPLE: Final = 200
 _CONFLICTS_MAX: Final = 10
+_FORGET_EVERY: Final = 100  # versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Wishes:
     latest: bool = False
     records_max: int = 5_000_000
     compacting: bool = True
+    keep_s: float = 24 * 3600  # how long older versions can be read
     on_loss: OnLoss = OnLoss.REFUSE
     on_recreated: OnRecreated = OnRecreated.REFUSE
     schemas: SchemaPlace = field(default_factory=SchemaPlace)
@@ -176,8 +179,10 @@ class TableFollower:
             discard(self.table, files)
             raise
         compacted = self._compacted()
+        version = self._seen.version
+        self._forget(seen)
         return Round(
-            version=self._seen.version,
+            version=version,
             records=counts["records"],
             bad=counts["bad"],
             files=len(files),
@@ -264,6 +269,15 @@ class TableFollower:
             self._seen = self.table.load()
             return 0
         return before - len(self._seen.files)
+
+    def _forget(self, before: Snapshot) -> None:
+        """Now and then: a history that only grows makes each commit dearer."""
+        assert self._seen is not None
+        if self._seen.version // _FORGET_EVERY == before.version // _FORGET_EVERY:
+            return
+        with suppress(Conflict):
+            self.table.forget(self.wishes.keep_s)
+        self._seen = self.table.load()
 
     # The first time.
 
