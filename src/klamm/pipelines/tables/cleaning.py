@@ -43,6 +43,20 @@ def discard(table: Table, files: Sequence[DataFile]) -> None:
             (table.place / path).unlink()
 
 
+def settle(table: Table, files: Sequence[DataFile]) -> Snapshot | None:
+    """After a refused commit: the table, if the commit is there all the same; else the files go.
+
+    A store that loses its answer is asked again, and then says that the name is taken: by us.
+    """
+    now = table.load()
+    named = {file.path for file in now.files} if now is not None else set()
+    if now is not None and files and all(file.path in named for file in files):
+        table.recover(now)
+        return now
+    discard(table, [file for file in files if file.path not in named])
+    return None
+
+
 def _name(path: str) -> str:
     return PurePosixPath(path).name
 

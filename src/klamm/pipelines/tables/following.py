@@ -29,7 +29,7 @@ from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.source.ranges import Range, plan_splits, share_limit
 from klamm.pipelines.source.selection import bytes_per_offset, ids_of, no_topic, ranges_of
 from klamm.pipelines.tables.choices import OnLoss, OnRecreated
-from klamm.pipelines.tables.cleaning import discard
+from klamm.pipelines.tables.cleaning import discard, settle
 from klamm.pipelines.tables.compacting import compact, is_due
 from klamm.pipelines.tables.ddl import Columns, text_of, type_of
 from klamm.pipelines.tables.decoding import AVRO, JSON, RAW, RAW_COLUMNS, is_json
@@ -176,8 +176,9 @@ class TableFollower:
         try:
             self._seen = self.table.commit(seen, after, columns, files)
         except Conflict:
-            discard(self.table, files)
-            raise
+            if (ours := settle(self.table, files)) is None:
+                raise
+            self._seen = ours
         compacted = self._compacted()
         version = self._seen.version
         self._forget(seen)
