@@ -37,16 +37,19 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     place = tmp_path_factory.mktemp("hdfs")
     light = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
     line = [tool("java"), *light, "-cp", f"{jars}/*", str(HERE / "java" / "Hdfs.java"), str(place)]
-    with (place / "said").open("wb") as said:
-        process = subprocess.Popen(
+    with (
+        (place / "said").open("wb") as said,
+        subprocess.Popen(
             line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, cwd=place
-        )
-    assert process.stdout is not None
-    address = process.stdout.readline().strip()
-    assert address.startswith("hdfs://"), (place / "said").read_text()[-2000:]
-    yield address
-    process.kill()
-    process.wait()
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address.startswith("hdfs://"), (place / "said").read_text()[-2000:]
+            yield address
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")
