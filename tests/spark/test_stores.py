@@ -91,6 +91,9 @@ def test_archive_verify_restore(
         fill(name, numbered(4, 2))
     assert name in ok(command, "archive", "list", place)
     assert "removed 0 files" in ok(command, "archive", "vacuum", place)  # they are not old
+    for format_ in ("delta", "iceberg"):
+        done = ok(command, "archive", "register", place, "--format", format_, "-o", "json")
+        assert json.loads(done)["added"] == 2
     for how, copy in (("--append", f"{name}-a"), ("--exact", f"{name}-e")):
         ok(command, "restore", place, how, "--to", copy)
         ends = lookup.latest(lookup.view([copy]).topics[copy].partitions)
@@ -139,6 +142,7 @@ def test_tables(command: Run, topic: Make, fill: Fill, place: RemotePath, format
     with pytest.raises(Conflict):
         other.commit(old, old.state.after({1: 3}, {}), old.columns, [])
     assert '"after": 1' in ok(command, "table", "compact", place, "-o", "json")
+    ok(command, "table", "vacuum", place)
     told = json.loads(ok(command, "table", "status", place, "-o", "json"))
     assert (told["records"], told["files"], told["lag"]) == (7, 1, {"0": 0, "1": 0})
     ok(command, *line)

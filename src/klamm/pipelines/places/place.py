@@ -2,7 +2,7 @@
 
     local directory   a link to a finished draft, which fails where the name is taken
     S3                a conditional PUT (If-None-Match, If-Match), through `obstore`
-    HDFS              a rename, which fails where the name is taken; nothing for replacing
+    HDFS              a rename, which fails where the name is taken; one that replaces asks nothing
 
 Arrow's own S3 has no conditional PUT, which is why `obstore` does that one thing. What a store does
 not promise is said in docs/reference/spark.md.
