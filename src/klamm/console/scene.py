@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.client.aio.admin import Admin
+from klamm.console.access.roles import Role
 from klamm.console.params import Param
-from klamm.console.picture import Picture, Topic
 from klamm.console.problems import Problem
-from klamm.console.rendering import Decode
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture, Topic
+from klamm.console.showing.rendering import Decode
 from klamm.console.tools import Tools
 
 Json = dict[str, Any]

@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 pytest.importorskip("jinja2", reason="the console is not installed: klamm[console]")
 
 from klamm.broker.api.states import machines
-from klamm.console import asking, formats, governor, pages, paths, remedies, rendering, twins
-from klamm.console.differing import SAME, difference
-from klamm.console.folding import Judge
-from klamm.console.layouts import placed
-from klamm.console.picture import Partition, Source, pictured
-from klamm.console.roles import Role
-from klamm.console.sessions import IDLE_S, SESSIONS_MAX, TRIES_MAX, Sessions
-from klamm.console.stream import Hub
+from klamm.console.access.roles import Role
+from klamm.console.access.sessions import IDLE_S, SESSIONS_MAX, TRIES_MAX, Sessions
+from klamm.console.feed.differing import SAME, difference
+from klamm.console.feed.stream import Hub
+from klamm.console.reading import asking, governor
+from klamm.console.reading.folding import Judge
+from klamm.console.reading.picture import Partition, Source, pictured
+from klamm.console.showing import formats, pages, paths, remedies, rendering, twins
+from klamm.console.showing.layouts import placed
 from klamm.console.views.records import file_name
 from klamm.controller.events import Obstacle
 

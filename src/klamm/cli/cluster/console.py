@@ -125,7 +125,7 @@ def _needed() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The server, and a maker of its options; says what is missing where that is not installed."""
     try:
         from klamm.console.options import Options
-        from klamm.console.serving import serve
+        from klamm.console.serving.running import serve
     except ModuleNotFoundError as missing:
         raise KlammError(
             f"the console needs {missing.name}: {install_command('console')}"

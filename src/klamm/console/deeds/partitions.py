@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from klamm.client.aio.admin import PREFERRED_ELECTION, UNCLEAN_ELECTION
 from klamm.client.errors import code_of
-from klamm.console import twins
+from klamm.console.access.roles import Role
 from klamm.console.deeds import planning
 from klamm.console.deeds.deed import Deed, Field, Given, Json, Sheet, partitions_of
-from klamm.console.gate import Acting
-from klamm.console.picture import Picture
+from klamm.console.deeds.gate import Acting
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture
+from klamm.console.showing import twins
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TopicPartition
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from klamm.client.aio.admin import ConfigResource
 from klamm.client.errors import refuse
-from klamm.console import twins
 from klamm.console.params import Param
-from klamm.console.picture import Partition
 from klamm.console.problems import Problem
+from klamm.console.processes import VERBS
+from klamm.console.reading.picture import Partition
 from klamm.console.scene import Ask, Json, Scene, View
-from klamm.console.tools import VERBS
+from klamm.console.showing import twins
 from klamm.model.alterations import ConfigResourceType
 
 _ROWS: Final = 500

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from klamm.console import remedies, twins
 from klamm.console.params import Param
-from klamm.console.picture import Topic, illness
+from klamm.console.reading.picture import Topic, illness
 from klamm.console.scene import Ask, Json, Scene, View, no_twin
+from klamm.console.showing import remedies, twins
 
 _LAST: Final = 8
 _ILLS_MAX: Final = 50

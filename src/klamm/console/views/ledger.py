@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from klamm.console import twins
 from klamm.console.params import Param
 from klamm.console.scene import Ask, Json, Scene, View
+from klamm.console.showing import twins
 from klamm.console.views.health import short
 
 _DONE: Final = 20

@@ -14,10 +14,10 @@ from typing import Final
 
 from klamm.client.aio.admin import ConfigResource
 from klamm.client.aio.consumer import Consumed, Consumer
-from klamm.console import paths, rendering, twins
 from klamm.console.params import Param
 from klamm.console.problems import Problem
 from klamm.console.scene import Ask, Json, Scene, View
+from klamm.console.showing import paths, rendering, twins
 from klamm.console.views.brokers import settings_of
 from klamm.console.views.topics import TOPIC
 from klamm.model.alterations import ConfigResourceType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.client.aio.admin import Admin
+from klamm.console.access.roles import Role
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
 from klamm.console.tools import Tools
 
 

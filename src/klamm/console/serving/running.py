@@ -12,7 +12,7 @@ from typing import Any, Final
 import uvicorn
 
 from klamm.console.options import Options
-from klamm.console.server import build
+from klamm.console.serving.server import build
 from klamm.model.errors import UsageError
 
 _BACKLOG: Final = 128

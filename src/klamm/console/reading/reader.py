@@ -20,10 +20,10 @@ from klamm.client.aio.admin import Admin
 from klamm.client.aio.cluster import Client
 from klamm.client.errors import VersionMismatch
 from klamm.client.settings import ClientSettings
-from klamm.console import asking, governor
-from klamm.console.folding import Judge, place_text
-from klamm.console.picture import Picture, Source, Topic
-from klamm.console.tools import Processes
+from klamm.console.processes import Processes
+from klamm.console.reading import asking, governor
+from klamm.console.reading.folding import Judge, place_text
+from klamm.console.reading.picture import Picture, Source, Topic
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.protocol.private import PrivateKey
 

@@ -14,10 +14,10 @@ from starlette.testclient import TestClient
 
 from klamm.client.settings import read
 from klamm.cluster import Cluster
+from klamm.console.access.roles import Role
 from klamm.console.options import Options
-from klamm.console.roles import Role
-from klamm.console.server import build
-from unit.console.test_server import HOST, Browser
+from klamm.console.serving.server import build
+from unit.console.serving.test_server import HOST, Browser
 
 
 @pytest.fixture(scope="module")

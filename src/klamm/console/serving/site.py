@@ -11,18 +11,19 @@ from starlette.requests import Request
 
 from klamm.client.aio.admin import Admin
 from klamm.client.aio.groups import Groups
-from klamm.console import governor, pages
-from klamm.console.accounts import Accounts
-from klamm.console.audit import Audit
+from klamm.console.access.accounts import Accounts
+from klamm.console.access.audit import Audit
+from klamm.console.access.roles import Role
+from klamm.console.access.sessions import Session, Sessions
 from klamm.console.deeds.doing import Remembered
+from klamm.console.feed.stream import Hub
 from klamm.console.options import Options
-from klamm.console.picture import Picture
 from klamm.console.problems import Problem
-from klamm.console.reader import Reader
-from klamm.console.roles import Role
+from klamm.console.reading import governor
+from klamm.console.reading.picture import Picture
+from klamm.console.reading.reader import Reader
 from klamm.console.scene import Json, Scene
-from klamm.console.sessions import Session, Sessions
-from klamm.console.stream import Hub
+from klamm.console.showing import pages
 from klamm.console.tools import Tools
 from klamm.console.views.health import short, waiting
 from klamm.model.errors import KlammError

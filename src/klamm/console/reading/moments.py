@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from klamm.console import twins
-from klamm.console.formats import shown
-from klamm.console.picture import Topic
+from klamm.console.reading.picture import Topic
+from klamm.console.showing import twins
+from klamm.console.showing.formats import shown
 
 Json = dict[str, Any]
 MOMENTS_MAX: Final = 20

@@ -19,12 +19,12 @@ from consoles import HOST, Browser, served
 from klamm.client.aio.cluster import Client
 from klamm.client.aio.groups import Groups
 from klamm.cluster import Cluster
-from klamm.console import openapi
+from klamm.console.access.doors import BODY_MAX, CSP
+from klamm.console.access.roles import Role
 from klamm.console.deeds.doing import DEEDS
-from klamm.console.doors import BODY_MAX, CSP
 from klamm.console.options import Options
-from klamm.console.roles import Role
-from klamm.console.server import build
+from klamm.console.serving import openapi
+from klamm.console.serving.server import build
 from klamm.console.views.table import BAR, VIEWS
 from klamm.model.names import TopicPartition
 

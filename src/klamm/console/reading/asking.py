@@ -8,7 +8,7 @@ from typing import Any, Final
 from klamm.client.aio.admin import Admin
 from klamm.client.aio.groups import Groups
 from klamm.client.errors import ClientError
-from klamm.console.picture import Offsets, Partition, Topic, pictured
+from klamm.console.reading.picture import Offsets, Partition, Topic, pictured
 from klamm.model.errors import KlammError, RequestRefused
 from klamm.model.names import TopicPartition, id_text
 from klamm.model.offsets import EARLIEST, LATEST

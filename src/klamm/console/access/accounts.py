@@ -19,8 +19,8 @@ from klamm.client.aio.cluster import Client
 from klamm.client.errors import Distrusted
 from klamm.client.security import Security
 from klamm.client.settings import ClientSettings
+from klamm.console.access.roles import ROLES, Role
 from klamm.console.problems import Problem, problem_of
-from klamm.console.roles import ROLES, Role
 from klamm.model.errors import KlammError, UsageError
 
 WRONG: Final = "the user or the password is wrong"

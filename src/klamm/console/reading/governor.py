@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from klamm.console.picture import Source
+from klamm.console.reading.picture import Source
 
 SHARES: Final[Mapping[str, float]] = {
     "states": 0.002,

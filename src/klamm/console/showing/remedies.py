@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from klamm.console import twins
+from klamm.console.showing import twins
 
 Json = dict[str, Any]
 

@@ -12,12 +12,12 @@ from starlette.routing import Route
 
 from klamm.client.aio.cluster import Client
 from klamm.client.security.tokens import checked
-from klamm.console.answers import html, set_cookie
-from klamm.console.oidc import Known, Pending, Provider
+from klamm.console.access.oidc import Known, Pending, Provider
+from klamm.console.access.roles import Role
+from klamm.console.access.sessions import Session
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
-from klamm.console.sessions import Session
-from klamm.console.site import Site
+from klamm.console.serving.answers import html, set_cookie
+from klamm.console.serving.site import Site
 
 CALLBACK: Final = "/sign-in/oidc/callback"
 _FORM_MAX: Final = 8_192

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from klamm.console.access.sessions import Session
+from klamm.console.feed.stream import Build
 from klamm.console.problems import Problem
-from klamm.console.sessions import Session
-from klamm.console.site import Site
-from klamm.console.stream import Build
+from klamm.console.serving.site import Site
 from klamm.console.views.table import BAR, BY_NAME
 
 _GZIP_FROM: Final = 2_048

@@ -15,7 +15,7 @@ import fastavro
 
 from klamm.cli.cluster.console_options import decoder_of
 from klamm.client.registry.framing import framed
-from klamm.console.rendering import rendered
+from klamm.console.showing.rendering import rendered
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 

@@ -20,26 +20,33 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from klamm.console import governor, openapi
-from klamm.console.accounts import Accounts, read_accounts
-from klamm.console.answers import Events, html, json_answer, problem_answer
-from klamm.console.audit import Audit
-from klamm.console.clusters import Clusters
+from klamm.console.access.accounts import Accounts, read_accounts
+from klamm.console.access.audit import Audit
+from klamm.console.access.doors import SANDBOX, Doors
+from klamm.console.access.roles import Role
+from klamm.console.access.sessions import Session
 from klamm.console.deeds import doing
-from klamm.console.doors import SANDBOX, Doors
-from klamm.console.gate import Acting
+from klamm.console.deeds.gate import Acting
+from klamm.console.feed.stream import (
+    STREAMS_A_SESSION,
+    STREAMS_MAX,
+    STREAMS_NAMELESS,
+    WISHES_MAX,
+    Hub,
+)
 from klamm.console.jobs.children import Jobs
 from klamm.console.options import Options
-from klamm.console.pages import TYPES
 from klamm.console.params import parsed
 from klamm.console.problems import Problem, problem_of
-from klamm.console.reader import Reader
-from klamm.console.roles import Role
+from klamm.console.reading import governor
+from klamm.console.reading.reader import Reader
 from klamm.console.scene import Json, Scene, View
-from klamm.console.sessions import Session
-from klamm.console.signing import Signing, host_of
-from klamm.console.site import TOKEN_HEADER, Site
-from klamm.console.stream import STREAMS_A_SESSION, STREAMS_MAX, STREAMS_NAMELESS, WISHES_MAX, Hub
+from klamm.console.serving import openapi
+from klamm.console.serving.answers import Events, html, json_answer, problem_answer
+from klamm.console.serving.clusters import Clusters
+from klamm.console.serving.signing import Signing, host_of
+from klamm.console.serving.site import TOKEN_HEADER, Site
+from klamm.console.showing.pages import TYPES
 from klamm.console.tools import Tools
 from klamm.console.views.jobs import found_job
 from klamm.console.views.records import file_name, one_record

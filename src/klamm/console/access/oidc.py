@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from klamm.console.access.roles import Role
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
 from klamm.model.errors import UsageError
 
 PENDING_S: Final = 600.0

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from starlette.testclient import TestClient
 
 from klamm.cluster import Cluster
-from klamm.console import openapi
 from klamm.console.options import Options
-from klamm.console.server import build
-from unit.console.test_server import HOST, Browser
+from klamm.console.serving import openapi
+from klamm.console.serving.server import build
+from unit.console.serving.test_server import HOST, Browser
 
 SCHEMA = schemathesis.openapi.from_dict(openapi.document())
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}

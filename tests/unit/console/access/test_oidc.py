@@ -25,10 +25,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.testclient import TestClient
 
 from consoles import HOST
-from klamm.console.oidc import OidcOptions
+from klamm.console.access.oidc import OidcOptions
+from klamm.console.access.roles import Role
 from klamm.console.options import Options
-from klamm.console.roles import Role
-from klamm.console.server import build
+from klamm.console.serving.server import build
 from klamm.model.errors import UsageError
 
 CLIENT = "klamm-console"

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader, Undefined
 from markupsafe import Markup, escape
 
-from klamm.console.formats import FORMATS, shown
+from klamm.console.showing.formats import FORMATS, shown
 
 _HERE: Final = files("klamm.console")
 TYPES: Final[Mapping[str, str]] = {

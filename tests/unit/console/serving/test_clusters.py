@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from consoles import HOST, Browser
 from klamm.cluster import Cluster
 from klamm.console.options import Options
-from klamm.console.server import build
+from klamm.console.serving.server import build
 
 
 class Recorded:

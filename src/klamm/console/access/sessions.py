@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.client.aio.cluster import Client
-from klamm.console.oidc import Pending
-from klamm.console.roles import Role
+from klamm.console.access.oidc import Pending
+from klamm.console.access.roles import Role
 
 SESSIONS_MAX: Final = 2_000
 IDLE_S: Final = 30 * 60

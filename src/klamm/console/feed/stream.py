@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from klamm.console.differing import SAME, difference
+from klamm.console.feed.differing import SAME, difference
 from klamm.console.problems import Problem
 
 log = logging.getLogger(__name__)
