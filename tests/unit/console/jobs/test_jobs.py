@@ -157,6 +157,8 @@ async def test_jobs_wait_their_turn_and_a_full_queue_takes_no_more(tmp_path: Pat
     with pytest.raises(Problem, match="another job is about t-0"):
         jobs.start(job(jobs, topic="t-0"))
     await jobs.close()
+    # A turn that becomes free at the end begins nothing.
+    assert sum(bool(each.began_ms) for each in every) == RUNNING_MAX
 
 
 async def test_state_files_and_reports_of_others_are_not_believed(tmp_path: Path) -> None:
