@@ -15,6 +15,7 @@ from klamm.model.errors import UsageError
 if TYPE_CHECKING:
     from klamm.console.access.oidc import OidcOptions
     from klamm.console.access.roles import Role
+    from klamm.console.showing.masks import Masks
     from klamm.console.showing.rendering import Decode
 
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
@@ -95,6 +96,27 @@ RegistryOption = Annotated[
     str | None,
     Option(metavar="URL|DIR", help="a schema registry, or a directory of schemas, for Avro values"),
 ]
+
+
+MasksOption = Annotated[
+    list[str] | None,
+    Option(
+        "--mask",
+        metavar="TOPIC=PART",
+        help="a part of records that nobody sees: key, value, headers or a path such as "
+        "$.card.number; the topic may have * in it; repeatable",
+    ),
+]
+
+
+def masks_of(texts: Iterable[str]) -> Masks:
+    """The parts of records that nobody sees."""
+    from klamm.console.showing.masks import masks
+
+    try:
+        return masks(texts)
+    except ValueError as fault:
+        raise UsageError(f"--mask {fault}") from None
 
 
 def decoder_of(place: str | None) -> Decode | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from klamm.client.aio.admin import Admin
+from klamm.client.aio import throttling
+from klamm.client.aio.admin import Admin, ConfigResource
 from klamm.client.aio.groups import Groups
 from klamm.client.errors import ClientError
 from klamm.console.reading.picture import Offsets, Partition, Topic, pictured
+from klamm.model.alterations import ConfigResourceType
 from klamm.model.errors import KlammError, RequestRefused
 from klamm.model.names import TopicPartition, id_text
 from klamm.model.offsets import EARLIEST, LATEST
@@ -244,6 +246,18 @@ async def log_dirs(admin: Admin, brokers: Iterable[int]) -> tuple[Logs, list[str
                 }
             )
     return (sizes, dirs), faults
+
+
+async def limits(admin: Admin, brokers: Iterable[int]) -> dict[int, int]:
+    """The rate that each broker may copy replicas at, where somebody has set one."""
+    asked = [ConfigResource(ConfigResourceType.BROKER, str(broker)) for broker in brokers]
+    found: dict[int, int] = {}
+    for result in await admin.describe_configs(asked, names=throttling.RATES) if asked else ():
+        told = [e.value for e in result.configs if e.config_source == throttling.BROKER_OVERRIDE]
+        rates = [int(value) for value in told if value and value.isdecimal()]
+        if rates:
+            found[int(result.resource_name)] = min(rates)
+    return found
 
 
 async def groups(admin: Admin, ends: Mapping[tuple[str, int], Offsets]) -> dict[str, Json]:

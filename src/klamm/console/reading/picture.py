@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from klamm.console.reading.progress import Copied
+
 LINES_MAX: Final = 10_000
 ILLEGAL_MAX: Final = 200
 
@@ -184,6 +186,8 @@ class Picture:
     sources: dict[str, Source] = field(default_factory=dict)
     addresses: dict[int, str] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)  # on this machine, by broker
+    copied: dict[str, Copied] = field(default_factory=dict)  # of moves under way, by partition
+    limits: dict[int, int] = field(default_factory=dict)  # bytes a second that a broker may copy
 
     def touch(self) -> None:
         """Something changed."""

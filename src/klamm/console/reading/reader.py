@@ -21,7 +21,7 @@ from klamm.client.aio.cluster import Client
 from klamm.client.errors import VersionMismatch
 from klamm.client.settings import ClientSettings
 from klamm.console.processes import Processes
-from klamm.console.reading import asking, governor
+from klamm.console.reading import asking, governor, progress
 from klamm.console.reading.folding import Judge, place_text
 from klamm.console.reading.picture import Picture, Source, Topic
 from klamm.model.errors import ErrorCode, KlammError
@@ -37,6 +37,7 @@ _REST_AFTER_S: Final = 60.0
 _SOON_S: Final = 0.2  # between two looks that news ask for
 _REMEMBERED: Final = 1_000  # lines from before
 _QUIET_S: Final = 10.0  # between two looks where there is no news
+_MOVING_S: Final = 5.0  # between two looks at the logs while replicas move
 
 
 class Reader:
@@ -263,7 +264,8 @@ class Reader:
             except Exception as error:  # noqa: BLE001 - whatever a cluster says, the others go on
                 self._failed(source, error)
             is_first = self.picture.is_klamm is None
-            await _within(hurry, _RETRY_S if is_first else governor.pause_s(source, every_s))
+            wanted_s = _MOVING_S if name == "log dirs" and self._is_moving else every_s
+            await _within(hurry, _RETRY_S if is_first else governor.pause_s(source, wanted_s))
             hurry.clear()
 
     async def _ask_offsets(self) -> None:
@@ -287,6 +289,13 @@ class Reader:
         kept = {key: size for key, size in self.picture.sizes.items() if key[2] not in dirs}
         self.picture.sizes = {k: s for k, s in kept.items() if k[0] in self.picture.topics} | sizes
         self.picture.dirs |= dirs
+        moves = self.picture.status.get("moves", {}).get("items", [])
+        known = self.picture.copied
+        self.picture.copied = progress.followed(known, moves, self.picture.sizes, _now_ms())
+        try:
+            self.picture.limits = await asking.limits(self.admin, live)
+        except (KlammError, OSError) as fault:
+            faults.append(f"limits: {fault}")
         return "; ".join(faults) or None
 
     # Book-keeping
@@ -294,6 +303,10 @@ class Reader:
     @property
     def _is_watched(self) -> bool:
         return time.monotonic() - self._seen_at < _REST_AFTER_S
+
+    @property
+    def _is_moving(self) -> bool:
+        return bool(self.picture.status.get("moves", {}).get("items"))
 
     def _source(self, name: str) -> Source:
         return self.picture.sources.setdefault(name, Source(name))

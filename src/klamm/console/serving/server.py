@@ -49,6 +49,7 @@ from klamm.console.serving.site import TOKEN_HEADER, Site
 from klamm.console.showing.pages import TYPES
 from klamm.console.tools import Tools
 from klamm.console.views.jobs import found_job
+from klamm.console.views.ledger import exported
 from klamm.console.views.records import file_name, one_record
 from klamm.console.views.table import BY_NAME, VIEWS
 from klamm.model.errors import KlammError
@@ -76,6 +77,7 @@ class Console:
             *Signing(self.site).routes(),
             Route("/jobs/{job}/report", self.report_page),
             Route("/topics/{topic}/records/{partition}/{offset}", self.download),
+            Route("/ledger/export", self.export),
             Route("/about", self.about),
             Route("/api/me", self.me),
             Route("/api/load", self.load),
@@ -133,10 +135,10 @@ class Console:
     async def about(self, request: Request) -> Response:
         """Versions, own load, keys."""
         session = self.site.session_of(request)
-        await self.site.scene(session)
+        scene = await self.site.scene(session)
         if session is None:
             session = self.site.sessions.begin(self.site.options.anonymous)
-        load = self._load()
+        load = self._load(scene)
         return html(self.site, session, "about", "About", v=load, api="/api/load", want="")
 
     async def report_page(self, request: Request) -> Response:
@@ -169,6 +171,16 @@ class Console:
             headers={"content-disposition": f'attachment; filename="{name}"'},
         )
 
+    async def export(self, request: Request) -> Response:
+        """The lines of the ledger that fit, as a file."""
+        scene = await self.site.scene(self.site.session_of(request))
+        ask = parsed(BY_NAME["ledger"].params, {}, request.query_params)
+        return Response(
+            exported(scene, ask),
+            media_type="application/x-ndjson",
+            headers={"content-disposition": 'attachment; filename="ledger.jsonl"'},
+        )
+
     async def static(self, request: Request) -> Response:
         """A file of the fixed table; its address changes when any file does."""
         name = request.path_params["name"]
@@ -199,18 +211,18 @@ class Console:
 
     async def load(self, request: Request) -> Response:
         """The questions that the console asks, and what they cost."""
-        self.site.admit(self.site.session_of(request))
-        return JSONResponse(self._load())
+        scene = await self.site.scene(self.site.session_of(request))
+        return JSONResponse(self._load(scene))
 
-    def _load(self) -> Json:
-        sources = self.site.picture.sources.values()
+    def _load(self, scene: Scene) -> Json:
+        sources = scene.picture.sources.values()
         return {
             "share": self.site.meta()["share"],
             "share_most": governor.SHARE_ALL,
             "streams": self.site.hub.streams,
             "sessions": len(self.site.sessions),
             "csp_reports": self.site.reports,
-            "topics": len(self.site.picture.topics),
+            "topics": len(scene.picture.topics),
             "items": [
                 {
                     "id": s.name,
@@ -273,7 +285,7 @@ class Console:
         """The plan of a deed."""
         session, body = await self._said(request)
         scene = await self.site.scene(session)
-        found = await doing.plan(self._right(scene, session), self.site.picture, body)
+        found = await doing.plan(self._right(scene, session), scene.picture, body)
         return JSONResponse(found)
 
     async def act(self, request: Request) -> Response:
@@ -288,7 +300,7 @@ class Console:
         client = request.client.host if request.client else ""
         told: Json = {"who": who, "from": client, "role": scene.role.word, "what": body}
         try:
-            done = await doing.act(self._right(scene, session), self.site.picture, body)
+            done = await doing.act(self._right(scene, session), scene.picture, body)
         except (Problem, KlammError, OSError) as fault:
             self.site.audit.note(**told, outcome=str(fault))
             raise

@@ -20,6 +20,7 @@ from klamm.console.feed.stream import Hub
 from klamm.console.options import Options
 from klamm.console.problems import Problem
 from klamm.console.reading import governor
+from klamm.console.reading.cutting import cut
 from klamm.console.reading.picture import Picture
 from klamm.console.reading.reader import Reader
 from klamm.console.scene import Json, Scene
@@ -30,6 +31,7 @@ from klamm.model.errors import KlammError
 
 TOKEN_HEADER: Final = "x-klamm-token"
 _CUT_S: Final = 300.0
+_CUTS_MAX: Final = 64
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Site:
     others: dict[str, Site] = field(default_factory=dict)  # other clusters of this console
     clusters: tuple[tuple[str, str], ...] = ()  # the names and addresses of all, for the bar
     reports: int = 0  # of the browser, that a page tried what it may not
+    cuts: dict[tuple[frozenset[str], frozenset[str]], Picture] = field(default_factory=dict)
     pulses: dict[object, tuple[int, tuple[Json, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,16 +117,30 @@ class Site:
         own = session.client if session else None
         unseen: frozenset[str] = frozenset()  # until the cluster has said what there is for a user
         hidden = unseen if own is not None else None
+        visible = hidden if session is None or session.topics is None else session.topics
+        groups = hidden if session is None or session.groups is None else session.groups
         return Scene(
-            picture=self.picture,
+            picture=self._cut_picture(visible, groups),
             role=self.role_of(session),
             admin=self.reader.admin if own is None else Admin(own),
-            visible=hidden if session is None or session.topics is None else session.topics,
-            visible_groups=hidden if session is None or session.groups is None else session.groups,
+            visible=visible,
+            visible_groups=groups,
             sees_records=self.options.is_local or bool(session and session.user),
             tools=self.tools,
             decode=self.options.decode,
+            masks=self.options.masks,
         )
+
+    def _cut_picture(self, topics: frozenset[str] | None, groups: frozenset[str] | None) -> Picture:
+        """The picture without what a viewer may not know of, made once a change for all alike."""
+        if topics is None or groups is None:
+            return self.picture
+        known = self.cuts.get((topics, groups))
+        if known is None or known.rev != self.picture.rev:
+            if known is None and len(self.cuts) >= _CUTS_MAX:
+                self.cuts.clear()
+            known = self.cuts[topics, groups] = cut(self.picture, topics, groups)
+        return known
 
     async def cut(self, session: Session) -> None:
         """Asks, as the user, which topics and groups there are."""

@@ -25,6 +25,7 @@ from klamm.console.deeds.doing import DEEDS
 from klamm.console.options import Options
 from klamm.console.serving import openapi
 from klamm.console.serving.server import build
+from klamm.console.showing.masks import masks
 from klamm.console.views.table import BAR, VIEWS
 from klamm.model.names import TopicPartition
 
@@ -158,6 +159,66 @@ def test_brokers_are_drained_on_paper_and_lost_on_paper(browser: Browser) -> Non
     assert browser.post("/api/plans", planned["deed"]).json()["plan"]["steps"]
     bad = browser.post("/api/plans", {"kind": "move", "moves": ["orders-0=x"]})
     assert bad.status_code == 400
+
+
+def test_moves_are_limited_and_the_limit_is_lifted(browser: Browser) -> None:
+    browser.do(kind="create", topic="moved", partitions=1, factor=1).raise_for_status()
+    rows = browser.until("/api/topics/moved", lambda told: told["rows"][0]["leader"] is not None)
+    there = rows["rows"][0]["leader"]
+    deed = {"kind": "move", "moves": [f"moved-0={1 - there}"], "throttle": "20"}
+    told = browser.post("/api/plans", deed).json()
+    assert "--throttle 20000000" in told["twin"], told
+    assert any(step["label"] == "limit" for step in told["plan"]["steps"])
+    browser.do(**deed).raise_for_status()
+    browser.hurry()
+    limits = browser.until("/api/moves", lambda told: len(told["limits"]) == 2)["limits"]
+    assert limits == [{"id": 0, "rate": 20_000_000}, {"id": 1, "rate": 20_000_000}]
+    assert "2 brokers and 1 topics" in browser.do(kind="unthrottle").json()["done"]
+    browser.hurry()
+    browser.until("/api/moves", lambda told: told["limits"] == [])
+    assert browser.post("/api/plans", {**deed, "throttle": 0}).json()["wrong"]
+
+
+def test_anything_is_found_by_a_part_of_its_name(browser: Browser) -> None:
+    found = browser.json("/api/find?q=ORD")["items"]
+    assert ("topic", "orders", "/topics/orders") in [
+        (item["kind"], item["name"], item["address"]) for item in found
+    ]
+    kinds = {item["kind"] for item in browser.json("/api/find")["items"]}
+    assert kinds >= {"view", "action", "topic", "broker"}
+    action = browser.json("/api/find?q=create topic")["items"][0]
+    assert browser.post("/api/plans", action["deed"]).json()["title"] == "Create topic"
+    odd = browser.json("/api/find?q=%3Cscript%3E%00")
+    assert odd["items"] == []
+
+
+def test_the_ledger_is_exported(browser: Browser) -> None:
+    browser.until("/api/ledger?topic=orders", lambda told: told["items"])
+    answer = browser.get("/ledger/export?topic=orders")
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert {line["topic"] for line in lines} == {"orders"}
+    assert [line["id"] for line in lines] == sorted(
+        (line["id"] for line in lines), key=lambda id: [int(part) for part in id.split(".")]
+    )
+    assert answer.headers["content-disposition"] == 'attachment; filename="ledger.jsonl"'
+    assert browser.get("/ledger/export?broker=x").status_code == 400
+
+
+def test_masked_parts_are_neither_shown_nor_downloaded(browser: Browser, cluster: Cluster) -> None:
+    record = {"kind": "produce", "topic": "orders", "value": '{"card": "4111-1111", "id": 5}'}
+    browser.do(**record, partition=0, key="k").raise_for_status()
+    with served(cluster, masks=masks(["orders=$.card"])) as client:
+        masked = Browser(client)
+        masked.until("/api/topics/orders", lambda told: len(told["rows"]) == 3)
+        for form in ("text", "json", "hex", "avro"):
+            address = f"/topics/orders/records?from=oldest&as={form}"
+            assert "4111" not in masked.get(address).text
+            assert "4111" not in masked.get(f"/api{address}").text
+        found = masked.json("/api/topics/orders/records?from=oldest&path=$.id == 5")["items"][-1]
+        assert masked.json("/api/topics/orders/records?from=oldest&q=4111")["items"] == []
+        whole = masked.get(f"/topics/orders/records/{found['partition']}/{found['offset']}")
+        assert json.loads(whole.content)["card"] != "4111-1111"
+        assert "masked" in masked.get("/topics/orders/records").text
 
 
 def test_the_ledger_is_searched(browser: Browser) -> None:
