@@ -22,6 +22,7 @@ SESSIONS_MAX: Final = 2_000
 IDLE_S: Final = 30 * 60
 WHOLE_S: Final = 12 * 3600
 TRIES_MAX: Final = 5
+TRIES_OF_USER_MAX: Final = 20
 TRIES_S: Final = 60.0
 _ADDRESSES_MAX: Final = 10_000
 
@@ -99,16 +100,23 @@ class Sessions:
         """Every session there is."""
         return list(self._kept.values())
 
-    def may_try(self, address: str) -> bool:
-        """Whether this address may try a password now; counts the try."""
+    def may_try(self, address: str, user: str) -> bool:
+        """Whether this address may try a password of this user now; counts the try.
+
+        A user's bound is wider than an address's, so that one who guesses from many addresses
+        comes no further, and one who guesses from a single one shuts nobody else out.
+        """
+        return self._counted(address, TRIES_MAX) and self._counted(f"\0{user}", TRIES_OF_USER_MAX)
+
+    def _counted(self, who: str, most: int) -> bool:
         now = self._now()
-        tries = self._tries.setdefault(address, deque())
-        self._tries.move_to_end(address)
+        tries = self._tries.setdefault(who, deque())
+        self._tries.move_to_end(who)
         while len(self._tries) > _ADDRESSES_MAX:
             self._tries.popitem(last=False)
         while tries and now - tries[0] > TRIES_S:
             tries.popleft()
-        if len(tries) >= TRIES_MAX:
+        if len(tries) >= most:
             return False
         tries.append(now)
         return True

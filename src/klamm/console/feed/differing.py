@@ -14,11 +14,13 @@ SAME: Final = object()
 
 def difference(before: Any, after: Any) -> Any:
     """The change that turns `before` into `after`; SAME where there is none."""
+    if before == after:
+        return SAME
     if isinstance(before, dict) and isinstance(after, dict):
         return _members(before, after)
     if _is_keyed(before) and _is_keyed(after):
         return _items(before, after)
-    return SAME if before == after else {"$set": after}
+    return {"$set": after}
 
 
 def _members(before: dict[str, Any], after: dict[str, Any]) -> Any:
@@ -35,9 +37,11 @@ def _items(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Any:
     items: dict[str, Any] = {}
     for item in after:
         id = item["id"]
-        step = difference(known[id], item) if id in known else {"$set": item}
-        if step is not SAME:
-            items[str(id)] = step
+        old = known.get(id)
+        if old is None:
+            items[str(id)] = {"$set": item}
+        elif old != item:
+            items[str(id)] = difference(old, item)
     order = [item["id"] for item in after]
     is_moved = order != [item["id"] for item in before]
     if not items and not is_moved:

@@ -26,7 +26,7 @@ STREAMS_A_SESSION: Final = 16
 STREAMS_NAMELESS: Final = 150  # of those who have not signed in: the rest is for who has
 WISHES_MAX: Final = 20
 _HISTORY: Final = 30
-_FRAME_MAX: Final = 64 * 1024
+_SMALL: Final = 4_096  # changes of so many bytes are sent without a look at the whole
 _PACE_S: Final = 0.2  # a viewer gets a frame so often at most
 _PULSE_S: Final = 5.0
 _COST: Final = 40  # a view is made anew so rarely that it takes a fortieth of a core at most
@@ -43,7 +43,7 @@ class Watch:
     rev: int = 0
     seen: int = -1  # the revision of the picture that it was made from
     value: Any = None
-    whole: bytes = b""
+    encoded: tuple[int, bytes] = (0, b"")  # the last whole that somebody needed
     steps: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
     users: int = 0
     due: float = 0.0
@@ -70,7 +70,6 @@ class Watch:
         self.due = now + max(_PACE_S, took * _COST)
         self.rev += 1
         self.value = value
-        self.whole = _frame("view", {"want": self.wish, "rev": self.rev, "whole": value})
         if self.rev > 1:
             body = {"want": self.wish, "rev": self.rev, "change": change}
             self.steps.append((self.rev, _frame("view", body)))
@@ -81,9 +80,20 @@ class Watch:
         if rev == self.rev:
             return b""
         steps = [frame for number, frame in self.steps if number > rev]
-        if rev == 0 or len(steps) < self.rev - rev or sum(map(len, steps)) > len(self.whole):
+        if rev == 0 or len(steps) < self.rev - rev:
             return self.whole
-        return b"".join(steps)
+        changes = b"".join(steps)
+        if len(changes) <= _SMALL:
+            return changes
+        return min(changes, self.whole, key=len)
+
+    @property
+    def whole(self) -> bytes:
+        """All values in one frame, for whoever comes or has fallen behind."""
+        if self.encoded[0] != self.rev:
+            body = {"want": self.wish, "rev": self.rev, "whole": self.value}
+            self.encoded = (self.rev, _frame("view", body))
+        return self.encoded[1]
 
 
 class Hub:

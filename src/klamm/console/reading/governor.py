@@ -8,6 +8,7 @@ console waited, which is never less than what a broker worked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -24,6 +25,7 @@ SHARE_ALL: Final = sum(SHARES.values())
 _SAVED_S: Final[Mapping[str, float]] = {"status": 1.0}
 _MEMORY: Final = 0.3  # how much the newest measurement counts
 _FOREVER_S: Final = 600.0
+_MINUTE_S: Final = 60.0
 
 
 def measured(source: Source, took_s: float, now: float) -> None:
@@ -33,6 +35,7 @@ def measured(source: Source, took_s: float, now: float) -> None:
     passed_s = now - source.asked_at if source.asked else most_s / share_of
     source.saved_s = min(most_s, source.saved_s + passed_s * share_of) - took_s
     source.took_ms = _mixed(source.took_ms, took_s * 1000)
+    source.used_s = source.used_s * math.exp(-max(0.0, passed_s) / _MINUTE_S) + took_s
     if source.asked:
         source.every_s = _mixed(source.every_s, passed_s)
     source.asked += 1
@@ -50,8 +53,8 @@ def pause_s(source: Source, wanted_s: float) -> float:
 
 
 def share(source: Source) -> float:
-    """The share of a broker's time that a source takes."""
-    return source.took_ms / 1000 / source.every_s if source.every_s else 0.0
+    """The share of a broker's time that a source took in the last minute."""
+    return source.used_s / _MINUTE_S
 
 
 def total(sources: Iterable[Source]) -> float:

@@ -74,6 +74,10 @@ class Topic:
     internal: bool = False
     cells: tuple[str, ...] = ()  # one string a partition, a letter a replica
     squares: str = ""  # one letter a partition
+    # Counted once, for every look of every viewer needs them.
+    worst: str = IN_SYNC
+    offline_count: int = 0
+    short_count: int = 0
 
     @property
     def is_doomed(self) -> bool:
@@ -90,10 +94,6 @@ class Topic:
     @property
     def factor(self) -> int:
         return max((len(p.origin) for p in self.partitions), default=0)
-
-    @property
-    def worst(self) -> str:
-        return min(self.squares, key=_ORDER.__getitem__, default=IN_SYNC)
 
 
 def illness(topic: Topic) -> int:
@@ -132,6 +132,9 @@ def pictured(
         internal=internal,
         cells=cells,
         squares=squares,
+        worst=min(squares, key=_ORDER.__getitem__, default=IN_SYNC),
+        offline_count=sum(p.leader < 0 for p in kept),
+        short_count=sum(p.leader >= 0 and p.is_short for p in kept),
     )
 
 
@@ -154,6 +157,7 @@ class Source:
     asked: int = 0
     asked_at: float = 0.0
     saved_s: float = 0.0  # of a broker's time, that it may use at once
+    used_s: float = 0.0  # of a broker's time in the last minute, what is older fading out
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -64,6 +65,7 @@ class Reader:
         self._hurries.append(self._operated)
         self._seen_at = time.monotonic()
         self._offsets_at = 0.0
+        self._meanwhile: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)  # during a look
 
     def on_change(self, call: Callable[[], None]) -> None:
         """Has this called whenever the picture changed."""
@@ -204,6 +206,7 @@ class Reader:
         line["id"] = place_text(line)
         line["illegal"] = self._judge.fault(line)
         self.picture.lines.append(line)
+        self._meanwhile.append(line)
         self._note_broker(line)
         if line["illegal"]:
             log.warning("an illegal move", extra={"line": line["id"], "why": line["illegal"]})
@@ -238,10 +241,14 @@ class Reader:
 
     async def _ask_status(self) -> None:
         self._stir.clear()
+        self._meanwhile.clear()
         found = await asking.status(self.admin)
         waits = await asking.explanations(self.admin)
         if (found, waits) != (self.picture.status, self.picture.waits):
             self.picture.status, self.picture.waits = found, waits
+            # The answer may be from before what the news have told since.
+            for line in self._meanwhile:
+                self._note_broker(line)
             self._changed()
 
     async def _again(

@@ -49,6 +49,8 @@ async def serve(options: Options, on_ready: Callable[[str], None]) -> None:
         ws="none",
         lifespan="on",
         timeout_graceful_shutdown=1,
+        # Whoever comes straight to the console could name any address as their own.
+        proxy_headers=options.public_url is not None,
         limit_concurrency=_CONNECTIONS_MAX,
         h11_max_incomplete_event_size=32 * 1024,
         ssl_certfile=str(options.tls_cert) if options.tls_cert else None,

@@ -21,6 +21,7 @@ from klamm.console.serving.site import Site
 
 CALLBACK: Final = "/sign-in/oidc/callback"
 _FORM_MAX: Final = 8_192
+_USER_MAX: Final = 256
 _CODE_MAX: Final = 4_096
 
 
@@ -67,9 +68,9 @@ class Signing:
         if session is None or not session.is_token(form.get("token")):
             raise Problem(403, "the form is too old; reload it")
         address = _address(request)
-        if not self.site.sessions.may_try(address):
-            raise Problem(429, "too many tries from this address; wait a minute")
-        user = form.get("user", "")
+        user = form.get("user", "")[:_USER_MAX]
+        if not self.site.sessions.may_try(address, user):
+            raise Problem(429, "too many tries; wait a minute")
         try:
             role, client = await self.site.accounts.sign_in(user, form.get("password", ""))
         except Problem as problem:
