@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from klamm.console.gate import Acting
-from klamm.console.picture import Picture
+from klamm.console.access.roles import Role
+from klamm.console.deeds.gate import Acting
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture
 from klamm.model.names import TopicPartition
 
 Json = dict[str, Any]
