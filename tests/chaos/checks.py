@@ -22,6 +22,8 @@ from klamm.protocol.private import PrivateKey
 SLACK_S = 12.0
 _ALLOWED_S = (SESSION_MS + LAG_MS) / 1000 + SLACK_S
 _WORTH_A_LOOK_S = 0.5
+# These make things slow, and stop nobody.
+_ONLY_SLOW = frozenset({"delay", "jump", "slow disk", "slow store"})
 _PAGE = 10_000
 
 
@@ -139,6 +141,13 @@ class Gap:
         return f"{self.whose} {self.seconds:.1f} s ({named or 'nothing went wrong'})"
 
 
+def _stopped_s(fault: Happened, began: float, ended: float) -> float:
+    """The part of a gap during which a fault may have kept everybody from being served."""
+    if fault.what in _ONLY_SLOW:
+        return 0.0
+    return max(0.0, min(fault.ended, ended) - max(fault.began, began))
+
+
 def gaps(whose: str, times: Iterable[float], happened: Sequence[Happened]) -> list[Gap]:
     """All times without an acknowledgement that are worth a look."""
     found = []
@@ -146,7 +155,7 @@ def gaps(whose: str, times: Iterable[float], happened: Sequence[Happened]) -> li
         if after - before < _WORTH_A_LOOK_S:
             continue
         meanwhile = [h for h in happened if h.began < after and h.ended + _ALLOWED_S > before]
-        allowed_s = sum(h.ended - h.began for h in meanwhile) + _ALLOWED_S
+        allowed_s = sum(_stopped_s(h, before, after) for h in meanwhile) + _ALLOWED_S
         found.append(Gap(whose, before, after, allowed_s, tuple(meanwhile)))
     return found
 

@@ -15,6 +15,7 @@ from klamm.broker.coordinators.links import Links
 from klamm.broker.coordinators.markers import MarkerSender
 from klamm.broker.coordinators.transactions import TransactionCoordinator
 from klamm.broker.coordinators.verification import PartitionsQuestion, Verdicts, Verifier
+from klamm.broker.net.turns import Turn
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.replicas.acknowledged import acknowledged
 from klamm.broker.replicas.hosting import Hosting
@@ -66,11 +67,14 @@ class ReplicaJournal:
         return AppendResult(code, outcome.base_offset)
 
     async def batches(self, partition: TopicPartition) -> AsyncIterator[memoryview]:
-        """Everything up to the log's end, in pieces, so that others have their turn in between."""
+        """Everything up to the log's end; others have their turn in between.
+
+        A piece of the log may hold thousands of small batches, each of which somebody looks into.
+        """
         led = self._hosting.replicas.find_leader(partition)
         if isinstance(led, ErrorCode) or led.log is None:
             raise ProtocolError(f"{partition} is not led here")
-        at = led.log.log_start_offset
+        at, turn = led.log.log_start_offset, Turn()
         # A log may move to another directory meanwhile.
         while (local := led.log) is not None and at < local.log_end_offset:
             found = local.read(
@@ -80,13 +84,14 @@ class ReplicaJournal:
                 raise ProtocolError(f"{partition} cannot be read at {at}: {found.name}")
             came = at
             for header, batch in iter_batches(found.read()):
+                if turn.is_over:
+                    await turn.next()
                 if header.last_offset >= at:
                     yield batch
                 came = max(came, header.last_offset + 1)
             if came == at:
                 return
             at = came
-            await asyncio.sleep(0)
 
 
 class Coordinators:

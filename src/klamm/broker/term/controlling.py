@@ -175,7 +175,7 @@ class ControllerShell:
 
     async def submit(self, ask: events.Ask[A], by: str = "") -> A:
         """Ask the controller for somebody; RequestRefused(NOT_CONTROLLER) where this is not it."""
-        if self._term is None:
+        if self._term is None or self._term.inbox.is_over:
             raise RequestRefused(ErrorCode.NOT_CONTROLLER)
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._term.inbox.put(cast(events.Event, ask), answer, by)

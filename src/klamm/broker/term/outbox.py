@@ -333,8 +333,11 @@ class Outbox:
 
     async def close(self) -> None:
         """Drop everything that was not sent."""
-        for id in list(self._channels):
-            await self._drop(id)
+        tasks = [task for _, task in self._channels.values()]
+        self._channels.clear()
+        for task in tasks:  # all of them, before anybody can interrupt the waiting
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         fault = None if task.cancelled() else task.exception()

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from klamm.broker.term.outbox import Outbox
 from klamm.controller import events
 from klamm.controller.core import Core
 from klamm.controller.effects import Decision, Outcome
@@ -324,6 +325,33 @@ async def test_whoever_waits_for_a_controller_that_resigns_is_sent_to_the_next(
     assert [type(answer) for answer in answers] == [RequestRefused] * len(QUESTIONS)
     codes = {answer.code for answer in answers if isinstance(answer, RequestRefused)}
     assert codes == {ErrorCode.NOT_CONTROLLER}
+
+
+async def test_whoever_waits_is_answered_although_the_term_is_ended_twice(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost session ends the term from inside and from outside, one a moment after the other."""
+    first = await wires.start(0)
+    await first.wait_until(lambda: bool(first.received))
+    closing, close = asyncio.Event(), Outbox.close
+
+    async def slowly(outbox: Outbox) -> None:
+        closing.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await close(outbox)
+
+    monkeypatch.setattr(Outbox, "close", slowly)
+    monkeypatch.setattr(Core, "decide", _never)
+    asked = [asyncio.ensure_future(first.shell.submit(cast(Any, ask))) for ask in QUESTIONS]
+    await closing.wait()
+    asked.append(asyncio.ensure_future(first.shell.submit(cast(Any, QUESTIONS[0]))))
+    await asyncio.sleep(0)
+    await first.shell.stop(resign=False)
+    done, waiting = await asyncio.wait(asked, timeout=5)
+    assert not waiting, f"{len(waiting)} were never answered"
+    assert {type(each.exception()) for each in done} == {RequestRefused}
 
 
 def _never(core: Core, event: events.Event, *, now_ms: int = 0) -> Decision:
