@@ -29,7 +29,7 @@ from klamm.pipelines.places.place import (
     put_if_absent,
     version_of,
 )
-from klamm.pipelines.places.remote import RemotePath, place_of
+from klamm.pipelines.places.remote import RemotePath, file_system, place_of
 from klamm.pipelines.tables.formats.opening import existing, table_at
 from klamm.pipelines.tables.state import Conflict
 
@@ -179,6 +179,14 @@ def test_stores_that_refuse_or_are_not_there(
     with pytest.raises(UsageError, match="environment"):
         place_of("s3://bucket/x?endpoint_override=evil")
     assert isinstance(place_of(Path("s3:/bucket/x")), RemotePath)
+    for nothing in ("s3://", Path("s3://"), "s3:"):
+        with pytest.raises(UsageError, match=r"s3.* is no"):
+            place_of(nothing)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    file_system.cache_clear()
+    with pytest.raises(KlammError, match=r"^s3://bucket/.* cannot be read: .*127.0.0.1"):
+        existing(place)
+    file_system.cache_clear()
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(UsageError, match="needs obstore"):
         check_writable(place)

@@ -89,7 +89,7 @@ def _refuse_traps(schema: Any, named: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a schema makes of the fewest bytes."""
+    """The least that a value of a schema takes, and holds."""
 
     parts: int  # values within a value, lists of one
     is_empty: bool  # it takes no bytes

@@ -50,8 +50,10 @@ class Size(NamedTuple):
 
 
 def is_address(text: str | PurePath | RemotePath) -> bool:
-    """Whether this names a store, and not a directory; a `Path` has lost a slash of it."""
-    return isinstance(text, RemotePath) or _ADDRESS.fullmatch(str(text)) is not None
+    """Whether this names a store, and not a directory; a `Path` has lost slashes of it."""
+    if isinstance(text, RemotePath) or _ADDRESS.fullmatch(str(text)):
+        return True
+    return str(text).removesuffix(":") in _SCHEMES and str(text).endswith(":")
 
 
 class RemotePath:
