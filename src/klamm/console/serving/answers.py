@@ -69,6 +69,12 @@ def json_answer(request: Request, values: Any) -> Response:
     return Response(body, media_type="application/json", headers=headers)
 
 
+def plain_json(values: Any) -> Response:
+    """JSON as it is; halves of characters, which no encoding takes, stay escaped."""
+    body = json.dumps(values, separators=(",", ":"), ensure_ascii=True)
+    return Response(body, media_type="application/json")
+
+
 def problem_answer(site: Site, request: Request, problem: Problem) -> Response:
     """An answer that says no: JSON for programs, a page for people."""
     headers = {}

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from klamm.console.access.accounts import Accounts, read_accounts
@@ -42,7 +42,7 @@ from klamm.console.reading import governor
 from klamm.console.reading.reader import Reader
 from klamm.console.scene import Json, Scene, View
 from klamm.console.serving import openapi
-from klamm.console.serving.answers import Events, html, json_answer, problem_answer
+from klamm.console.serving.answers import Events, html, json_answer, plain_json, problem_answer
 from klamm.console.serving.clusters import Clusters
 from klamm.console.serving.signing import Signing, host_of
 from klamm.console.serving.site import TOKEN_HEADER, Site
@@ -116,7 +116,7 @@ class Console:
             values = await _made(view.build(scene, ask))
             if view.secret:
                 self._looked(request, session, view, ask)
-                return JSONResponse(values)
+                return plain_json(values)
             return json_answer(request, {**values, "meta": self.site.meta()})
 
         return answer
@@ -198,7 +198,7 @@ class Console:
         """The name and role of whoever asks."""
         session = self.site.session_of(request)
         role = self.site.role_of(session)
-        return JSONResponse(
+        return plain_json(
             {
                 "user": session.user if session else None,
                 "role": role.word,
@@ -212,7 +212,7 @@ class Console:
     async def load(self, request: Request) -> Response:
         """The questions that the console asks, and what they cost."""
         scene = await self.site.scene(self.site.session_of(request))
-        return JSONResponse(self._load(scene))
+        return plain_json(self._load(scene))
 
     def _load(self, scene: Scene) -> Json:
         sources = scene.picture.sources.values()
@@ -239,7 +239,7 @@ class Console:
 
     async def openapi(self, _: Request) -> Response:
         """The document."""
-        return JSONResponse(self._document)
+        return plain_json(self._document)
 
     async def report(self, request: Request) -> Response:
         """A browser says that a page tried what it may not."""
@@ -286,7 +286,7 @@ class Console:
         session, body = await self._said(request)
         scene = await self.site.scene(session)
         found = await doing.plan(self._right(scene, session), scene.picture, body)
-        return JSONResponse(found)
+        return plain_json(found)
 
     async def act(self, request: Request) -> Response:
         """Does what was planned."""
@@ -294,7 +294,7 @@ class Console:
         key = request.headers.get("idempotency-key")
         known = self.site.remembered.find(session.id, key)
         if known is not None:
-            return JSONResponse(known)
+            return plain_json(known)
         scene = await self.site.scene(session)
         who = session.user or "anonymous"
         client = request.client.host if request.client else ""
@@ -308,7 +308,7 @@ class Console:
         self.site.remembered.keep(session.id, key, done)
         session.cut_at = 0.0  # there may be a topic more that this user may see
         self.site.reader.hurry()
-        return JSONResponse(done)
+        return plain_json(done)
 
     def _right(self, scene: Scene, session: Session) -> doing.Right:
         user = session.user or "anonymous"
@@ -402,7 +402,7 @@ def _made_site(options: Options, audit: Audit) -> Site:
 
 def _app(site: Site, lifespan: Any = None) -> Starlette:
     console = Console(site)
-    return Starlette(
+    app = Starlette(
         routes=console.routes(),
         lifespan=lifespan,
         exception_handlers={
@@ -413,6 +413,9 @@ def _app(site: Site, lifespan: Any = None) -> Starlette:
             Exception: console.on_bug,
         },
     )
+    # It would name an address without the cluster's prefix.
+    app.router.redirect_slashes = False
+    return app
 
 
 def build(options: Options) -> tuple[Doors, Site]:

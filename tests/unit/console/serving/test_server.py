@@ -58,9 +58,11 @@ def test_every_view_is_a_page_and_json_and_in_the_document(browser: Browser) -> 
     for view in VIEWS:
         assert view.api in document["paths"]
         query = "?id=readers" if view.name == "group" else ""
-        found = browser.json(view.api.format(**given) + query)
-        if not view.secret:
-            assert found["meta"]["stale"] is False
+        address = view.api.format(**given) + query
+        if view.secret:
+            browser.json(address)
+        else:
+            browser.until(address, lambda found: found["meta"]["stale"] is False, patience_s=30)
         if view.page:
             page = browser.get(view.path.format(**given) + query)
             assert page.status_code == 200, page.text
@@ -269,6 +271,7 @@ def test_an_unchanged_answer_is_not_sent_again(browser: Browser) -> None:
         ("/api/nothing", 404),
         ("/static/x/..%2f..%2fserver.py", 404),
         ("/static/x/server.py", 404),
+        ("/topics/", 404),
         ("/static/x/../../pyproject.toml", 404),
         ("/api/topics?q=" + "x" * 9_000, 413),
     ],
@@ -297,6 +300,28 @@ def test_a_topic_is_created_changed_and_deleted_through_plans(browser: Browser) 
     assert browser.do(kind="elect", election="preferred").status_code == 200
     assert browser.do(kind="delete", topic="born").status_code == 200
     browser.until("/api/topics", lambda told: "born" not in [i["name"] for i in told["items"]])
+
+
+def test_halves_of_characters_are_refused_or_shown_and_no_fault(browser: Browser) -> None:
+    half = "\ud800"
+    headers = {"content-type": "application/json", "x-klamm-token": browser.token}
+    for deed in (
+        {"kind": "produce", "topic": half, "value": half},
+        {"kind": "reset-group", "group": half, "topic": "orders", "to": "earliest"},
+        {"kind": "elect", "election": "preferred", "partitions": [f"{half}-0"]},
+    ):
+        body = json.dumps(deed)  # which escapes them, as a browser does
+        told = browser.client.post("/api/plans", content=body, headers=headers)
+        assert (told.status_code, told.json()["plan"]) == (200, None)
+        assert told.json()["wrong"][0]["message"] == "has half a character in it"
+        done = browser.client.post("/api/actions", content=body, headers=headers)
+        assert done.status_code == 400
+    written = {"kind": "produce", "topic": "orders", "value": r'{"half": "\ud800"}'}
+    assert browser.do(**written).status_code == 200
+    for form in ("text", "json", "hex"):
+        address = f"/topics/orders/records?q=half&from=oldest&as={form}"
+        assert browser.json(f"/api{address}")["items"]
+        assert browser.get(address).status_code == 200
 
 
 def test_what_was_not_planned_or_not_typed_is_not_done(browser: Browser) -> None:
