@@ -23,7 +23,7 @@ from klamm.log.disk.failure import (
     StorageTrouble,
     unusable,
 )
-from klamm.log.disk.files import FilePool, make_directory, tighten_below
+from klamm.log.disk.files import FilePool, make_directory, sync_directory, tighten_below
 from klamm.log.disk.filesystem import FileSystem
 from klamm.log.disk.lock import DirectoryLock
 from klamm.log.notes import Notes
@@ -326,12 +326,18 @@ class LogDirectory:
         self._forget_those_put_aside()
         # Before the register: were that to tell of a lost directory, records would be missed.
         filed = [log for log in born if not log.is_on_paper]
+        alone = [log for log in filed if not self._papers.is_registered(log)]
         if filed:
             self._papers.write_ids()
             with self.health.watched():
-                sync_births(filed, self.path, self._file_system)
+                if alone:
+                    sync_births(alone, self.path, self._file_system)
+                else:  # what is inside of them can wait: the register answers for it
+                    sync_directory(self.path)
+            for log in filed:
+                log.durability.home_synced = True
         self._papers.sync()
-        if remember and not all(map(self._papers.is_registered, filed)):
+        if remember and alone:
             self._write_points()
 
     def purge_due(self, now_ms: int) -> int:

@@ -104,7 +104,8 @@ KLAMM: Final[tuple[Definition, ...]] = (
         Kind.BOOLEAN,
         "true",
         "Whether a broker that is not the controller keeps topics and partition states at hand, so "
-        "that it need not read all of them when it becomes one.",
+        "that it need not read all of them when it becomes one. Where the store is in the same "
+        "process they are at hand anyway.",
     ),
     setting(
         "klamm.metrics.port",
