@@ -161,7 +161,7 @@ class Housekeeping:
 
     async def _bound_producers(self) -> None:
         most = self._ground.settings.int("klamm.producer.ids.max")
-        histories = (each for where in self._logs.online for each in where.producers())
+        histories = (each.history for where in self._logs.online for each in where.with_files())
         forgotten = bound_producers(histories, most)
         if forgotten:
             log.warning(

@@ -123,8 +123,9 @@ def test_a_set_of_watchers_stays_the_one_that_was_handed_out(led: Partition) -> 
     held = led.committed_watches, led.append_watches, led.follower_watches
     consumer, follower, session = Watcher(), Watcher(), Watcher()
     assert (led.committed_watches, led.append_watches, led.follower_watches) == (set(),) * 3
-    for watches, watcher in zip(held, (consumer, follower, session), strict=True):
-        watches.add(watcher)
+    held[0].add(consumer)
+    held[1].add(follower)
+    held[2].add(session)
     led.stop()
     assert (consumer.touches, follower.touches, session.touches) == (1, 1, 1)
 
