@@ -25,6 +25,7 @@ from klamm.log.partition import StorageTrouble
 from klamm.log.writing.append import Appended, AppendRefused
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
+from klamm.model.settings import BrokerSettings
 from klamm.model.settings.broker_clients import CONSUMER_ASSIGNORS
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import iter_batches
@@ -94,6 +95,26 @@ class ReplicaJournal:
             at = came
 
 
+def _group_limits(settings: BrokerSettings) -> GroupLimits:
+    return GroupLimits(
+        session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
+        session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
+        size_max=min(settings.int("group.max.size"), settings.int("klamm.group.members.max")),
+        initial_delay_ms=settings.int("group.initial.rebalance.delay.ms"),
+    )
+
+
+def _consumer_limits(settings: BrokerSettings) -> ConsumerLimits:
+    names = settings.list("group.consumer.assignors")
+    most = settings.int("klamm.group.members.max")
+    return ConsumerLimits(
+        size_max=min(settings.int("group.consumer.max.size"), most),
+        session_timeout_ms=settings.int("group.consumer.session.timeout.ms"),
+        heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),
+        assignors=tuple(CONSUMER_ASSIGNORS[name] for name in names),
+    )
+
+
 class Coordinators:
     """Both coordinators of one broker, and what connects them with it."""
 
@@ -109,25 +130,12 @@ class Coordinators:
             hosting.clock,
             lambda: self.groups.weight + self.transactions.weight,
         )
-        members_max = settings.int("klamm.group.members.max")
         self.groups = GroupCoordinator(
             self.journal,
             hosting.clock,
             allowance=allowance,
-            limits=GroupLimits(
-                session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
-                session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
-                size_max=min(settings.int("group.max.size"), members_max),
-                initial_delay_ms=settings.int("group.initial.rebalance.delay.ms"),
-            ),
-            consumer_limits=ConsumerLimits(
-                size_max=min(settings.int("group.consumer.max.size"), members_max),
-                session_timeout_ms=settings.int("group.consumer.session.timeout.ms"),
-                heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),
-                assignors=tuple(
-                    CONSUMER_ASSIGNORS[name] for name in settings.list("group.consumer.assignors")
-                ),
-            ),
+            limits=_group_limits(settings),
+            consumer_limits=_consumer_limits(settings),
             retention_ms=settings.int("offsets.retention.minutes") * 60_000,
             retention_check_ms=settings.int("offsets.retention.check.interval.ms"),
             partition_count=lambda: self._partitions(CONSUMER_OFFSETS),
