@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from klamm.client.blocking.lookup import Lookup
@@ -29,7 +30,8 @@ from klamm.pipelines.places.place import (
     put_if_absent,
     version_of,
 )
-from klamm.pipelines.places.remote import RemotePath, file_system, place_of
+from klamm.pipelines.places.remote import RemotePath, StoreFault, file_system, place_of
+from klamm.pipelines.tables.following import TableFollower
 from klamm.pipelines.tables.formats.opening import existing, table_at
 from klamm.pipelines.tables.state import Conflict
 
@@ -147,6 +149,44 @@ def test_tables(command: Run, topic: Make, fill: Fill, place: RemotePath, format
     assert (told["records"], told["files"], told["lag"]) == (7, 1, {"0": 0, "1": 0})
     ok(command, *line)
     assert existing(place)[1].state.records == 7
+
+
+def test_table_waits_for_a_store_that_is_away(
+    command: Run, topic: Make, fill: Fill, place: RemotePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops between a commit and the places of its files; the files are found all the same."""
+    name = topic(1)
+    fill(name, [(0, None, b'{"id":%d}' % n) for n in range(3)])
+    line = ("table", "follow", name, "--to", place, "--every", "0.1")
+    ok(command, *line, "--once")
+    fill(name, [(0, None, b'{"id":%d}' % n) for n in range(3, 6)])
+    rename, begun, away = RemotePath.rename, TableFollower.begin, [2]
+
+    def fails(path: RemotePath, target: RemotePath) -> RemotePath:
+        if away[0] and path.exists():
+            away[0] -= 1
+            raise StoreFault("away")
+        return rename(path, target)
+
+    def begins(follower: TableFollower) -> object:
+        seen = begun(follower)
+        if not away[0]:
+            fill(name, [(0, None, b'{"id":6}')])
+        return seen
+
+    def ends(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemotePath, "rename", fails)
+        patch.setattr(TableFollower, "begin", begins)
+        patch.setattr("klamm.cli.spark.table._tell", ends)
+        code, _, err = command(*map(str, line))
+    assert (code, err.count("away; trying again")) == (130, 2), err
+    ok(command, "table", "vacuum", place)
+    listed = [path for path in place.files() if "_klamm" not in str(path)]
+    rows = [row for path in listed for row in pq.read_table(path.native()).to_pylist()]
+    assert sorted(row["id"] for row in rows) == list(range(7))
 
 
 def test_audit(command: Run, topic: Make, place: RemotePath) -> None:

@@ -267,16 +267,23 @@ def _caught_up(follower: TableFollower, output: Output) -> None:
 
 
 def _go_on(follower: TableFollower, output: Output, every: float, patience: float) -> None:
-    """Rounds for ever; brokers that do not answer are waited for, for a while."""
+    """Rounds for ever; brokers and stores that do not answer are waited for, for a while."""
+    from klamm.pipelines.jobs.writing import StoreAway
+
     silent_since: float | None = None
+    was_away = False
     while True:
         began = time.monotonic()
         try:
+            if was_away:
+                follower.begin()  # which does what a commit without an answer has left undone
+                was_away = False
             done = follower.round()
             silent_since = None
-        except (Unreachable, Answered) as fault:
+        except (Unreachable, Answered, StoreAway) as fault:
             if isinstance(fault, Answered) and not fault.is_retriable:
                 raise
+            was_away |= isinstance(fault, StoreAway)
             silent_since = silent_since or time.monotonic()
             if time.monotonic() - silent_since >= patience:
                 raise

@@ -22,7 +22,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.places.remote import Place, files_below, without_secrets
+from klamm.pipelines.jobs.writing import StoreAway
+from klamm.pipelines.places.remote import Place, RemotePath, files_below, without_secrets
 from klamm.pipelines.tables.ddl import Columns
 from klamm.pipelines.tables.formats.packages import delta_options, require_delta
 from klamm.pipelines.tables.formats.types import plain_type
@@ -228,7 +229,8 @@ class DeltaFormat:
             raise
         except (DeltaError, OSError) as fault:
             why = without_secrets((str(fault).splitlines() or [""])[0])[:500]
-            raise KlammError(f"the Delta table {self.place}: {why}") from None
+            kind = StoreAway if isinstance(self.place, RemotePath) else KlammError
+            raise kind(f"the Delta table {self.place}: {why}") from None
 
 
 def _described(state: Follow) -> str:

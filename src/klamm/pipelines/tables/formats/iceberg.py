@@ -14,7 +14,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.places.remote import Place, without_secrets
+from klamm.pipelines.jobs.writing import StoreAway
+from klamm.pipelines.places.remote import Place, RemotePath, without_secrets
 from klamm.pipelines.tables.ddl import Columns
 from klamm.pipelines.tables.formats.iceberg_history import shorten
 from klamm.pipelines.tables.formats.iceberg_place import (
@@ -150,7 +151,9 @@ class IcebergFormat:
             raise
         except (ValueError, OSError, NotImplementedError) as fault:
             why = without_secrets((str(fault).splitlines() or [type(fault).__name__])[0])[:500]
-            raise KlammError(f"the Iceberg table {self.place}: {why}") from None
+            is_away = isinstance(fault, OSError) and isinstance(self.place, RemotePath)
+            kind = StoreAway if is_away else KlammError
+            raise kind(f"the Iceberg table {self.place}: {why}") from None
 
 
 def _text(state: Follow) -> str:

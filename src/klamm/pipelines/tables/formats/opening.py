@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.model.errors import KlammError, UsageError
+from klamm.model.errors import UsageError
+from klamm.pipelines.jobs.writing import StoreAway
 from klamm.pipelines.places.remote import Place, StoreFault
 from klamm.pipelines.tables.formats.delta import DeltaFormat, is_delta
 from klamm.pipelines.tables.formats.iceberg import IcebergFormat, is_iceberg
@@ -32,7 +33,7 @@ def format_at(place: Place) -> str | None:
             return "iceberg"
         return "parquet" if ParquetTable(place).has_log else None
     except StoreFault as fault:
-        raise KlammError(f"{place} cannot be read: {fault}") from None
+        raise StoreAway(f"{place} cannot be read: {fault}") from None
 
 
 def existing(place: Place) -> tuple[Table, Snapshot]:

@@ -23,9 +23,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.jobs.writing import disk_fault
+from klamm.pipelines.jobs.writing import StoreAway, not_written
 from klamm.pipelines.places.place import Taken, put_if_absent
-from klamm.pipelines.places.remote import Place
+from klamm.pipelines.places.remote import Place, StoreFault
 from klamm.pipelines.tables.ddl import Columns, text_of, type_of
 from klamm.pipelines.tables.state import WORK, Conflict, DataFile, Follow, Snapshot
 
@@ -148,8 +148,7 @@ class ParquetTable:
                 if not target.exists():
                     raise KlammError(f"{self.place} is damaged: {file.path} is missing") from None
             except OSError as fault:
-                why = disk_fault(fault, target)
-                raise KlammError(why) from None
+                raise not_written(fault, target) from None
         for path in remove:
             with suppress(FileNotFoundError):
                 (self.place / path).unlink()
@@ -164,6 +163,8 @@ class ParquetTable:
         """The versions whose entries are there, without a gap: older ones are forgotten."""
         try:
             names = [path.name for path in (self.place / _LOG).glob("*.json")]
+        except StoreFault as fault:
+            raise StoreAway(f"{self.place} cannot be read: {fault}") from None
         except OSError as fault:
             raise UsageError(f"{self.place} cannot be read: {fault.strerror}") from None
         found = sorted(int(n[:-5]) for n in names if n[:-5].isdecimal())
@@ -186,6 +187,8 @@ class ParquetTable:
             if found.pop("sha256") != _seal(found) or found["version"] != version:
                 raise ValueError
             return dict(found)
+        except StoreFault as fault:
+            raise StoreAway(f"{path} cannot be read: {fault}") from None
         except OSError as fault:
             raise KlammError(f"{path} cannot be read: {fault.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
