@@ -120,12 +120,16 @@ def test_waiters_whose_time_is_over_are_dropped(led: Partition) -> None:
 
 
 def test_a_set_of_watchers_stays_the_one_that_was_handed_out(led: Partition) -> None:
-    held = led.committed_watches, led.append_watches, led.follower_watches
+    committed, appended, followers = (
+        led.committed_watches,
+        led.append_watches,
+        led.follower_watches,
+    )
     consumer, follower, session = Watcher(), Watcher(), Watcher()
     assert (led.committed_watches, led.append_watches, led.follower_watches) == (set(),) * 3
-    held[0].add(consumer)
-    held[1].add(follower)
-    held[2].add(session)
+    committed.add(consumer)
+    appended.add(follower)
+    followers.add(session)
     led.stop()
     assert (consumer.touches, follower.touches, session.touches) == (1, 1, 1)
 
