@@ -327,14 +327,14 @@ class LogDirectory:
         filed = [log for log in born if not log.is_on_paper]
         alone = [log for log in filed if not self._papers.is_registered(log)]
         if filed:
+            for log in filed:  # said first: who renames one meanwhile takes it back
+                log.durability.home_synced = True
             self._papers.write_ids()
             with self.health.watched():
                 if alone:
                     sync_births(alone, self.path, self._file_system)
                 else:  # what is inside of them can wait: the register answers for it
                     sync_directory(self.path)
-            for log in filed:
-                log.durability.home_synced = True
         self._papers.sync()
         if remember and alone:
             self._write_points()
