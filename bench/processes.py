@@ -55,14 +55,18 @@ def idle_memory() -> Figures:
 
 
 def throughput(rounds: int = 3) -> Figures:
-    """Medians in MB/s: produce with acks=all to three replicas, and consume, in turns."""
+    """Medians in MB/s: produce with acks=all to three replicas, and consume, in turns.
+
+    And the processor seconds that a produced GB takes, which say something on busy machines too.
+    """
     rates: dict[str, list[float]] = {}
     for _ in range(rounds):
         for kind, words in (("apart", [APART]), ("one_process", [])):
             with cluster(*words) as running:
                 data_plane.create(running, data_plane.PARTITIONS, 3)
                 begun = time.perf_counter()
-                data_plane.fill(running.bootstrap, _PRODUCED, _SIZE, "all", data_plane.DEFAULT)
+                with _Meters(running.pid) as meters:
+                    data_plane.fill(running.bootstrap, _PRODUCED, _SIZE, "all", data_plane.DEFAULT)
                 filled = time.perf_counter()
                 librdkafka.destroyer()
                 drained = time.perf_counter()
@@ -70,6 +74,9 @@ def throughput(rounds: int = 3) -> Figures:
                 ended = time.perf_counter()
             rates.setdefault(f"produce_{kind}", []).append(_PRODUCED / (filled - begun) / 1e6)
             rates.setdefault(f"consume_{kind}", []).append(_PRODUCED / (ended - drained) / 1e6)
+            per_gb = 1e9 / _PRODUCED
+            rates.setdefault(f"produce_{kind}_brokers_cpu_s_gb", []).append(meters.total_s * per_gb)
+            rates.setdefault(f"produce_{kind}_client_cpu_s_gb", []).append(meters.own_s * per_gb)
     figures = {name: statistics.median(values) for name, values in rates.items()}
     for what in ("produce", "consume"):
         figures[f"{what}_ratio"] = figures[f"{what}_apart"] / figures[f"{what}_one_process"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from chaos.faults import Happened
 from chaos.load import Transactions
 from chaos.world import LAG_MS, SESSION_MS, World
+from history import Acked
 from klamm.client.aio.admin import Admin
 from klamm.controller.states.judging import judge
 from klamm.protocol.private import PrivateKey
@@ -21,6 +22,8 @@ from klamm.protocol.private import PrivateKey
 SLACK_S = 12.0
 _ALLOWED_S = (SESSION_MS + LAG_MS) / 1000 + SLACK_S
 _WORTH_A_LOOK_S = 0.5
+# These make things slow, and stop nobody.
+_ONLY_SLOW = frozenset({"delay", "jump", "slow disk", "slow store"})
 _PAGE = 10_000
 
 
@@ -120,24 +123,57 @@ def at_rest(world: World) -> list[str]:
 class Gap:
     """A time without an acknowledgement, and the faults that may explain it."""
 
-    seconds: float
+    whose: str
+    began: float
+    ended: float
     allowed_s: float
-    meanwhile: str
+    meanwhile: tuple[Happened, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
 
     def __str__(self) -> str:
-        return f"{self.seconds:.1f} s ({self.meanwhile or 'nothing went wrong'})"
+        named = ", ".join(
+            f"{h.what}: {h.whom} from {h.began - self.began:+.1f} to {h.ended - self.began:+.1f} s"
+            for h in self.meanwhile
+        )
+        return f"{self.whose} {self.seconds:.1f} s ({named or 'nothing went wrong'})"
 
 
-def gaps(times: Iterable[float], happened: Sequence[Happened]) -> list[Gap]:
-    """All times without an acknowledgement that are worth a look, the longest first."""
+def _stopped_s(fault: Happened, began: float, ended: float) -> float:
+    """The part of a gap during which a fault may have kept everybody from being served."""
+    if fault.what in _ONLY_SLOW:
+        return 0.0
+    return max(0.0, min(fault.ended, ended) - max(fault.began, began))
+
+
+def gaps(whose: str, times: Iterable[float], happened: Sequence[Happened]) -> list[Gap]:
+    """All times without an acknowledgement that are worth a look."""
     found = []
     for before, after in pairwise(sorted(times)):
         if after - before < _WORTH_A_LOOK_S:
             continue
         meanwhile = [h for h in happened if h.began < after and h.ended + _ALLOWED_S > before]
-        allowed_s = sum(h.ended - h.began for h in meanwhile) + _ALLOWED_S
-        named = ", ".join(f"{h.what}: {h.whom}" for h in meanwhile)
-        found.append(Gap(after - before, allowed_s, named))
+        allowed_s = sum(_stopped_s(h, before, after) for h in meanwhile) + _ALLOWED_S
+        found.append(Gap(whose, before, after, allowed_s, tuple(meanwhile)))
+    return found
+
+
+def all_gaps(
+    acked: Iterable[tuple[float, Acked]], happened: Sequence[Happened]
+) -> tuple[list[Gap], list[Gap]]:
+    """The times without any acknowledgement, and those of each partition; the longest first."""
+    by_partition: defaultdict[str, list[float]] = defaultdict(list)
+    for at, record in acked:
+        topic, number = record.partition
+        by_partition[f"{topic}-{number}"].append(at)
+    times = [at for each in by_partition.values() for at in each]
+    parts = [gap for whose, at in by_partition.items() for gap in gaps(whose, at, happened)]
+    return _longest_first(gaps("everywhere", times, happened)), _longest_first(parts)
+
+
+def _longest_first(found: Iterable[Gap]) -> list[Gap]:
     return sorted(found, key=lambda gap: gap.seconds, reverse=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from chaos.world import BROKERS, SESSION_MS, World
 
 _BEYOND_SESSION_S = 1.5 * SESSION_MS / 1000 + 1
+_BIT_BY_BIT = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Faults:
 
     def next(self) -> None:
         """One fault, from its beginning to its end."""
+        self._start_those_that_ended()
         if not self._round:
             # Each kind once before any comes again.
             self._round = self._dice.sample(self._kinds, len(self._kinds))
@@ -64,6 +67,16 @@ class Faults:
         whom = fault(victim)
         what = fault.__name__.replace("_", " ")
         self.happened.append(Happened(what, whom, began, time.monotonic()))
+
+    def _start_those_that_ended(self) -> None:
+        """A broker without a disk ends, and may take some time over it; an operator comes by."""
+        for broker in self.world.brokers.values():
+            if not broker.runs:
+                began = time.monotonic()
+                broker.start()
+                self.happened.append(
+                    Happened("come back", f"broker {broker.id}", began, time.monotonic())
+                )
 
     def _victim(self) -> int:
         """Half of the time it is the controller."""
@@ -173,13 +186,16 @@ class Faults:
         filler = self.world.brokers[victim].directory / "filler"
         # It may be full already: then there is no room for a name either.
         with suppress(OSError), filler.open("wb") as file:
+            disk = os.statvfs(file.fileno())
+            # Most of it at once; the rest bit by bit, for the broker writes meanwhile.
+            most = max(1, disk.f_bavail * disk.f_frsize - _BIT_BY_BIT)
+            os.posix_fallocate(file.fileno(), 0, most)
+            file.seek(most)
             while True:
-                file.write(bytes(64 * 1024))
+                file.write(bytes(16 * 1024))
                 file.flush()
         time.sleep(2)
         filler.unlink(missing_ok=True)
-        if not self.world.brokers[victim].runs:
-            self.world.brokers[victim].start()
         return f"the disk of broker {victim}"
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 from chaos import checks
 from chaos.faults import Faults
 from chaos.load import Churn, Readers, Transactions, Worker, run_all
+from chaos.witness import Notes, logged, told, witnesses
 from chaos.world import BROKERS, World
 from history import check, read_replicas
 from interop.killing import Load
 
 PARTITIONS = 3
 REST_S = 120.0
+_STORIES_MAX = 5
+_AROUND_S = 3.0  # a gap, its story begins and ends
 
 
 @dataclass
@@ -32,6 +35,8 @@ class Report:
     read: int = 0
     operations: dict[str, int] = field(default_factory=dict)
     gaps: list[checks.Gap] = field(default_factory=list)  # the longest first
+    partitions_gaps: list[checks.Gap] = field(default_factory=list)  # each partition's own
+    stories: list[str] = field(default_factory=list)  # of the longest, line by line
     unheard: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -46,13 +51,15 @@ class Report:
             f"topics: {done}",
             f"times without an acknowledgement above 0.5 s: {len(self.gaps)}; the longest:",
             *(f"  {gap}" for gap in self.gaps[:5]),
+            f"of one partition: {len(self.partitions_gaps)}; the longest:",
+            *(f"  {gap}" for gap in self.partitions_gaps[:5]),
             f"times that a broker denied a topic that is there: {self.unheard}",
             *(f"WRONG: {fault}" for fault in self.wrong[:20]),
             f"{len(self.wrong)} things are wrong" if self.wrong else "nothing is wrong",
         ]
 
 
-def chaos(store: str, seconds: float, seed: int, data: Path, *, disk_mb: int = 256) -> Report:
+def chaos(store: str, seconds: float, seed: int, data: Path, *, disk_mb: int = 512) -> Report:
     """Let things go wrong for this long, then look."""
     world = World(store, data, disk_mb=disk_mb)
     try:
@@ -68,7 +75,11 @@ def _run(world: World, report: Report, seconds: float) -> Report:
     small = {"retention_ms": "-1", "segment_bytes": str(16 << 20)}
     for topic in ("load", "txn"):
         world.create(topic, ways, **small)
-    loads = [Load(world.bootstrap, "load", PARTITIONS, f"p{n}", pause_s=0.05) for n in range(2)]
+    notes = Notes()
+    loads = [
+        Load(world.bootstrap, "load", PARTITIONS, name, pause_s=0.05, hear=notes.client(name))
+        for name in ("p0", "p1")
+    ]
     txns = [
         Transactions(world.bootstrap, "txn", PARTITIONS, f"t{n}", report.seed + n) for n in range(2)
     ]
@@ -97,10 +108,12 @@ def _run(world: World, report: Report, seconds: float) -> Report:
         while time.monotonic() < deadline and acked - set().union(*(r.seen for r in readers)):
             time.sleep(0.2)
 
-    workers: list[Worker] = [*txns, *readers, churn]
+    looking = witnesses(world, "load", PARTITIONS, notes)
+    workers: list[Worker] = [*txns, *readers, churn, *looking]
     run_all(workers, work)
     report.seconds = time.monotonic() - began
     _look(world, report, loads, txns, readers, faults)
+    report.stories = _stories(world, report, notes)
     report.operations = {**churn.done, "refused": churn.refused}
     return report
 
@@ -119,7 +132,8 @@ def _look(
     while (left := checks.at_rest(world)) and time.monotonic() < rest:
         time.sleep(0.5)
     logs = read_replicas(world.data, "load", range(PARTITIONS), BROKERS)
-    report.gaps = checks.gaps((t for load in loads for t in load.times), faults.happened)
+    timed = [pair for load in loads for pair in zip(load.times, load.acked, strict=True)]
+    report.gaps, report.partitions_gaps = checks.all_gaps(timed, faults.happened)
     report.faults_by_kind.update(each.what for each in faults.happened)
     report.acknowledged, report.read = len(acked), len(seen)
     report.committed = sum(len(each.committed) for each in txns)
@@ -132,5 +146,22 @@ def _look(
         *checks.transactions(world, "txn", PARTITIONS, txns),
         *(f"{a.value!r} was never read by the group" for a in acked if a.value not in seen),
         *checks.ledger(world),
-        *checks.unexplained(report.gaps),
+        *checks.unexplained(report.gaps + report.partitions_gaps),
     ]
+
+
+def _stories(world: World, report: Report, notes: Notes) -> list[str]:
+    """All that was said during the longest gaps, and during those that nothing explains."""
+    longest = [*report.gaps[:_STORIES_MAX], *report.partitions_gaps[:_STORIES_MAX]]
+    every = report.gaps + report.partitions_gaps
+    long = [gap for gap in every if gap.seconds > gap.allowed_s][:_STORIES_MAX]
+    files = sorted(world.data.glob("broker-*.log"))
+    lines = []
+    for gap in dict.fromkeys((*long, *longest)):
+        span = (gap.began - _AROUND_S, gap.ended + _AROUND_S)
+        said = sorted((*notes.between(*span), *logged(files, *span)))
+        lines += [
+            *(str(gap), "before it:", *told(notes.latest(span[0]), gap.began)),
+            *("then:", *told(said, gap.began), ""),
+        ]
+    return lines

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from chaos.checks import gaps, unexplained
+from chaos.faults import Happened
 from chaos.run import Report, chaos
 from chaos.world import BROKERS, EMBEDDED, ZOOKEEPER, World
 from history import check, read_replicas
@@ -35,6 +37,17 @@ def test_promises_are_kept(store: str, tmp_path: Path, told: Tell) -> None:
     assert report.wrong == [], f"seed {SEED}"
     assert report.acknowledged > 100
     assert report.committed > 0
+
+
+def test_only_what_stops_service_explains_that_there_is_none() -> None:
+    times = [0.0, 30.0, 30.1]
+    killed = Happened("kill", "broker 1", -10.0, 14.0)
+    slow = Happened("slow disk", "broker 1", 2.0, 28.0)
+    assert unexplained(gaps("all", times, [killed, slow])) == [], "14 s, and time to recover"
+    (told,) = unexplained(gaps("all", times, [slow]))
+    assert "30.0 s" in told
+    earlier = Happened("kill", "broker 1", -30.0, -1.0)
+    assert len(unexplained(gaps("all", times, [earlier]))) == 1, "it was over before"
 
 
 @pytest.mark.timeout(180)

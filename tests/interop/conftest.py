@@ -25,7 +25,16 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    return (yield from _seen_from_outside())
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call() -> Generator[None, object, object]:
+    return (yield from _seen_from_outside())
+
+
+def _seen_from_outside() -> Generator[None, object, object]:
     try:
         return (yield)
     except AttributeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ class Load(threading.Thread):
         *,
         pause_s: float = 0.01,
         idempotent: bool = True,
+        hear: logging.Logger | None = None,  # of every answer
     ) -> None:
         super().__init__(daemon=True, name=name)
         self._pause_s = pause_s
@@ -40,7 +42,9 @@ class Load(threading.Thread):
                 "retry.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
                 "topic.metadata.refresh.fast.interval.ms": 50,
-            }
+                **({"debug": "msg,eos"} if hear is not None else {}),
+            },
+            **({"logger": hear} if hear is not None else {}),
         )
         self._progress = threading.Condition()
         self._halt = threading.Event()

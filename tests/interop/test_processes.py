@@ -172,6 +172,7 @@ def test_what_cannot_start_is_one_sentence_and_leaves_nothing(tmp_path: Path) ->
     assert "belongs to broker 5, not to broker 1" in said
 
 
+@pytest.mark.one_process
 def test_one_process_is_operated_as_far_as_it_can_be(tmp_path: Path) -> None:
     with up(*data_args(tmp_path, brokers=2)) as running:
         assert {b["pid"] for b in status(tmp_path).values()} == {running.process.pid}
@@ -221,6 +222,7 @@ def test_brokers_are_killed_paused_and_brought_back_from_python() -> None:
             running.start_broker(0)
 
 
+@pytest.mark.one_process
 def test_in_one_process_there_is_no_process_of_a_broker() -> None:
     with Cluster(1) as running, pytest.raises(UsageError, match="processes=True"):
         running.pid(0)

@@ -2,13 +2,13 @@
 
 One connection, used for one request at a time, opened to the broker that the metadata names as the
 controller. Who that is may be out of date; callers hear NOT_CONTROLLER, or nothing at all, and try
-again after a moment.
+again after a moment. A controller that is silent is not waited for once another one is known.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from klamm.broker.metadata_cache import MetadataCache
@@ -44,7 +44,7 @@ class ControllerChannel:
             try:
                 async with asyncio.timeout(timeout_s):
                     connection = await self._connect()
-                    return await connection.request(key, version, message)
+                    return await self._answer(connection.request(key, version, message))
             except (OSError, TimeoutError, KlammError) as fault:
                 await self.close()
                 raise ControllerUnreachable(str(fault) or type(fault).__name__) from fault
@@ -64,6 +64,23 @@ class ControllerChannel:
             self._connection = await self._peers.connect(to, endpoint, self._name())
             self._endpoint = endpoint
         return self._connection
+
+    async def _answer(self, request: Coroutine[Any, Any, Any]) -> Any:
+        asked = asyncio.ensure_future(request)
+        replaced = asyncio.ensure_future(self._metadata.wait_for(self._is_elsewhere))
+        try:
+            await asyncio.wait({asked, replaced}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise ControllerUnreachable("another controller was elected meanwhile")
+            return asked.result()
+        finally:
+            asked.cancel()
+            replaced.cancel()
+            await asyncio.gather(asked, replaced, return_exceptions=True)
+
+    def _is_elsewhere(self, _: object) -> bool:
+        endpoint = self._peers.endpoint_as_controller(self._metadata.snapshot.controller_id)
+        return endpoint is not None and endpoint != self._endpoint
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

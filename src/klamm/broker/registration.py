@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 import uuid
+from typing import Final
 
 from klamm.broker.net.proof import KEY_SIZE, ClusterSecret
 from klamm.model.brokers import Registration
@@ -17,11 +18,14 @@ from klamm.model.errors import StoreUnavailable, UsageError
 from klamm.model.names import BrokerId, id_text, is_usable_id
 from klamm.security.listeners.handing_out import clashing
 from klamm.store import layout
-from klamm.store.port import Create, Delete, Outcome, Session, SetData
+from klamm.store.port import Create, Delete, Node, Outcome, Session, SetData
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
+# ZooKeeper counts sessions in ticks of its own, and all of them begin anew when its servers elect
+# a leader: a process that was killed may be missed much later than its session lasts.
+_MISSED_LATE_S: Final = 30.0
 
 
 async def prepare(session: Session) -> str:
@@ -77,7 +81,8 @@ async def register(
     """Register, and return the broker's epoch. `own_sessions` are those this process had before.
 
     A process that was killed is registered until the store has missed it for as long as a session
-    lives. Whoever starts again before that waits, with this patience.
+    lives. Whoever starts again before that waits, with this patience; and longer where the node
+    names the very address that this broker listens on, for then nobody else can be alive there.
     """
     await _refuse_shared_endpoints(session, broker)
     path = layout.broker_path(broker.id)
@@ -91,7 +96,7 @@ async def register(
             return written.stat.czxid
         if created.outcome is not Outcome.NODE_EXISTS:
             raise StoreUnavailable(f"{path}: {created.outcome}")
-        epoch = await _claim(session, broker.id, own_sessions, patience_s)
+        epoch = await _claim(session, broker, own_sessions, patience_s)
         if epoch is not None:
             return epoch
     raise StoreUnavailable(f"{path} could not be registered")
@@ -107,10 +112,10 @@ async def rewrite(session: Session, broker: Registration, *, timestamp_ms: int) 
 
 
 async def _claim(
-    session: Session, broker: BrokerId, own: frozenset[int], patience_s: float
+    session: Session, broker: Registration, own: frozenset[int], patience_s: float
 ) -> int | None:
     """Handles a node that exists already: take it, remove it, see it go, or give up."""
-    path = layout.broker_path(broker)
+    path = layout.broker_path(broker.id)
     node = await session.get(path)
     if node is None:
         return None
@@ -121,12 +126,20 @@ async def _claim(
     if owner in own:
         await session.multi([Delete(path, node.stat.version)])
         return None
+    if patience_s and _is_at_the_place_of(broker, node):
+        patience_s += _MISSED_LATE_S
     try:
         async with asyncio.timeout(patience_s):
             await _until_gone(session, path)
     except TimeoutError:
-        raise UsageError(f"broker {broker} is already running on this store") from None
+        raise UsageError(f"broker {broker.id} is already running on this store") from None
     return None
+
+
+def _is_at_the_place_of(broker: Registration, node: Node) -> bool:
+    earlier = layout.decode_broker(broker.id, node.data, node.stat.czxid)
+    ours = {(endpoint.host, endpoint.port) for endpoint in broker.endpoints}
+    return earlier is not None and any((e.host, e.port) in ours for e in earlier.endpoints)
 
 
 async def _until_gone(session: Session, path: str) -> None:

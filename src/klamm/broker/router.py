@@ -30,7 +30,7 @@ from klamm.broker.net.turns import LARGE, finished, place_for
 from klamm.broker.parts import Parts
 from klamm.broker.quotas.charging import charge_time
 from klamm.broker.quotas.quotas import EXEMPT
-from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused
+from klamm.model.errors import ErrorCode, ProtocolError, RequestRefused, StoreUnavailable
 from klamm.protocol import codec, private
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.bounds import WAITS
@@ -47,6 +47,8 @@ from klamm.repeats import limited
 from klamm.security.authorization.apis import APIS as NEEDS
 
 log = limited(logging.getLogger(__name__))
+
+_NO_STORE = "the broker cannot reach the store of the cluster at the moment: try again"
 
 
 class Shortcut(Protocol):
@@ -196,6 +198,9 @@ class Router:
             response = _failed(handler, header, request, refusal.code, refusal.message)
         except ProtocolError:
             raise
+        except StoreUnavailable as fault:
+            _tell_of_store(header, fault)
+            response = _failed(handler, header, request, ErrorCode.UNKNOWN_SERVER_ERROR, _NO_STORE)
         except Exception:
             log.exception(
                 "a request failed", extra={"api": APIS[header.api_key].title, "header": header}
@@ -229,6 +234,9 @@ class Router:
             response = {"error_code": int(refusal.code), "error_message": str(refusal)}
         except ProtocolError:
             raise
+        except StoreUnavailable as fault:
+            _tell_of_store(context.header, fault)
+            response = {"error_code": -1, "error_message": _NO_STORE}
         except Exception:
             log.exception("a private request failed", extra={"header": context.header})
             response = {"error_code": -1, "error_message": "the broker failed; see its log"}
@@ -271,6 +279,10 @@ def refusal(header: RequestHeader, body: memoryview, code: ErrorCode) -> Reply |
         return encoded(header, _failed(handler, header, request, code, None))
     except ProtocolError:
         return None
+
+
+def _tell_of_store(header: RequestHeader, fault: StoreUnavailable) -> None:
+    log.warning("a request needs the store, which is away", extra={"header": header, "why": fault})
 
 
 def _failed_to_serve(header: RequestHeader, fault: Exception) -> ProtocolError:

@@ -33,19 +33,39 @@ def on_a_store(test: Callable[[Session, Session], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def register(session: Session, *own: int, patience_s: float = 0) -> int:
+async def register(
+    session: Session, *own: int, patience_s: float = 0, me: Registration = ME
+) -> int:
     return await registration.register(
-        session, ME, timestamp_ms=1, own_sessions=frozenset(own), patience_s=patience_s
+        session, me, timestamp_ms=1, own_sessions=frozenset(own), patience_s=patience_s
     )
+
+
+ELSEWHERE = Registration(id=ME.id, epoch=-1, endpoints=(Endpoint("h", 9093),))
 
 
 def test_a_broker_that_runs_is_not_started_twice() -> None:
     async def test(earlier: Session, later: Session) -> None:
         epoch = await register(earlier)
         assert await register(earlier) == epoch, "the answer to its own registration was lost"
-        for patience_s in (0, 0.05):
-            with pytest.raises(UsageError, match="broker 1 is already running on this store"):
-                await register(later, patience_s=patience_s)
+        with pytest.raises(UsageError, match="broker 1 is already running on this store"):
+            await register(later)
+        with pytest.raises(UsageError, match="broker 1 is already running on this store"):
+            await register(later, patience_s=0.05, me=ELSEWHERE)
+
+    on_a_store(test)
+
+
+def test_who_listens_where_the_killed_one_did_waits_longer_than_a_session_lasts() -> None:
+    """ZooKeeper misses it late where its servers elect a leader meanwhile."""
+
+    async def test(earlier: Session, later: Session) -> None:
+        epoch = await register(earlier)
+        waiting = asyncio.create_task(register(later, patience_s=0.01))
+        await asyncio.wait({waiting}, timeout=0.1)
+        assert not waiting.done()
+        await earlier.close()
+        assert await waiting > epoch
 
     on_a_store(test)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from klamm.broker import api as registry
 from klamm.broker.parts import Parts
 from klamm.client.aio.connection import Connection
 from klamm.client.errors import ConnectionLost
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, StoreUnavailable
 from klamm.protocol import codec
 from klamm.protocol.apis import APIS, ApiKey, advertised
 from klamm.protocol.messages import (
@@ -145,6 +146,33 @@ async def test_our_own_fault_is_answered_in_the_way_of_the_api(tmp_path: Path) -
         answer = await connection.request(ApiKey.LIST_OFFSETS, 9, list_offsets.Request())
         assert answer.topics == []
         await connection.close()
+
+
+async def test_a_store_that_is_away_is_no_fault_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def away(*_: object) -> Any:
+        raise StoreUnavailable("nobody answers")
+
+    known = registry.handler
+
+    def handler(key: int) -> registry.Handler | None:
+        found = known(key)
+        mine = key in (ApiKey.DESCRIBE_LOG_DIRS, PrivateKey.STATUS)
+        return found._replace(handle=away) if mine and found is not None else found
+
+    monkeypatch.setattr(registry, "handler", handler)
+    async with world(tmp_path, count=1) as w:
+        connection = await w.connect(0)
+        request: Any = describe_log_dirs.Request(topics=None)
+        answer = await connection.request(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        told = await connection.ask(PrivateKey.STATUS, {})
+        assert told["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "try again" in told["error_message"]
+        await connection.close()
+    lines = [r for r in caplog.records if r.name == "klamm.broker.router"]
+    assert [(r.levelno, r.exc_info) for r in lines] == [(logging.WARNING, None)] * 2
 
 
 async def test_a_fault_that_has_no_answer_closes_that_connection_only(tmp_path: Path) -> None:

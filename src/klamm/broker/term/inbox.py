@@ -62,6 +62,7 @@ class Inbox:
         self._hints: set[Hint] = set()
         self._order: Iterator[int] = count()
         self._arrived = asyncio.Event()
+        self.is_over = False  # nobody looks at what comes any more
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -106,7 +107,8 @@ class Inbox:
         return self._pop()
 
     def drain(self) -> list[Letter]:
-        """Everything that will not be dealt with any more."""
+        """Everything that will not be dealt with any more; the queue is over with it."""
+        self.is_over = True
         letters = [letter for _, _, letter in self._heap]
         self._heap.clear()
         self._hints.clear()

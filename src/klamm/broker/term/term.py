@@ -106,11 +106,15 @@ class Term:
                 while True:
                     await self._take_turn(await self.inbox.get())
         finally:
+            # Before anything is awaited: a term that ends by itself is ended once more by whoever
+            # lost the session, and nobody must be left to wait for an answer then.
+            self._refuse_waiting()
             for unwatch in self._watches.values():
                 unwatch()
-            await self._outbox.close()
-            self._refuse_waiting()
-            self._ledger.sync()
+            try:
+                await self._outbox.close()
+            finally:
+                self._ledger.sync()
 
     async def _take_over(self, tasks: asyncio.TaskGroup) -> None:
         with ExitStack() as stack:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from klamm.broker.term.outbox import Outbox
 from klamm.controller import events
 from klamm.controller.core import Core
 from klamm.controller.effects import Decision, Outcome
@@ -152,6 +153,7 @@ async def test_a_standby_begins_its_term_without_reading_what_did_not_change(
     wires: Wires, monkeypatch: pytest.MonkeyPatch, is_warm: bool
 ) -> None:
     monkeypatch.setattr("klamm.broker.term.standby._CALM_S", 0)
+    monkeypatch.setattr(EmbeddedSession, "is_near", False)
     await wires.start(0)
     second = await wires.start(1, **{"klamm.controller.standby.enable": str(is_warm).lower()})
     await wires.create("T", [[0, 1], [1, 0]])
@@ -167,10 +169,21 @@ async def test_a_standby_begins_its_term_without_reading_what_did_not_change(
     assert bool(of_topics) != is_warm
 
 
+async def test_nothing_is_kept_at_hand_beside_a_store_of_the_same_process(wires: Wires) -> None:
+    await wires.start(0)
+    second = await wires.start(1)
+    await wires.create("T", [[0, 1]])
+    await second.wait_until(lambda: second.leaders == {("T", 0): 0})
+    assert second.shell._standby is None
+    await wires.stop(0, resign=False)
+    await second.wait_until(lambda: second.leaders == {("T", 0): 1})
+
+
 async def test_what_happens_to_a_topic_that_was_at_hand_is_seen(
     wires: Wires, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("klamm.broker.term.standby._CALM_S", 0)
+    monkeypatch.setattr(EmbeddedSession, "is_near", False)
     await wires.start(0)
     second = await wires.start(1)
     await wires.create("T", [[1]])
@@ -324,6 +337,33 @@ async def test_whoever_waits_for_a_controller_that_resigns_is_sent_to_the_next(
     assert [type(answer) for answer in answers] == [RequestRefused] * len(QUESTIONS)
     codes = {answer.code for answer in answers if isinstance(answer, RequestRefused)}
     assert codes == {ErrorCode.NOT_CONTROLLER}
+
+
+async def test_whoever_waits_is_answered_although_the_term_is_ended_twice(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost session ends the term from inside and from outside, one a moment after the other."""
+    first = await wires.start(0)
+    await first.wait_until(lambda: bool(first.received))
+    closing, close = asyncio.Event(), Outbox.close
+
+    async def slowly(outbox: Outbox) -> None:
+        closing.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await close(outbox)
+
+    monkeypatch.setattr(Outbox, "close", slowly)
+    monkeypatch.setattr(Core, "decide", _never)
+    asked = [asyncio.ensure_future(first.shell.submit(cast(Any, ask))) for ask in QUESTIONS]
+    await closing.wait()
+    asked.append(asyncio.ensure_future(first.shell.submit(cast(Any, QUESTIONS[0]))))
+    await asyncio.sleep(0)
+    await first.shell.stop(resign=False)
+    done, waiting = await asyncio.wait(asked, timeout=5)
+    assert not waiting, f"{len(waiting)} were never answered"
+    assert {type(each.exception()) for each in done} == {RequestRefused}
 
 
 def _never(core: Core, event: events.Event, *, now_ms: int = 0) -> Decision:
