@@ -53,7 +53,7 @@ def started(page: Any, button: str, **fields: str) -> None:
         page.locator(f"dialog [name={name}]").fill(value)
     page.locator("dialog .do:enabled").wait_for()
     page.locator("dialog .do").click()
-    expect(page.locator("dialog")).to_be_hidden()
+    expect(page.locator("dialog.sheet")).to_be_hidden()
 
 
 def test_an_audit_runs_and_its_page_is_shown_without_script(local: Local, page: Any) -> None:
@@ -104,7 +104,7 @@ def test_a_broker_is_paused_killed_and_started_from_its_row(local: Local, page: 
         if typed:
             page.locator("dialog .typed input").fill(typed)
         page.locator("dialog .do:enabled").click()
-        expect(page.locator("dialog")).to_be_hidden()
+        expect(page.locator("dialog.sheet")).to_be_hidden()
 
     press("Pause")
     expect(row).to_contain_text("paused")

@@ -42,7 +42,7 @@ def test_what_the_cluster_refuses_is_said_in_its_words(console: str, page: Any) 
     expect(page.locator("dialog .plan .fault")).to_be_visible()
     expect(page.locator("dialog .do")).to_be_disabled()
     page.keyboard.press("Escape")
-    expect(page.locator("dialog")).not_to_be_visible()
+    expect(page.locator("dialog.sheet")).not_to_be_visible()
 
 
 def test_a_topic_grows_and_the_rows_come_by_themselves(console: str, page: Any) -> None:
