@@ -2,9 +2,11 @@
 
     python bench/many.py                        # 1,000, 20,000 and 100,000
     python bench/many.py 1000 5000 --minutes 2  # others; no size begins after so long
+    python bench/many.py 20000 --before ../other-tree/src   # that tree and this one in turns
 
 A neighbour writes one record at a time while they are made. Each size has a cluster of its own,
 which is then ended by SIGTERM and by kill -9 and started again. Writes `results/many-<time>.json`.
+On a busy machine processor time and memory say something, wall times do not.
 """
 
 from __future__ import annotations
@@ -97,8 +99,14 @@ def _back(system: Klamm, how: int, count: int) -> Figures:
     }
 
 
-def measured(count: int, data: Path) -> Figures:
-    system = Klamm(data)
+class Before(Klamm):
+    """Another source tree."""
+
+    name = "before"
+
+
+def measured(count: int, data: Path, kind: type[Klamm]) -> Figures:
+    system = kind(data)
     try:
         system.prepare()
         system.start()
@@ -116,19 +124,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sizes", nargs="*", type=int, default=list(SIZES))
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--before", type=Path, help="the source directory of another tree")
     options = parser.parse_args()
     end = now() + 60 * options.minutes
     result: dict[str, object] = {"at": time.strftime("%Y-%m-%d %H:%M"), "machine": machine()}
     path = RESULTS / f"many-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    for count in options.sizes:
+    kinds: list[type[Klamm]] = [Klamm]
+    if options.before is not None:
+        Before.source = options.before.absolute()
+        kinds.insert(0, Before)
+    for count, kind in [(count, kind) for count in options.sizes for kind in kinds]:
         if now() > end:
             print(f"{count}: no time is left")
             break
+        load = os.getloadavg()[0]
         with tempfile.TemporaryDirectory(prefix="klamm-many-") as data:
-            figures = measured(count, Path(data))
-        result[str(count)] = {name: float(f"{value:.4g}") for name, value in figures.items()}
+            figures = {"load_before": load, **measured(count, Path(data), kind)}
+        key = str(count) if kind is Klamm else f"{count} {kind.name}"
+        result[key] = {name: float(f"{value:.4g}") for name, value in figures.items()}
         path.write_text(json.dumps(result, indent=1) + "\n")
-        print(count, json.dumps(result[str(count)]), flush=True)
+        print(key, json.dumps(result[key]), flush=True)
     print(path)
     return 0
 

@@ -24,11 +24,13 @@ import cluster_life
 import codec
 import command_line
 import connections
+import cores
 import creations
 import failover
 import hot_paths
 import log
 import null_sink
+import pages
 import processes
 import tls
 from measure import Case, Measure, machine
@@ -50,6 +52,8 @@ CASES: tuple[Case, ...] = (
     *tls.CASES,
     *creations.CASES,
     *processes.CASES,
+    *cores.CASES,
+    *pages.CASES,
     *command_line.CASES,
 )
 RESULTS = Path(__file__).parent / "results"

@@ -127,6 +127,10 @@ def _ratios(found: Figures) -> Figures:
         "tls_to_plain_client_cpu": (
             found["plain_mb_per_client_cpu_s"] / found["tls_mb_per_client_cpu_s"]
         ),
+        # A client that is the limit both times has this with any broker, however fast.
+        "tls_to_plain_by_client_alone": (
+            found["tls_mb_per_client_cpu_s"] / found["plain_mb_per_client_cpu_s"]
+        ),
     }
 
 

@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 
 from klamm.cluster import Cluster
 from klamm.console.options import Options
-from klamm.console.server import build
-from klamm.console.site import Site
+from klamm.console.serving.server import build
+from klamm.console.serving.site import Site
 
 HOST = "http://127.0.0.1:8080"
 

@@ -29,7 +29,8 @@ NAMES: Final = {
     "Spark": """streamReader streamWriter initialOffset getDefaultReadLimit reportLatestOffset
         prepareForTriggerAvailableNow onQueryStarted onQueryIdle onQueryProgress
         onQueryTerminated pythonExec toChannel""",
-    "pyiceberg and urllib": "commit_table redirect_request",
+    "pyiceberg and urllib": "commit_table PlacesFileIO _initialize_hdfs_fs redirect_request",
+    "starlette": "redirect_slashes",
     "kazoo": "serialize deserialize _reset_watchers _data_watchers _child_watchers",
     "Python, pytest and numba": """__getattr__ __annotations__ pytest_*
         src_at dst_at returncode num_tickets""",

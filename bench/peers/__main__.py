@@ -78,6 +78,7 @@ def _measure(cells: list[Cell], options: argparse.Namespace, how: Options, data:
     result: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%d %H:%M"),
         "machine": machine(),
+        "congestion": _congestion_control(),
         "versions": {**VERSIONS, "klamm": version("klamm"), "rdkafka": version("confluent-kafka")},
         "rounds": options.rounds,
         "seconds": options.seconds,
@@ -111,6 +112,14 @@ def _measure(cells: list[Cell], options: argparse.Namespace, how: Options, data:
         live(warm, up, pace, options.warm, data, how, keep)
     print(path)
     return 0 if options.no_page or options.store else _render(str(path))
+
+
+def _congestion_control() -> str:
+    """How the machine sends, unless a socket says otherwise."""
+    try:
+        return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _joined(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:

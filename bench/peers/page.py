@@ -35,6 +35,10 @@ class Row(NamedTuple):
     why_behind: str = ""  # where klamm is not first
 
 
+_MEMORY: Final = (
+    "all brokers of klamm write in one thread here, those of Kafka in three processes; where new "
+    "memory is dear, that thread is the limit, and `klamm up --processes` has three as well"
+)
 _CLIENT: Final = (
     "the client is the limit: librdkafka and the Python thread around it need more processor time "
     "than klamm's brokers"
@@ -108,8 +112,16 @@ ROWS: Final = (
         "produce.mb_s",
         "MB/s",
         True,
+        why_behind=_MEMORY,
     ),
-    Row("produce 1 KB, 1 MB batches, RF 3, acks=all", "rf3-1mb", "produce.mb_s", "MB/s", True),
+    Row(
+        "produce 1 KB, 1 MB batches, RF 3, acks=all",
+        "rf3-1mb",
+        "produce.mb_s",
+        "MB/s",
+        True,
+        why_behind=_MEMORY,
+    ),
     Row("produce 1 KB, 16 KB batches, RF 1", "rf1-16kb", "produce.mb_s", "MB/s", True),
     Row("produce 1 KB, 16 KB batches, RF 3, acks=all", "rf3-16kb", "produce.mb_s", "MB/s", True),
     Row(
@@ -130,7 +142,7 @@ ROWS: Final = (
         "MB/s",
         True,
     ),
-    Row("Java consumer, 1 KB", "java", "consume.mb_s", "MB/s", True),
+    Row("Java consumer, 1 KB", "java", "consume.mb_s", "MB/s", True, why_behind=_CLIENT),
     Row("latency, 300 records a second, acks=all, RF 3: p50", "latency", "p50_ms", "ms"),
     Row("the same: p99", "latency", "p99_ms", "ms"),
     Row("the same: p99.9", "latency", "p999_ms", "ms"),
@@ -342,6 +354,12 @@ def _settings(measured: Measured) -> Iterator[str]:
         "brokers are compared with what was acknowledged.",
         "The client runs on the same cores. Where it is the limit, systems look alike; the "
         "processor time above tells them apart.",
+        *_congestion(measured.result.get("congestion", "")),
+        "On a virtual machine a page of memory that was not in use is found by the host first: a "
+        "GB written to new pages can take ten times the processor time of one written to pages "
+        "that a deleted file has just left (`bench/run.py new-pages`). So a cell that writes may "
+        "cost more in one round than in the next, on every system; with three replicas it counts "
+        "three times.",
         "The controller's process is killed with `kill -9`. For klamm that is a cluster of "
         "`klamm up --processes`, whose parent notices the death of its child at once, while a "
         "broker of Kafka is missed when its session ends. So the time until the first partition "
@@ -354,6 +372,16 @@ def _settings(measured: Measured) -> Iterator[str]:
             subsequent_indent="  ",
             break_long_words=False,
             break_on_hyphens=False,
+        )
+
+
+def _congestion(name: str) -> Iterator[str]:
+    """A word about the system's way to send, where that makes a difference."""
+    if name.startswith("bbr"):
+        yield (
+            f"The machine's TCP congestion control is {name}, which paces what it sends by timers, "
+            "on the loopback too. klamm's brokers do not use it inside one machine; clients and "
+            "the other systems send as the machine is set."
         )
 
 

@@ -22,6 +22,7 @@ from fire.program import BRIEF
 from klamm.client import metadata
 from klamm.client.addresses import parse_bootstrap
 from klamm.client.blocking.lookup import Lookup
+from klamm.client.errors import Unreachable
 from klamm.client.metadata import TRANSACTION_KEY
 from klamm.client.settings import ConnectionOptions
 from klamm.protocol.apis import ApiKey
@@ -76,11 +77,23 @@ class Fire:
         self._lookup = Lookup(ConnectionOptions(bootstrap=parse_bootstrap(brokers.bootstrap)))
         self.source, self.target = "fuel", "ashes"
         for topic in (self.source, self.target):
-            self._lookup.create(topic, PARTITIONS, configs={})
+            self._create(topic)
         self._checkpoint = place / "checkpoint"
         self._said = (place / "program.log").open("ab")
         self._program = self._launch()
         self.killed: Counter[str] = Counter()
+
+    def _create(self, topic: str) -> None:
+        """A topic that is led. Three cold JVMs on a busy machine may take a minute for it."""
+        with contextlib.suppress(Unreachable):
+            self._lookup.create(topic, PARTITIONS, configs={})
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            found = self._lookup.view([topic]).topics.get(topic)
+            if found and len(found.leaders) == PARTITIONS and all(found.leaders.values()):
+                return
+            assert time.monotonic() < deadline, f"{topic} got no leaders"
+            time.sleep(0.5)
 
     def _launch(self) -> subprocess.Popen[bytes]:
         words = (self._brokers.bootstrap, self.source, self.target, str(self._checkpoint))

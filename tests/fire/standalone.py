@@ -17,12 +17,13 @@ from klamm.pipelines.session.java import use_java
 
 _HOME = Path(pyspark.__file__).parent
 _PATIENCE_S = 180
-_LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx256m"
+_LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def _launch(said: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
     mine = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
-    mine |= {"SPARK_DAEMON_JAVA_OPTS": _LIGHT, "SPARK_WORKER_DIR": str(said.parent / "work")}
+    mine |= {"SPARK_DAEMON_JAVA_OPTS": _LIGHT, "SPARK_DAEMON_MEMORY": "256m"}
+    mine |= {"SPARK_WORKER_DIR": str(said.parent / "work")}
     with said.open("wb") as file:
         return subprocess.Popen(
             [_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *words],

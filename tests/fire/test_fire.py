@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,18 @@ class Alone:
 
     def burn(self, broker: int) -> None:
         raise AssertionError(f"broker {broker} is not to be killed")
+
+
+@pytest.fixture(autouse=True)
+def _ends_when_told() -> Iterator[None]:
+    """Whoever stops a long run with SIGTERM hears of it, and no process stays behind."""
+
+    def end(*_: object) -> None:
+        pytest.exit("the fire was stopped by SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, end)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def _kinds(count: int) -> list[str]:

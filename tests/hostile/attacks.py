@@ -20,7 +20,7 @@ from typing import Any, Final
 from hostile import bombs
 from hostile.raw import Address, Closed, Raw, ask, create, describe, leader_of, said
 from hostile.target import PARTITIONS, TOPIC, Seen, Target, command
-from klamm.model.errors import KlammError
+from klamm.model.errors import ErrorCode, KlammError
 from klamm.protocol import codec
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.frames import FRAME_SIZE_MAX, encode_request_frame, parse_response_header
@@ -33,6 +33,7 @@ from klamm.protocol.messages import (
     fetch,
     find_coordinator,
     incremental_alter_configs,
+    join_group,
     leader_and_isr,
     list_offsets,
     metadata,
@@ -471,6 +472,33 @@ def subscription_pattern(
         asked = _subscribe("pattern", "..." + pattern)
         outcome.facts["code"] = _code(coordinator, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, asked)
         outcome.facts["seconds"] = clock()
+    return outcome
+
+
+def hoarding_members(target: Target, *, groups: int = 60, size_mb: int = 8) -> Outcome:
+    """Members that say a lot, of groups that live for half an hour."""
+    said = b"x" * (size_mb << 20)
+    node = _coordinator(target, "hoard")
+    coordinator = target.address(node)
+    names = [f"hoard-{n}" for n in range(groups * len(target.addresses) * 2)]
+    asked = find_coordinator.Request(key_type=0, coordinator_keys=names)
+    found = ask(target.address(), ApiKey.FIND_COORDINATOR, 4, asked).coordinators
+    mine = [each.key for each in found if each.node_id == node][:groups]
+    codes: list[int | str] = []
+    with _attacked(target, settle_s=120) as outcome:
+        for group in mine:
+            request = join_group.Request(
+                group_id=group,
+                session_timeout_ms=1_800_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[join_group.JoinGroupRequestProtocol("range", said)],
+            )
+            codes.append(_code(coordinator, ApiKey.JOIN_GROUP, 0, request))
+        later = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        outcome.facts["refused"] = codes.count(later)
+        outcome.must(codes.count(0) > 0, "a group that fits is served")
+        outcome.must(codes.count(later) > 0, "what strangers leave is bounded")
     return outcome
 
 

@@ -71,6 +71,12 @@ _ENTRIES: Final = (
         smoke={"topics": 56},
         max_s=1.5,
     ),
+    Entry(
+        run=attacks.hoarding_members,
+        full={"groups": 60, "size_mb": 8},
+        smoke={"groups": 8, "size_mb": 8},
+        alone=True,
+    ),
     Entry(run=attacks.forged_stop_replica),
     Entry(run=attacks.forged_update_metadata),
     Entry(run=attacks.forged_roll_call),

@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 from consoles import HOST, Browser
 from interop_extra.kafka_server import kafka_server
 from klamm.console.options import Options
-from klamm.console.server import build
+from klamm.console.serving.server import build
 from klamm.console.views.table import VIEWS
-from unit.console.test_server import commit
+from unit.console.serving.test_server import commit
 from unit.store.zookeeper_server import ZooKeeperServer
 
 SETTINGS = {"offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 2}

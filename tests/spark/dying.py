@@ -31,7 +31,7 @@ from klamm.client.aio.connection import Connection
 from klamm.client.blocking.wire import Wire
 from klamm.pipelines.jobs.progress import Silent
 from klamm.pipelines.tables import task
-from klamm.pipelines.tables.formats import iceberg, parquet
+from klamm.pipelines.tables.formats import iceberg_place, parquet
 from klamm.protocol.apis import ApiKey
 
 Gateway = tuple[int, str]
@@ -51,7 +51,7 @@ _ROOMS = frozenset({("klamm", "pipelines"), ("klamm", "cli")})
 _LANDMARKS: tuple[tuple[Any, str, str], ...] = (
     (task, "write_file", "write_file"),
     (parquet, "put_if_absent", "put_if_absent"),
-    (iceberg, "put_if_absent", "put_if_absent"),
+    (iceberg_place, "put_if_absent", "put_if_absent"),
     (DeltaTable, "create_write_transaction", "committed"),
 )
 _SHARED = ("writing.py", "progress.py")  # everybody passes through these

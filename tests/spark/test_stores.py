@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from klamm.client.blocking.lookup import Lookup
@@ -29,7 +30,8 @@ from klamm.pipelines.places.place import (
     put_if_absent,
     version_of,
 )
-from klamm.pipelines.places.remote import RemotePath, place_of
+from klamm.pipelines.places.remote import RemotePath, StoreFault, file_system, place_of
+from klamm.pipelines.tables.following import TableFollower
 from klamm.pipelines.tables.formats.opening import existing, table_at
 from klamm.pipelines.tables.state import Conflict
 
@@ -91,6 +93,9 @@ def test_archive_verify_restore(
         fill(name, numbered(4, 2))
     assert name in ok(command, "archive", "list", place)
     assert "removed 0 files" in ok(command, "archive", "vacuum", place)  # they are not old
+    for format_ in ("delta", "iceberg"):
+        done = ok(command, "archive", "register", place, "--format", format_, "-o", "json")
+        assert json.loads(done)["added"] == 2
     for how, copy in (("--append", f"{name}-a"), ("--exact", f"{name}-e")):
         ok(command, "restore", place, how, "--to", copy)
         ends = lookup.latest(lookup.view([copy]).topics[copy].partitions)
@@ -139,10 +144,49 @@ def test_tables(command: Run, topic: Make, fill: Fill, place: RemotePath, format
     with pytest.raises(Conflict):
         other.commit(old, old.state.after({1: 3}, {}), old.columns, [])
     assert '"after": 1' in ok(command, "table", "compact", place, "-o", "json")
+    ok(command, "table", "vacuum", place)
     told = json.loads(ok(command, "table", "status", place, "-o", "json"))
     assert (told["records"], told["files"], told["lag"]) == (7, 1, {"0": 0, "1": 0})
     ok(command, *line)
     assert existing(place)[1].state.records == 7
+
+
+def test_table_waits_for_a_store_that_is_away(
+    command: Run, topic: Make, fill: Fill, place: RemotePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops between a commit and the places of its files; the files are found all the same."""
+    name = topic(1)
+    fill(name, [(0, None, b'{"id":%d}' % n) for n in range(3)])
+    line = ("table", "follow", name, "--to", place, "--every", "0.1")
+    ok(command, *line, "--once")
+    fill(name, [(0, None, b'{"id":%d}' % n) for n in range(3, 6)])
+    rename, begun, away = RemotePath.rename, TableFollower.begin, [2]
+
+    def fails(path: RemotePath, target: RemotePath) -> RemotePath:
+        if away[0] and path.exists():
+            away[0] -= 1
+            raise StoreFault("away")
+        return rename(path, target)
+
+    def begins(follower: TableFollower) -> object:
+        seen = begun(follower)
+        if not away[0]:
+            fill(name, [(0, None, b'{"id":6}')])
+        return seen
+
+    def ends(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemotePath, "rename", fails)
+        patch.setattr(TableFollower, "begin", begins)
+        patch.setattr("klamm.cli.spark.table._tell", ends)
+        code, _, err = command(*map(str, line))
+    assert (code, err.count("away; trying again")) == (130, 2), err
+    ok(command, "table", "vacuum", place)
+    listed = [path for path in place.files() if "_klamm" not in str(path)]
+    rows = [row for path in listed for row in pq.read_table(path.native()).to_pylist()]
+    assert sorted(row["id"] for row in rows) == list(range(7))
 
 
 def test_audit(command: Run, topic: Make, place: RemotePath) -> None:
@@ -175,6 +219,14 @@ def test_stores_that_refuse_or_are_not_there(
     with pytest.raises(UsageError, match="environment"):
         place_of("s3://bucket/x?endpoint_override=evil")
     assert isinstance(place_of(Path("s3:/bucket/x")), RemotePath)
+    for nothing in ("s3://", Path("s3://"), "s3:"):
+        with pytest.raises(UsageError, match=r"s3.* is no"):
+            place_of(nothing)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    file_system.cache_clear()
+    with pytest.raises(KlammError, match=r"^s3://bucket/.* cannot be read: .*127.0.0.1"):
+        existing(place)
+    file_system.cache_clear()
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(UsageError, match="needs obstore"):
         check_writable(place)

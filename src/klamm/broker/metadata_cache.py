@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
 from klamm.model.brokers import SECURITY_PROTOCOL_IDS, Endpoint, Registration
 from klamm.model.names import (
@@ -29,6 +29,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
+_brokers: Final = cast(Callable[[Iterable[int]], tuple[BrokerId, ...]], tuple)
 
 
 class PartitionInfo(NamedTuple):
@@ -42,6 +43,12 @@ class PartitionInfo(NamedTuple):
     partition_epoch: int
 
 
+# Most partitions stand like many others, on every broker of the process: each way to stand is kept
+# once. In a cluster where more come together than this, they are kept for themselves.
+_ALIKE_MAX: Final = 10_000
+_alike: Final[dict[PartitionInfo, PartitionInfo]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataSnapshot:
     """The cluster at one moment."""
@@ -53,6 +60,8 @@ class MetadataSnapshot:
     controller_id: BrokerId = NO_LEADER
     # Answers that were already encoded for this moment, by what was asked.
     encoded: dict[object, bytes] = field(default_factory=dict, compare=False)
+    # The brokers that have a listener, by its name, as far as somebody has asked.
+    _listening: dict[str, frozenset[BrokerId]] = field(default_factory=dict, compare=False)
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
         found = self.topics.get(partition[0])
@@ -64,6 +73,14 @@ class MetadataSnapshot:
         return len(partitions) >= count and all(
             info.leader != NO_LEADER for info in partitions.values()
         )
+
+    def listening(self, listener: str) -> frozenset[BrokerId]:
+        """The live brokers that have this listener."""
+        found = self._listening.get(listener)
+        if found is None:
+            having = (b for b, live in self.brokers.items() if live.endpoint(listener) is not None)
+            found = self._listening[listener] = frozenset(having)
+        return found
 
     def endpoint(self, broker: BrokerId, listener: str) -> Endpoint | None:
         """The address of a broker, if it is live and has this listener."""
@@ -191,14 +208,17 @@ def _by_topic(update: update_metadata.Request) -> Iterable[tuple[str, uuid.UUID,
 
 
 def _info(state: update_metadata.UpdateMetadataPartitionState) -> PartitionInfo:
-    return PartitionInfo(
+    info = PartitionInfo(
         BrokerId(state.leader),
         state.leader_epoch,
-        tuple(map(BrokerId, state.isr)),
-        tuple(map(BrokerId, state.replicas)),
-        tuple(map(BrokerId, state.offline_replicas)),
+        _brokers(state.isr),
+        _brokers(state.replicas),
+        _brokers(state.offline_replicas),
         state.zk_version,
     )
+    if len(_alike) >= _ALIKE_MAX:
+        _alike.clear()
+    return _alike.setdefault(info, info)
 
 
 def _broker(live: update_metadata.UpdateMetadataBroker) -> Registration:

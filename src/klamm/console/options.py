@@ -9,10 +9,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from klamm.client.settings import ClientSettings
-from klamm.console.oidc import OidcOptions
-from klamm.console.rendering import Decode
-from klamm.console.roles import Role
-from klamm.console.tools import Processes
+from klamm.console.access.oidc import OidcOptions
+from klamm.console.access.roles import Role
+from klamm.console.processes import Processes
+from klamm.console.showing.masks import Masks
+from klamm.console.showing.rendering import Decode
 
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
@@ -40,6 +41,7 @@ class Options:
     processes: Processes | None = None
     oidc: OidcOptions | None = None
     decode: Decode | None = None  # Avro values, by a registry
+    masks: Masks = field(default_factory=Masks)  # parts of records that nobody sees
 
     @property
     def root(self) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.client.aio.admin import Admin
+from klamm.console.access.roles import Role
 from klamm.console.params import Param
-from klamm.console.picture import Picture, Topic
 from klamm.console.problems import Problem
-from klamm.console.rendering import Decode
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture, Topic
+from klamm.console.showing.masks import Masks
+from klamm.console.showing.rendering import Decode
 from klamm.console.tools import Tools
 
 Json = dict[str, Any]
@@ -29,6 +30,7 @@ class Scene:
     visible_groups: frozenset[str] | None = None
     sees_records: bool = True
     decode: Decode | None = None  # Avro, where a registry is known
+    masks: Masks = field(default_factory=Masks)
     tools: Tools = field(default_factory=Tools)
     # Other clusters of this console, by name, as the same viewer may see them; None: not signed in.
     others: Mapping[str, Callable[[], Scene | None]] = field(default_factory=dict)

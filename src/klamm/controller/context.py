@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from klamm.controller.states import PartitionState, ReplicaState, TopicState
 from klamm.model.assignment import Assignment
@@ -21,6 +22,7 @@ from klamm.model.names import BrokerId, Replica, TopicPartition
 from klamm.model.topics import StoredTopic
 
 _UNLED = frozenset({PartitionState.NEW, PartitionState.OFFLINE})
+_ALIKE_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -138,6 +140,8 @@ class Context:
     unclean_default: bool = False
     # One tuple for equal replica lists: most partitions of a cluster share a few dozen of them.
     _lists: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = field(default_factory=dict)
+    # The same of leaderships, as long as they are not too many.
+    _leaderships: dict[Leadership, Leadership] = field(default_factory=dict, compare=False)
 
     def live(self) -> list[BrokerId]:
         """The registered brokers, those that are shutting down included, in order."""
@@ -274,7 +278,9 @@ class Context:
 
     def lead(self, partition: Partition, leadership: Leadership) -> None:
         """Cache what the store has accepted."""
-        partition.leadership = leadership
+        if len(self._leaderships) >= _ALIKE_MAX:
+            self._leaderships.clear()
+        partition.leadership = self._leaderships.setdefault(leadership, leadership)
         self._file_displaced(partition)
         replicas = partition.assignment.replicas
         if len(leadership.isr) < len(replicas):

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.requests import GroupState
 from klamm.model.names import TopicPartition
+
+_OFFSET_BYTES: Final = 450  # about what a position takes beside what is said of it
+_OFFSETS_BYTES: Final = 300  # and a group's offsets, without any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,10 @@ class CommittedOffset:
     commit_time_ms: int = 0
     expire_time_ms: int = -1  # only in records of old brokers; -1 = by the broker's rule
     log_offset: int = -1  # where its record stands: a later record wins over an earlier one
+
+    @property
+    def weight(self) -> int:
+        return _OFFSET_BYTES + len(self.metadata)
 
 
 @dataclass(slots=True)
@@ -65,6 +73,18 @@ class GroupOffsets:
         for partition in gone:
             del self.committed[partition]
         return gone
+
+    def more_for(self, offsets: Mapping[TopicPartition, CommittedOffset], *, stage: bool) -> int:
+        """About how many bytes of memory more these need, beside those that they replace."""
+        known = {} if stage else self.committed
+        replaced = (known[at].weight for at in offsets if at in known)
+        return sum(each.weight for each in offsets.values()) - sum(replaced)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory all of them take."""
+        parts = (self.committed, *self.pending.values())
+        return _OFFSETS_BYTES + sum(each.weight for part in parts for each in part.values())
 
     @property
     def is_empty(self) -> bool:

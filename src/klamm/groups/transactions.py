@@ -21,6 +21,13 @@ from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
 
 EPOCH_MAX: Final = 32_767
+_ID_BYTES: Final = 700
+PARTITION_BYTES: Final = 150
+
+
+def weight_of(transactional_id: str, partitions: int = 0) -> int:
+    """About how many bytes of memory a transactional id takes that writes to so many places."""
+    return _ID_BYTES + len(transactional_id) + partitions * PARTITION_BYTES
 
 
 class TxnState(IntEnum):
@@ -82,6 +89,11 @@ class Transaction:
     # Not in the records: the pair a client may still name when an answer to it was lost.
     last_producer_id: int = -1
     last_epoch: int = -1
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory it takes."""
+        return weight_of(self.id, len(self.partitions))
 
 
 @dataclass(frozen=True, slots=True)

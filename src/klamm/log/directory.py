@@ -23,7 +23,7 @@ from klamm.log.disk.failure import (
     StorageTrouble,
     unusable,
 )
-from klamm.log.disk.files import FilePool, make_directory, tighten_below
+from klamm.log.disk.files import FilePool, make_directory, sync_directory, tighten_below
 from klamm.log.disk.filesystem import FileSystem
 from klamm.log.disk.lock import DirectoryLock
 from klamm.log.notes import Notes
@@ -155,7 +155,7 @@ class LogDirectory:
         """The reason why the directory is offline."""
         return self.health.failure
 
-    def _with_files(self) -> list[PartitionLog]:
+    def with_files(self) -> list[PartitionLog]:
         return list(self._filed.values())
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
@@ -325,12 +325,18 @@ class LogDirectory:
         self._forget_those_put_aside()
         # Before the register: were that to tell of a lost directory, records would be missed.
         filed = [log for log in born if not log.is_on_paper]
+        alone = [log for log in filed if not self._papers.is_registered(log)]
         if filed:
             self._papers.write_ids()
             with self.health.watched():
-                sync_births(filed, self.path, self._file_system)
+                if alone:
+                    sync_births(alone, self.path, self._file_system)
+                else:  # what is inside of them can wait: the register answers for it
+                    sync_directory(self.path)
+            for log in filed:
+                log.durability.home_synced = True
         self._papers.sync()
-        if remember and not all(map(self._papers.is_registered, filed)):
+        if remember and alone:
             self._write_points()
 
     def purge_due(self, now_ms: int) -> int:
@@ -344,20 +350,20 @@ class LogDirectory:
         for entry in due:
             remove_log(entry[1])
             self._doomed.remove(entry)
-        for log in self._with_files():
+        for log in self.with_files():
             log.segments.purge(now_ms)
         return len(due)
 
     def next_purge_ms(self) -> int | None:
         """The time at which there is something to remove next."""
         times = [due_ms for due_ms, _ in self._doomed]
-        found = (log.segments.next_purge_ms for log in self._with_files())
+        found = (log.segments.next_purge_ms for log in self.with_files())
         times += [due for due in found if due is not None]
         return min(times, default=None)
 
     def apply_retention(self, now_ms: int) -> int:
         """Let go of what no log has to keep; how many segments it was."""
-        return sum(log.apply_retention(now_ms) for log in self._with_files())
+        return sum(log.apply_retention(now_ms) for log in self.with_files())
 
     def flush_due(self, now_ms: int) -> int:
         """Flush logs that closed a segment or whose `flush.ms` has passed. For a worker thread.
@@ -366,7 +372,7 @@ class LogDirectory:
         """
         self._forget_those_put_aside()
         self._papers.look(now_ms)
-        due = [log for log in self._with_files() if log.needs_flush(now_ms)]
+        due = [log for log in self.with_files() if log.needs_flush(now_ms)]
         for log in due:
             log.flush(now_ms)
         return len(due)
@@ -384,7 +390,7 @@ class LogDirectory:
 
     def expire_producers(self, before_ms: int) -> int:
         """Forget producers silent since then, in every log."""
-        return sum(log.expire_producers(before_ms) for log in self._with_files())
+        return sum(log.expire_producers(before_ms) for log in self.with_files())
 
     def has_whole(self, partition: TopicPartition) -> bool:
         """Whether a log is here, and not only the line of one that is gone."""
@@ -414,20 +420,20 @@ class LogDirectory:
 
     def _write_points(self) -> None:
         self._write_missing()
-        self._notes.write_points([*self._with_files(), *list(self.futures.values())])
+        self._notes.write_points([*self.with_files(), *list(self.futures.values())])
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down how far consumers could see. For a worker thread."""
-        marks = {log.topic_partition: log.high_watermark for log in self._with_files()}
+        marks = {log.topic_partition: log.high_watermark for log in self.with_files()}
         self._notes.write(names.HIGH_WATERMARKS, marks)
 
     def plan_cleaning(self, now_ms: int) -> cleaner.CleaningPlan | None:
         """The log most in need of compaction, if one is: build it in a thread, then install."""
-        return cleaner.most_needed((g for g in self._with_files() if not g.is_relocating), now_ms)
+        return cleaner.most_needed((g for g in self.with_files() if not g.is_relocating), now_ms)
 
     def checkpoint_cleaned(self) -> None:
         """Write down up to where logs are compacted. For a worker thread."""
-        logs = [log for log in self._with_files() if log.settings.compact]
+        logs = [log for log in self.with_files() if log.settings.compact]
         self._notes.write(names.CLEANER_OFFSETS, {g.topic_partition: g.cleaned_to for g in logs})
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
@@ -455,10 +461,10 @@ class LogDirectory:
         """Bring all logs to the disk, and then say so."""
         assert self._file_system is not None, f"{self.path} is not open"
         with self.health.watched():
-            finalize_all([*self._with_files(), *self.futures.values()], self._file_system)
+            finalize_all([*self.with_files(), *self.futures.values()], self._file_system)
             self.checkpoint()
             self.checkpoint_high_watermarks()
-            self._notes.write_stop(broker_epoch, self._with_files())
+            self._notes.write_stop(broker_epoch, self.with_files())
 
     # Opening
 

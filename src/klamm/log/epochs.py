@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final
 
 UNDEFINED: Final = -1
@@ -24,6 +25,11 @@ def _epoch(entry: tuple[int, int]) -> int:
 
 def _start(entry: tuple[int, int]) -> int:
     return entry[1]
+
+
+@lru_cache(maxsize=256)  # most logs have no record, and the same few epochs
+def _only(epoch: int, offset: int) -> tuple[tuple[int, int], ...]:
+    return ((epoch, offset),)
 
 
 class EpochCache:
@@ -55,7 +61,7 @@ class EpochCache:
         keep = min(
             bisect_left(entries, epoch, key=_epoch), bisect_left(entries, offset, key=_start)
         )
-        self._replace((*entries[:keep], (epoch, offset)))
+        self._replace((*entries[:keep], (epoch, offset)) if keep else _only(epoch, offset))
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """(epoch, end): the largest known epoch not above this one and where it ended.

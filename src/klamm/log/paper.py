@@ -16,6 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klamm.log.disk import names
@@ -146,6 +147,10 @@ def _segments(log: PartitionLog) -> SegmentList:
     return SegmentList(log.pool, [segment])
 
 
+def _log_end(log: PartitionLog) -> int:
+    return log.log_end_offset
+
+
 def _history(log: PartitionLog) -> ProducerHistory:
     history = ProducerHistory(Snapshots(log.directory), log.replay)
     history.know(ProducerStates())
@@ -156,7 +161,7 @@ _PARTS: Final[Mapping[str, Callable[[PartitionLog], Any]]] = {
     "directory": _directory,
     "segments": _segments,
     "history": _history,
-    "epochs": lambda log: EpochCache(lambda: log.log_end_offset),
+    "epochs": lambda log: EpochCache(MethodType(_log_end, log)),
     "durability": lambda log: Durability(),
 }
 

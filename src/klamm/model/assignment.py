@@ -25,7 +25,7 @@ class Assignment:
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
-        return _without(self.replicas, self.removing)
+        return _without(self.replicas, self.removing) if self.removing else self.replicas
 
     @property
     def is_reassigning(self) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from klamm.model.errors import ErrorCode
@@ -92,6 +93,12 @@ class Isr:
     @property
     def is_agreed(self) -> bool:
         return self.proposed is None
+
+
+@lru_cache(maxsize=1024)
+def agreed(*members: int) -> Isr:
+    """Replicas in sync as stored; kept once, for most partitions have the same few lists."""
+    return Isr(tuple(map(BrokerId, members)))
 
 
 class LeaderView(NamedTuple):

@@ -290,15 +290,25 @@ def _load(connection: sqlite3.Connection, path: Path) -> Tree:
 
 def _entries(rows: Iterable[tuple[Any, ...]], path: Path) -> dict[str, Entry]:
     acls: dict[str | None, Acl] = {None: OPEN}
-    entries = {}
-    for name, data, version, czxid, mzxid, ctime_ms, made, pzxid, mtime_ms, text, *more in rows:
-        aversion, is_container, owner = more
-        acl = acls.get(text)
-        if acl is None:
-            acl = acls[text] = _decoded_acl(text, path)
-        known = Stat(version, czxid, mzxid, ctime_ms, owner)
-        entries[name] = Entry(data, known, made, pzxid, mtime_ms, acl, aversion, bool(is_container))
+    entries: dict[str, Entry] = {}
+    alike: dict[tuple[Any, ...], Entry] = {}  # a hundred thousand partitions have the same few
+    for name, *columns in rows:
+        content = tuple(columns)
+        entry = alike.get(content)
+        if entry is None:
+            entry = alike[content] = _entry(content, acls, path)
+        entries[name] = entry
     return entries
+
+
+def _entry(content: tuple[Any, ...], acls: dict[str | None, Acl], path: Path) -> Entry:
+    data, version, czxid, mzxid, ctime_ms, made, pzxid, mtime_ms, text, *more = content
+    aversion, is_container, owner = more
+    acl = acls.get(text)
+    if acl is None:
+        acl = acls[text] = _decoded_acl(text, path)
+    known = Stat(version, czxid, mzxid, ctime_ms, owner)
+    return Entry(data, known, made, pzxid, mtime_ms, acl, aversion, bool(is_container))
 
 
 def _decoded_acl(text: str, path: Path) -> Acl:

@@ -356,6 +356,8 @@ class EmbeddedStore:
 class EmbeddedSession:
     """One client of an embedded store."""
 
+    is_near = True
+
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
         self._store = store
         self._id = session_id

@@ -132,6 +132,11 @@ class Session(Protocol):
         """The id that `Stat.ephemeral_owner` has for nodes of this session."""
         ...
 
+    @property
+    def is_near(self) -> bool:
+        """Whether the nodes are in the memory of this process, and reading them takes no time."""
+        ...
+
     async def get(self, path: str) -> Node | None:
         """One node, or None where there is none."""
         ...

@@ -10,7 +10,6 @@ Pure: no clock, no disk, no loop.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, assert_never
@@ -30,6 +29,7 @@ from klamm.store.access import (
     SetAcl,
     resolved,
 )
+from klamm.store.child_names import ChildNames
 from klamm.store.node_paths import SERVER_NODES, is_rooted, is_servers_own, is_valid
 from klamm.store.port import (
     ANY_VERSION,
@@ -45,6 +45,7 @@ from klamm.store.port import (
 
 ROOT: Final = "/"
 PERSISTENT: Final = 0  # the owner of nodes that nobody owns
+_SHARED_BYTES: Final = 256
 
 
 class Entry(NamedTuple):
@@ -98,9 +99,11 @@ class Tree:
         self.shown_zxid = zxid  # of the last one that readers see
         self.sessions = sessions or {}  # those that outlive the process: their time-outs in ms
         entries.setdefault(ROOT, Entry(b"", Stat(version=0, czxid=0, mzxid=0, ctime_ms=0)))
-        self._names = _names_by_parent(entries)
-        for path, names in self._names.items():
-            entries[path] = Entry(*entries[path][:-1], len(names))
+        self._names = ChildNames(entries)
+        alike: dict[Entry, Entry] = {}  # a hundred thousand partitions have the same few
+        for path in self._names:
+            entry = Entry(*entries[path][:-1], len(self._names.of(path)))
+            entries[path] = alike.setdefault(entry, entry)
         self._owned = _paths_by_owner(entries)
         self.containers = {path for path, entry in entries.items() if entry.is_container}
 
@@ -112,7 +115,7 @@ class Tree:
     def children(self, path: str) -> tuple[str, ...] | None:
         if path not in self.entries:
             return None
-        return tuple(sorted(self._names.get(path, ())))
+        return tuple(sorted(self._names.of(path)))
 
     def owned_by(self, session: int) -> Iterable[str]:
         """The nodes of a session, in the order they were made."""
@@ -128,7 +131,7 @@ class Tree:
         count, above = 0, [path]
         while above:
             at = above.pop()
-            names = self._names.get(at, ())
+            names = self._names.of(at)
             count += len(names)
             prefix = at.rstrip("/")
             above += [f"{prefix}/{name}" for name in names]
@@ -166,18 +169,16 @@ class Tree:
         """Keep the names by parent and by owner in step; says who the parent is."""
         above, name = split(path)
         if before is not None:
-            self._names[above].remove(name)
+            self._names.remove(above, name)
             self._disown(path, before.stat.ephemeral_owner)
         if entry is not None:
-            self._names.setdefault(above, set()).add(name)
+            self._names.add(above, name)
             if entry.stat.ephemeral_owner:
                 self._owned.setdefault(entry.stat.ephemeral_owner, {})[path] = None
             if entry.is_container:
                 self.containers.add(path)
         else:
             self.containers.discard(path)
-        if not self._names[above]:
-            del self._names[above]
         return above
 
     def _disown(self, path: str, session: int) -> None:
@@ -190,7 +191,18 @@ class Tree:
 class Draft:
     """Multis taken in turn, on top of a tree that does not know of them yet."""
 
-    __slots__ = ("_acl_of", "_journals", "_own", "changes", "events", "sessions", "shown", "tree")
+    __slots__ = (
+        "_acl_of",
+        "_alike",
+        "_born",
+        "_journals",
+        "_own",
+        "changes",
+        "events",
+        "sessions",
+        "shown",
+        "tree",
+    )
 
     def __init__(
         self,
@@ -205,6 +217,8 @@ class Draft:
         self.changes: Changes = {}
         self.sessions: dict[int, int | None] = {}  # time-outs; None: it has ended
         self._own: Changes = {}  # of the multi at hand
+        self._born: Stat | None = None  # of the nodes that the last multi made
+        self._alike: dict[Entry, Entry] = {}
         self.events: list[Event] = []  # of the last multi, in order; none when it failed
         self.shown: list[Entry | None] = []  # of the last one: each node right behind its operation
 
@@ -376,14 +390,26 @@ class Draft:
             return Result(Outcome.NODE_EXISTS)
         if stat.ephemeral_owner:
             return Result(Outcome.NO_CHILDREN_FOR_EPHEMERALS)
-        new = Stat(0, zxid, zxid, now_ms, owner)
-        self._own[path] = Entry(op.data, new, 0, zxid, now_ms, acl, 0, is_container)
-        self._own[above] = Entry(
+        new = self._born
+        if new is None or new.czxid != zxid or new.ctime_ms != now_ms:
+            new = self._born = Stat(0, zxid, zxid, now_ms)
+        if owner:
+            new = Stat(0, zxid, zxid, now_ms, owner)
+        self._own[path] = self._shared(Entry(op.data, new, 0, zxid, now_ms, acl, 0, is_container))
+        grown = Entry(
             data, stat, made + 1, zxid, mtime_ms, above_acl, aversion, contains, count + 1
         )
+        # One with many children changes with each of them, and is like no other.
+        self._own[above] = self._shared(grown) if count == 0 else grown
         if self._journals:
             self.events.append(Event(CREATED, path, acl, above_acl))
         return Result(Outcome.OK, path, new)
+
+    def _shared(self, entry: Entry) -> Entry:
+        """The one copy of nodes that are alike, as those of partitions made together are."""
+        if entry.data is not None and len(entry.data) > _SHARED_BYTES:
+            return entry
+        return self._alike.setdefault(entry, entry)
 
     def _set(self, op: SetData, zxid: int, now_ms: int) -> Result:
         entry = self._get(op.path)
@@ -393,8 +419,8 @@ class Draft:
         version, czxid, _, ctime_ms, owner = entry.stat
         stat = Stat(version + 1, czxid, zxid, ctime_ms, owner)
         _, _, made, pzxid, _, acl, aversion, contains, count = entry
-        self._own[op.path] = Entry(
-            op.data, stat, made, pzxid, now_ms, acl, aversion, contains, count
+        self._own[op.path] = self._shared(
+            Entry(op.data, stat, made, pzxid, now_ms, acl, aversion, contains, count)
         )
         if self._journals:
             self.events.append(Event(DATA_CHANGED, op.path, acl))
@@ -439,15 +465,6 @@ def split(path: str) -> tuple[str, str]:
     """The path of the parent, and the name below it."""
     above, _, name = path.rpartition("/")
     return above or ROOT, name
-
-
-def _names_by_parent(paths: Iterable[str]) -> dict[str, set[str]]:
-    names = defaultdict[str, set[str]](set)
-    for path in paths:
-        above, _, name = path.rpartition("/")
-        if name:  # all but the root
-            names[above or ROOT].add(name)
-    return dict(names)
 
 
 def _paths_by_owner(entries: Mapping[str, Entry]) -> dict[int, dict[str, None]]:

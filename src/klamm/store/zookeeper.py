@@ -171,6 +171,8 @@ async def _refusal(address: tuple[str, int]) -> str:
 class ZooKeeperSession:
     """One session with ZooKeeper."""
 
+    is_near = False
+
     def __init__(self, store: ZooKeeperStore, *, writes: bool = True) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
+from klamm.broker.coordinators.allowance import Allowance
 from klamm.broker.coordinators.journal import AppendResult
 from klamm.model.errors import ErrorCode
 from klamm.model.names import TopicPartition
@@ -20,6 +21,11 @@ class Clock:
 
     def now_ms(self) -> int:
         return self.time_ms
+
+
+def allowance(most: int = 1 << 30, count: Callable[[], int] = lambda: 0) -> Allowance:
+    """Room for whatever a test keeps."""
+    return Allowance(most, Clock(), count)  # type: ignore[arg-type]
 
 
 class MemoryJournal:

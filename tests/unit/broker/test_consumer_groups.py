@@ -34,7 +34,7 @@ from klamm.groups.consumer.state import (
 from klamm.model.errors import ErrorCode, ProtocolError, Refused
 from klamm.model.names import CONSUMER_OFFSETS, BrokerId, TopicPartition
 from klamm.protocol import internal_consumer
-from unit.broker.journals import Clock, MemoryJournal, at_once
+from unit.broker.journals import Clock, MemoryJournal, allowance, at_once
 
 T = uuid.UUID(int=7)
 AT = TopicPartition(CONSUMER_OFFSETS, 0)
@@ -116,6 +116,7 @@ class Setting:
             self.shards,
             self.journal,
             self.clock,
+            allowance=allowance(),
             limits=ConsumerLimits(session_timeout_ms=1_000),
             cluster_topics=lambda: self.cluster,
             ends_classic=lambda _: None,

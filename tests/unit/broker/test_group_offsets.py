@@ -13,7 +13,7 @@ from klamm.groups.consumer.events import ConsumerLimits
 from klamm.groups.offsets import CommittedOffset
 from klamm.model.errors import ErrorCode
 from klamm.model.names import CONSUMER_OFFSETS, TopicPartition
-from unit.broker.journals import Clock, MemoryJournal, at_once
+from unit.broker.journals import Clock, MemoryJournal, allowance, at_once
 
 AT = TopicPartition(CONSUMER_OFFSETS, 0)
 T0 = TopicPartition("t", 0)
@@ -30,6 +30,7 @@ class Setting:
             shards,
             self.journal,
             self.clock,
+            allowance=allowance(),
             limits=ConsumerLimits(),
             cluster_topics=lambda: None,
             ends_classic=lambda _: None,
@@ -40,6 +41,7 @@ class Setting:
             consumers,
             self.journal,
             self.clock,
+            allowance=allowance(),
             limits=GroupLimits(),
             retention_ms=1_000,
             empty_for_ms=10,

@@ -3,6 +3,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+import pytest
+
+from klamm.broker import metadata_cache
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.model.names import BrokerId, TopicPartition
 from klamm.protocol.messages.update_metadata import (
@@ -53,6 +56,31 @@ def test_partitions_are_merged_and_brokers_replaced() -> None:
     assert set(cache.snapshot.brokers) == {1}
     assert cache.snapshot.controller_id == 1
     assert before.topics["t"][1].leader == 0, "a snapshot does not change"
+
+
+def test_partitions_that_stand_alike_are_held_once_on_all_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata_cache, "_ALIKE_MAX", 3)
+    one, other = MetadataCache(), MetadataCache()
+    one.apply(update(*map(state, range(5))))
+    other.apply(update(*map(state, range(5))))
+    seen = [*one.snapshot.topics["t"].values(), *other.snapshot.topics["t"].values()]
+    assert len({id(info) for info in seen}) == 1
+    # With more ways to stand than are kept, each is as it was told.
+    other.apply(update(*(state(index, epoch=2 + index) for index in range(5))))
+    assert [info.leader_epoch for info in other.snapshot.topics["t"].values()] == [2, 3, 4, 5, 6]
+    assert {info.leader_epoch for info in one.snapshot.topics["t"].values()} == {1}
+    assert len(metadata_cache._alike) <= 3
+
+
+def test_the_brokers_with_a_listener_are_those_of_the_moment() -> None:
+    cache = MetadataCache()
+    cache.apply(update(state(0)))
+    assert cache.snapshot.listening("PLAINTEXT") == {0, 1}
+    assert cache.snapshot.listening("SSL") == frozenset()
+    cache.apply(update(brokers=(1,)))
+    assert cache.snapshot.listening("PLAINTEXT") == {1}
 
 
 def test_an_update_without_partitions_leaves_them_alone() -> None:

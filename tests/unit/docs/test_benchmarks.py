@@ -96,6 +96,13 @@ def test_the_pictures_are_svg_with_a_bar_for_each_row() -> None:
     assert len(colours) == 2, "ahead and behind look different"
 
 
+def test_a_machine_that_paces_the_loopback_is_named() -> None:
+    paced = page.rendered(result() | {"congestion": "bbr"}, "x")[page.PAGE]
+    assert "TCP congestion control is bbr" in paced
+    for usual in ({}, {"congestion": "cubic"}):
+        assert "congestion" not in page.rendered(result() | usual, "x")[page.PAGE]
+
+
 def test_a_result_without_readings_is_a_page_too() -> None:
     assert "Nowhere in this run." in page.rendered(result(), "x")[page.PAGE]
 

@@ -102,6 +102,41 @@ def test_a_thousand_new_logs_are_one_write_and_one_sync(
     assert calls == ["pwrite", "fsync"]
 
 
+def test_few_new_logs_have_directories_and_two_syncs(
+    directory: LogDirectory, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(directory, BILLS)
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    directory.put_on_paper([NewLog(ORDERS, ID, SETTINGS)])
+    directory.begin([ORDERS])
+    directory.sync_new(directory.take_new(), remember=True)
+    # In this order: a line that tells of a directory must not outlive it.
+    assert synced == [str(home), str(home / names.REGISTER)]
+    monkeypatch.undo()
+    # A loss of power: of what was not synced nothing is left.
+    for file in (home / str(ORDERS)).iterdir():
+        file.unlink()
+    directory = again(directory)
+    log = log_of(directory)
+    assert (log.is_on_paper, log.topic_id, log.log_end_offset) == (False, ID, 0)
+    assert not directory.missing
+    append(log, b"first")
+    directory.flush_due(T0)
+    directory.checkpoint()
+    assert read_topic_id(log.metadata_path) == ID
+    assert registered(home) == {BILLS: Entry(ID)}
+    directory = again(directory)
+    assert values(log_of(directory)) == [b"first"]
+    directory.close()
+
+
 def test_the_first_record_makes_the_files_and_the_id_follows(
     directory: LogDirectory, home: Path
 ) -> None:

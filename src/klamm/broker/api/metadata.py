@@ -327,19 +327,20 @@ def _partition(
     code, leader = ErrorCode.NONE, info.leader
     if leader not in snapshot.brokers:
         code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
-    elif snapshot.endpoint(leader, context.listener) is None:
+    elif leader not in snapshot.listening(context.listener):
         late = context.version >= 6
         code = ErrorCode.LISTENER_NOT_FOUND if late else ErrorCode.LEADER_NOT_AVAILABLE
         leader = NO_LEADER
-    dead = [broker for broker in info.replicas if broker not in snapshot.brokers]
+    replicas: list[int] = list(info.replicas)
+    dead = [broker for broker in replicas if broker not in snapshot.brokers]
     return MetadataResponsePartition(
         error_code=code,
         partition_index=index,
         leader_id=leader,
         leader_epoch=info.leader_epoch,
-        replica_nodes=list(info.replicas),
+        replica_nodes=replicas,
         isr_nodes=list(info.isr),
-        offline_replicas=[*dead, *(b for b in info.offline if b not in dead)],
+        offline_replicas=dead + [b for b in info.offline if b not in dead],
     )
 
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 from klamm.broker.clock import Clock
 from klamm.broker.coordinators import consumer_records, records
 from klamm.broker.coordinators.alarms import Alarms
+from klamm.broker.coordinators.allowance import Allowance
 from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.journal import Journal, told_to_clients
 from klamm.broker.coordinators.records import KeyValue
@@ -34,7 +35,7 @@ from klamm.groups.consumer.events import (
     heartbeat,
     request_fault,
 )
-from klamm.groups.consumer.state import ConsumerGroup, EpochSet, TopicShape
+from klamm.groups.consumer.state import GROUP_BYTES, ConsumerGroup, EpochSet, TopicShape
 from klamm.model.errors import ErrorCode, Refused
 
 log = logging.getLogger("klamm.groups")
@@ -69,6 +70,7 @@ class ConsumerGroups:
         journal: Journal,
         clock: Clock,
         *,
+        allowance: Allowance,
         limits: ConsumerLimits,
         cluster_topics: Callable[[], ClusterTopics | None],
         ends_classic: Callable[[str], None],
@@ -80,6 +82,7 @@ class ConsumerGroups:
         self._cluster_topics = cluster_topics
         self._ends_classic = ends_classic
         self._to_the_end = to_the_end
+        self._allowance = allowance
         self._alarms = Alarms(clock)
         self._overdue: asyncio.Queue[tuple[Shard, KeptGroup]] = asyncio.Queue()
         self.limits = limits
@@ -114,9 +117,11 @@ class ConsumerGroups:
         if fault is not None:
             return fault
         kept = shard.consumers.get(group_id)
+        if kept is None and beat.epoch != 0:
+            return _not_found(group_id)
+        if not self._allowance.take(_more_for(kept, group_id, beat)):
+            return Refused("there is no room for more members", ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if kept is None:
-            if beat.epoch != 0:
-                return _not_found(group_id)
             kept = shard.consumers[group_id] = KeptGroup(ConsumerGroup(group_id))
         return await self._in_turn(kept, lambda: self._heartbeat(shard, kept, beat))
 
@@ -258,6 +263,17 @@ def _tell(before: ConsumerGroup, now: ConsumerGroup) -> None:
             "a consumer group changed",
             extra={"g": now.id, "epoch": now.epoch, "state": now.state, "size": len(now.members)},
         )
+
+
+def _more_for(kept: KeptGroup | None, group_id: str, beat: Heartbeat) -> int:
+    """About how many bytes more a group needs for what a member says, beside what it has of it."""
+    if kept is None:
+        return GROUP_BYTES + len(group_id) + beat.weight
+    known = kept.group.members.get(beat.member_id)
+    if known is None:
+        return beat.weight
+    said = beat.topics is not None or beat.pattern is not None
+    return beat.weight - known.weight if said else 0
 
 
 def _not_found(group_id: str) -> Refused:

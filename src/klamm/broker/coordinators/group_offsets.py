@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from klamm.broker.clock import Clock
 from klamm.broker.coordinators import records
+from klamm.broker.coordinators.allowance import Allowance
 from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ConsumerGroups
 from klamm.broker.coordinators.journal import Journal, told_to_clients
@@ -39,6 +40,7 @@ class OffsetKeeper:
         journal: Journal,
         clock: Clock,
         *,
+        allowance: Allowance,
         limits: GroupLimits,
         retention_ms: int,
         empty_for_ms: int,
@@ -48,6 +50,7 @@ class OffsetKeeper:
         self._consumers = consumers
         self._journal = journal
         self._clock = clock
+        self._allowance = allowance
         self._limits = limits
         self._retention_ms = retention_ms
         self._empty_for_ms = empty_for_ms
@@ -66,6 +69,9 @@ class OffsetKeeper:
             return shard
         if not offsets:
             return ErrorCode.NONE
+        kept = shard.offsets.get(group_id) or GroupOffsets()
+        if not self._allowance.take(kept.more_for(offsets, stage=producer is not None)):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return await self._to_the_end(lambda: self._commit(shard, group_id, offsets, producer))
 
     async def _commit(
@@ -90,11 +96,10 @@ class OffsetKeeper:
             at: replace(offset, log_offset=written.base_offset + i)
             for i, (at, offset) in enumerate(offsets.items())
         }
-        kept = shard.offsets_of(group_id)
         if producer is None:
-            kept.commit(placed)
+            shard.offsets_of(group_id).commit(placed)
         else:
-            kept.stage(producer_id, placed)
+            shard.stage(group_id, producer_id, placed)
         return ErrorCode.NONE
 
     def finish_transaction(
@@ -102,8 +107,8 @@ class OffsetKeeper:
     ) -> None:
         """A marker has arrived in a partition of the offsets topic."""
         shard = self._shards.by_number.get(partition.partition)
-        for offsets in shard.offsets.values() if shard is not None else ():
-            offsets.finish(producer_id, commit=commit)
+        if shard is not None:
+            shard.finish(producer_id, commit=commit)
 
     async def forget_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Topics are gone: so are the offsets in them."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from klamm.broker.clock import Clock
 from klamm.broker.coordinators import records
 from klamm.broker.coordinators.alarms import Alarms
+from klamm.broker.coordinators.allowance import Allowance
 from klamm.broker.coordinators.completion import ToTheEnd
 from klamm.broker.coordinators.consumer_groups import ClusterTopics, ConsumerGroups
 from klamm.broker.coordinators.group_offsets import OffsetKeeper
@@ -24,6 +25,7 @@ from klamm.broker.coordinators.journal import Journal, told_to_clients, until_re
 from klamm.broker.coordinators.shards import Shard, Shards
 from klamm.groups.classic.group import Group
 from klamm.groups.classic.members import Decision, JoinAnswer, SyncAnswer, Token
+from klamm.groups.classic.rebalance import GROUP_BYTES
 from klamm.groups.classic.requests import GroupLimits, Join, Sync
 from klamm.groups.consumer.events import ConsumerLimits, commit_fault
 from klamm.model.errors import ErrorCode
@@ -40,6 +42,7 @@ class GroupCoordinator:
         journal: Journal,
         clock: Clock,
         *,
+        allowance: Allowance,
         limits: GroupLimits,
         consumer_limits: ConsumerLimits,
         retention_ms: int,
@@ -49,6 +52,7 @@ class GroupCoordinator:
     ) -> None:
         self._journal = journal
         self._clock = clock
+        self._allowance = allowance
         self._limits = limits
         self._retention_check_ms = retention_check_ms
         self._shards = Shards(partition_count)
@@ -61,6 +65,7 @@ class GroupCoordinator:
             self._shards,
             journal,
             clock,
+            allowance=allowance,
             limits=consumer_limits,
             cluster_topics=cluster_topics,
             ends_classic=self._alarms.cancel,
@@ -71,6 +76,7 @@ class GroupCoordinator:
             self.consumers,
             journal,
             clock,
+            allowance=allowance,
             limits=limits,
             retention_ms=retention_ms,
             empty_for_ms=retention_check_ms,
@@ -159,6 +165,11 @@ class GroupCoordinator:
     def is_loading(self) -> bool:
         return self._shards.is_loading
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory all groups and offsets take."""
+        return sum(shard.weight for shard in self._shards.by_number.values())
+
     # --- membership
     # --------------------------------------------------------------------------------
 
@@ -186,6 +197,9 @@ class GroupCoordinator:
                 stranger = ErrorCode.UNKNOWN_MEMBER_ID
                 return JoinAnswer(error=stranger, member_id=request.member_id)
             group = self._add(shard, group_id)
+        if group is None or not self._allowance.take(_more_for(group, request)):
+            later = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return JoinAnswer(error=later, member_id=request.member_id)
         decision = group.join(request, self._clock.now_ms())
         answer = await self._wait(shard, group, request.token, decision)
         assert isinstance(answer, JoinAnswer), answer
@@ -200,6 +214,8 @@ class GroupCoordinator:
         group = shard.groups.get(group_id)
         if group is None:
             return SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID)
+        if not self._allowance.take(request.weight):
+            return SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         decision = group.sync(request, self._clock.now_ms())
         answer = await self._wait(shard, group, request.token, decision)
         assert isinstance(answer, SyncAnswer), answer
@@ -308,6 +324,8 @@ class GroupCoordinator:
                 unknown = ErrorCode.GROUP_ID_NOT_FOUND
                 return unknown if knows_epochs else ErrorCode.ILLEGAL_GENERATION
             group = self._add(shard, group_id)
+            if group is None:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.commit_fault(member_id, instance_id, generation, self._clock.now_ms())
         self._arm(shard, group)
         return error
@@ -332,8 +350,20 @@ class GroupCoordinator:
             if generation >= 0:
                 return ErrorCode.ILLEGAL_GENERATION
             group = self._add(shard, group_id)
+            if group is None:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return group.txn_commit_fault(member_id, instance_id, generation)
 
-    def _add(self, shard: Shard, group_id: str) -> Group:
+    def _add(self, shard: Shard, group_id: str) -> Group | None:
+        """A new group, unless there is no room for one."""
+        if not self._allowance.take(GROUP_BYTES + len(group_id)):
+            return None
         group = shard.groups[group_id] = Group(group_id, self._limits, self._clock.now_ms())
         return group
+
+
+def _more_for(group: Group, request: Join) -> int:
+    """About how many bytes more a group needs for a member, beside what it has of it."""
+    members = group.members
+    known = members.by_id.get(members.static.get(request.instance_id or "", request.member_id))
+    return request.weight - (known.weight if known is not None else 0)

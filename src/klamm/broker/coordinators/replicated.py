@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
+from klamm.broker.coordinators.allowance import Allowance
 from klamm.broker.coordinators.consumer_groups import ClusterTopics
 from klamm.broker.coordinators.groups import GroupCoordinator
 from klamm.broker.coordinators.journal import AppendResult
@@ -24,6 +25,7 @@ from klamm.log.partition import StorageTrouble
 from klamm.log.writing.append import Appended, AppendRefused
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError, StoreUnavailable
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
+from klamm.model.settings import BrokerSettings
 from klamm.model.settings.broker_clients import CONSUMER_ASSIGNORS
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.batch import iter_batches
@@ -93,6 +95,26 @@ class ReplicaJournal:
             at = came
 
 
+def _group_limits(settings: BrokerSettings) -> GroupLimits:
+    return GroupLimits(
+        session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
+        session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
+        size_max=min(settings.int("group.max.size"), settings.int("klamm.group.members.max")),
+        initial_delay_ms=settings.int("group.initial.rebalance.delay.ms"),
+    )
+
+
+def _consumer_limits(settings: BrokerSettings) -> ConsumerLimits:
+    names = settings.list("group.consumer.assignors")
+    most = settings.int("klamm.group.members.max")
+    return ConsumerLimits(
+        size_max=min(settings.int("group.consumer.max.size"), most),
+        session_timeout_ms=settings.int("group.consumer.session.timeout.ms"),
+        heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),
+        assignors=tuple(CONSUMER_ASSIGNORS[name] for name in names),
+    )
+
+
 class Coordinators:
     """Both coordinators of one broker, and what connects them with it."""
 
@@ -103,23 +125,17 @@ class Coordinators:
         self._marker_links = Links(hosting.peers, f"broker-{hosting.id}-markers")
         self._question_links = Links(hosting.peers, f"broker-{hosting.id}-verification")
         self.journal = ReplicaJournal(hosting)
+        allowance = Allowance(
+            settings.int("klamm.coordinator.memory.max.bytes"),
+            hosting.clock,
+            lambda: self.groups.weight + self.transactions.weight,
+        )
         self.groups = GroupCoordinator(
             self.journal,
             hosting.clock,
-            limits=GroupLimits(
-                session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
-                session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
-                size_max=settings.int("group.max.size"),
-                initial_delay_ms=settings.int("group.initial.rebalance.delay.ms"),
-            ),
-            consumer_limits=ConsumerLimits(
-                size_max=settings.int("group.consumer.max.size"),
-                session_timeout_ms=settings.int("group.consumer.session.timeout.ms"),
-                heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),
-                assignors=tuple(
-                    CONSUMER_ASSIGNORS[name] for name in settings.list("group.consumer.assignors")
-                ),
-            ),
+            allowance=allowance,
+            limits=_group_limits(settings),
+            consumer_limits=_consumer_limits(settings),
             retention_ms=settings.int("offsets.retention.minutes") * 60_000,
             retention_check_ms=settings.int("offsets.retention.check.interval.ms"),
             partition_count=lambda: self._partitions(CONSUMER_OFFSETS),
@@ -128,6 +144,7 @@ class Coordinators:
         self.transactions = TransactionCoordinator(
             self.journal,
             hosting.clock,
+            allowance=allowance,
             send_marker=MarkerSender(hosting.metadata, self._send_markers).send,
             fresh_producer_id=self._fresh_producer_id,
             partition_count=lambda: self._partitions(TRANSACTION_STATE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from klamm.broker.coordinators import consumer_records, records
@@ -13,7 +13,7 @@ from klamm.groups.classic.group import Group
 from klamm.groups.classic.requests import GroupLimits
 from klamm.groups.consumer.sessions import MemberSessions
 from klamm.groups.consumer.state import ConsumerGroup
-from klamm.groups.offsets import GroupOffsets
+from klamm.groups.offsets import CommittedOffset, GroupOffsets
 from klamm.log.segments.batches import read_marker
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.names import TopicPartition
@@ -43,6 +43,8 @@ class Shard:
     groups: dict[str, Group] = field(default_factory=dict)
     consumers: dict[str, KeptGroup] = field(default_factory=dict)
     offsets: dict[str, GroupOffsets] = field(default_factory=dict)
+    # The groups in whose offsets a producer's open transaction is, so that its end finds them.
+    staged_by: dict[int, set[str]] = field(default_factory=dict)
 
     def offsets_of(self, group: str) -> GroupOffsets:
         return self.offsets.setdefault(group, GroupOffsets())
@@ -52,6 +54,30 @@ class Shard:
         self.groups.clear()
         self.consumers.clear()
         self.offsets.clear()
+        self.staged_by.clear()
+
+    def stage(
+        self, group: str, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Offsets of a transaction are durable, but their transaction is still open."""
+        self.offsets_of(group).stage(producer_id, offsets)
+        self.staged_by.setdefault(producer_id, set()).add(group)
+
+    def finish(self, producer_id: int, *, commit: bool) -> None:
+        """A transaction has ended here."""
+        for group in self.staged_by.pop(producer_id, ()):
+            offsets = self.offsets.get(group)
+            if offsets is not None:
+                offsets.finish(producer_id, commit=commit)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory all of it takes."""
+        return (
+            sum(group.weight for group in self.groups.values())
+            + sum(kept.group.weight for kept in self.consumers.values())
+            + sum(offsets.weight for offsets in self.offsets.values())
+        )
 
     @property
     def group_ids(self) -> set[str]:
@@ -68,8 +94,7 @@ class Shard:
         if header.is_control:
             marker = read_marker(batch)
             if marker is not None:
-                for offsets in self.offsets.values():
-                    offsets.finish(header.producer_id, commit=marker.committed)
+                self.finish(header.producer_id, commit=marker.committed)
             return
         producer = header.producer_id if header.is_transactional else None
         async for some in portions(self.partition, header, batch):
@@ -102,15 +127,14 @@ class Shard:
 
     def _replay_offset(self, key: internal.OffsetKey, record: Record, producer: int | None) -> None:
         at = TopicPartition(key.topic, key.partition)
-        offsets = self.offsets_of(key.group)
         if record.value is None:
-            offsets.forget([at])
+            self.offsets_of(key.group).forget([at])
             return
         offset = records.committed_offset(bytes(record.value), record.offset)
         if producer is None:
-            offsets.commit({at: offset})
+            self.offsets_of(key.group).commit({at: offset})
         else:
-            offsets.stage(producer, {at: offset})
+            self.stage(key.group, producer, {at: offset})
 
     def _replay_consumer(self, record: Record) -> None:
         key = internal_consumer.decode_key(record.key or b"")

@@ -16,6 +16,7 @@ from typing import Final
 
 from klamm.broker.clock import Clock
 from klamm.broker.coordinators import records
+from klamm.broker.coordinators.allowance import Allowance
 from klamm.broker.coordinators.journal import (
     Journal,
     partition_for,
@@ -24,6 +25,7 @@ from klamm.broker.coordinators.journal import (
 )
 from klamm.broker.coordinators.portions import portions, tell
 from klamm.groups.transactions import (
+    PARTITION_BYTES,
     AnsweredAtOnce,
     Fence,
     Move,
@@ -31,6 +33,7 @@ from klamm.groups.transactions import (
     TransactionalId,
     TxnState,
     first,
+    weight_of,
 )
 from klamm.model.errors import ErrorCode, KlammError, ProtocolError
 from klamm.model.names import TopicPartition
@@ -98,6 +101,7 @@ class TransactionCoordinator:
         journal: Journal,
         clock: Clock,
         *,
+        allowance: Allowance,
         send_marker: SendMarker,
         fresh_producer_id: FreshProducerId,
         partition_count: Callable[[], int],
@@ -108,6 +112,7 @@ class TransactionCoordinator:
     ) -> None:
         self._journal = journal
         self._clock = clock
+        self._allowance = allowance
         self._send_marker = send_marker
         self._fresh_producer_id = fresh_producer_id
         self._partition_count = partition_count
@@ -189,6 +194,12 @@ class TransactionCoordinator:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found.is_loading else found
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory all transactional ids take."""
+        kept = (each for shard in self._shards.values() for each in shard.ids.values())
+        return sum(each.current.weight for each in kept)
+
     # --- requests
     # ----------------------------------------------------------------------------------
 
@@ -213,6 +224,8 @@ class TransactionCoordinator:
             if producer_id != -1:
                 # A client that still knows an id we have forgotten starts from the beginning.
                 producer_id, epoch = -1, -1
+            if not self._allowance.take(weight_of(transactional_id)):
+                return ProducerGranted(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             txn = first(transactional_id, producer_id=fresh, timeout_ms=timeout_ms, now_ms=now_ms)
             kept = shard.ids.setdefault(transactional_id, TransactionalId(txn))
         planned = kept.initialise(
@@ -246,10 +259,13 @@ class TransactionCoordinator:
         if isinstance(kept, ErrorCode):
             return kept
         shard, txn = kept
+        wanted = frozenset(partitions)
+        if not self._allowance.take(len(wanted - txn.current.partitions) * PARTITION_BYTES):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         planned = txn.add_partitions(
             producer_id=producer_id,
             epoch=epoch,
-            partitions=partitions,
+            partitions=wanted,
             now_ms=self._clock.now_ms(),
         )
         return (

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from klamm import sockets
 from klamm.broker.net.framing import FrameBuffer, FrameMemory
 from klamm.broker.net.guard import Gate, Guard
 from klamm.broker.net.peer import ANONYMOUS, BLANK, Memory, Route, Standing
@@ -115,8 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         peer_name = transport.get_extra_info("peername")
         if peer_name:
             self.client_host = peer_name[0]
-        sock: socket.socket = transport.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sockets.tune(transport.get_extra_info("socket"))
         is_encrypted = transport.get_extra_info("ssl_object") is not None
         kind = EncryptingSender if is_encrypted else Sender
         self._sender = kind(self._transport, on_sent=self._serve)

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
+from klamm.broker.replicas.watched import Watched
 from klamm.log.partition import PartitionLog
 from klamm.log.writing.append import Appended, AppendRefused, Inspected, Later, closed
 from klamm.log.writing.old_formats import upgraded
@@ -26,7 +27,7 @@ from klamm.model.leadership import Recovery
 from klamm.model.names import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from klamm.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from klamm.replication import leader as core
-from klamm.replication.leader import FollowerState, Isr, LeaderView, RefusedIsr
+from klamm.replication.leader import FollowerState, Isr, LeaderView, RefusedIsr, agreed
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,10 @@ class PartitionHost(Protocol):
         ...
 
 
-class Partition:
+_NO_FOLLOWERS: Final[dict[BrokerId, FollowerState]] = {}  # of most; nothing is ever put in
+
+
+class Partition(Watched[Watch, FollowerWatch]):
     """One hosted partition."""
 
     __slots__ = (
@@ -97,10 +101,7 @@ class Partition:
         "_host",
         "_refusal_of_isr",
         "_start_waiters",
-        "append_watches",
-        "committed_watches",
         "epoch_start",
-        "follower_watches",
         "followers",
         "has_id",
         "in_sync_min",
@@ -116,6 +117,7 @@ class Partition:
     )
 
     def __init__(self, topic_partition: TopicPartition, host: PartitionHost) -> None:
+        super().__init__()
         self.topic_partition = topic_partition
         self.role = Role.NONE
         self.log: PartitionLog | None = None
@@ -123,18 +125,15 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = 0
         self.replicas: tuple[BrokerId, ...] = ()
-        self.isr = Isr(())
+        self.isr = agreed()
         self.recovery = Recovery.RECOVERED
-        self.followers: dict[BrokerId, FollowerState] = {}
+        self.followers: dict[BrokerId, FollowerState] = _NO_FOLLOWERS
         self.epoch_start = 0
         self.in_sync_min = 1
         # Whether the controller names the topic by its id; before Kafka 2.8 it had none.
         self.has_id = True
-        self.append_watches: set[Watch] = set()  # hear of appended records
-        self.committed_watches: set[Watch] = set()  # hear of records below the high watermark
-        self.follower_watches: set[FollowerWatch] = set()
         self._ack_waiters: deque[tuple[int, AckWaiter]] | None = None
-        self._start_waiters: list[asyncio.Future[None]] = []
+        self._start_waiters: list[asyncio.Future[None]] | None = None
         self._refusal_of_isr: RefusedIsr | None = None  # the last, in this epoch or before
         self._host = host
 
@@ -154,17 +153,17 @@ class Partition:
         if is_new:
             self.epoch_start = local.log_end_offset
             local.epochs.assign(state.leader_epoch, self.epoch_start)
-            self.followers = {}
+            self.followers = _NO_FOLLOWERS
         self.role = Role.LEADER
         members = state.isr
-        self.isr = Isr(tuple(map(BrokerId, members)))
+        self.isr = agreed(*members)
         me = self._host.broker_id
+        known = self.followers
         self.followers = {
-            broker: self.followers.get(broker)
-            or core.at_election(in_sync=broker in members, now_ms=now_ms)
+            broker: known.get(broker) or core.at_election(in_sync=broker in members, now_ms=now_ms)
             for broker in self.replicas
             if broker != me
-        }
+        } or _NO_FOLLOWERS
         self.advance(now_ms)
         self._wake_all()
         return is_new
@@ -173,8 +172,8 @@ class Partition:
         """Become a follower. Whether it is one of a new epoch."""
         is_new = self._take(state, local) or self.role is not Role.FOLLOWER
         self.role = Role.FOLLOWER
-        self.isr = Isr(())
-        self.followers = {}
+        self.isr = agreed()
+        self.followers = _NO_FOLLOWERS
         self.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return is_new
 
@@ -196,7 +195,7 @@ class Partition:
         self.leader = BrokerId(state.leader)
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
-        self.replicas = tuple(map(BrokerId, state.replicas))
+        self.replicas = agreed(*state.replicas).committed
         # A leader elected uncleanly has nothing to recover here: its log is the truth now.
         self.recovery = Recovery.RECOVERED
         return is_new
@@ -209,8 +208,9 @@ class Partition:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        for watch in [*self.append_watches, *self.committed_watches, *self.follower_watches]:
-            watch.touched(self)
+        if self._append_watches or self._committed_watches or self._follower_watches:
+            for watch in [*self._append_watches, *self._committed_watches, *self._follower_watches]:
+                watch.touched(self)
         self._wake_start_waiters()
 
     # A leader's records
@@ -310,10 +310,10 @@ class Partition:
                 self.advance(now_ms)
         else:
             self._commit_to(local, local.log_end_offset)
-        for follower in self.follower_watches:
+        for follower in self._follower_watches:
             follower.touched(self)
-        if self.append_watches:
-            for watch in list(self.append_watches):
+        if self._append_watches:
+            for watch in list(self._append_watches):
                 watch.touched(self)
 
     def advance(self, now_ms: int) -> bool:
@@ -331,15 +331,15 @@ class Partition:
         waiters = self._ack_waiters
         while waiters and waiters[0][0] <= now:
             waiters.popleft()[1].acknowledged(self, self._acknowledgement())
-        for follower in self.follower_watches:
+        for follower in self._follower_watches:
             follower.changed(self)
-        if self.committed_watches:
+        if self._committed_watches:
             self.committed()
         return True
 
     def committed(self) -> None:
         """Consumers can see more than before."""
-        for watch in list(self.committed_watches):
+        for watch in list(self._committed_watches):
             watch.touched(self)
 
     def _acknowledgement(self) -> ErrorCode:
@@ -481,18 +481,19 @@ class Partition:
         """Delete the records below this offset, here and by and by on the followers."""
         assert self.log is not None, f"{self} has no log"
         self.log.advance_log_start(offset)
-        for watch in self.follower_watches:
+        for watch in self._follower_watches:
             watch.touched(self)
 
     async def low_watermark_reaches(self, offset: int) -> None:
         """Return when all live replicas have deleted what is below, or the role has changed."""
         while self.role is Role.LEADER and self.low_watermark() < offset:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._start_waiters = self._start_waiters or []
             self._start_waiters.append(waiter)
             await waiter
 
     def _wake_start_waiters(self) -> None:
-        waiters, self._start_waiters = self._start_waiters, []
-        for waiter in waiters:
+        waiters, self._start_waiters = self._start_waiters, None
+        for waiter in waiters or ():
             if not waiter.done():
                 waiter.set_result(None)

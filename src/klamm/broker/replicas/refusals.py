@@ -18,7 +18,9 @@ def refused_at_once(
     if partition is not None and partition.role is Role.OFFLINE:
         return ErrorCode.KAFKA_STORAGE_ERROR
     known_id = _topic_id(partition)
-    if ZERO_ID not in (known_id, topic_id) and known_id != topic_id:
+    # To compare ids takes long, and nearly always they are one.
+    is_another = known_id is not topic_id and known_id is not ZERO_ID
+    if is_another and ZERO_ID not in (known_id, topic_id) and known_id != topic_id:
         return ErrorCode.INCONSISTENT_TOPIC_ID
     if partition is not None and state.leader_epoch <= partition.leader_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH

@@ -281,6 +281,7 @@ class ReplicaManager:
         live_leaders: Collection[BrokerId],
     ) -> ErrorCode:
         topic_partition, topic_id, state = order
+        has_id = topic_id != ZERO_ID
         local = self._logs.get(topic_partition)
         if local is None:
             if not state.is_new and self._logs.any_failed:
@@ -291,7 +292,7 @@ class ReplicaManager:
                 self.partitions.pop(topic_partition, None)
                 return ErrorCode.LOG_DIR_NOT_FOUND
             local = self._logs.create(topic_partition, topic_id, log_settings)
-        elif topic_id != ZERO_ID and local.topic_id not in (None, ZERO_ID, topic_id):
+        elif has_id and local.topic_id not in (topic_id, None, ZERO_ID):
             if partition.log is None:
                 # Nothing of this topic is here: what is not hosted must not look as if it were.
                 del self.partitions[topic_partition]
@@ -300,12 +301,12 @@ class ReplicaManager:
             if partition.log is None:
                 del self.partitions[topic_partition]
             return ErrorCode.LOG_DIR_NOT_FOUND
-        if topic_id != ZERO_ID:
-            if local.topic_id in (None, ZERO_ID):
+        if has_id:
+            if local.topic_id is not topic_id and local.topic_id in (None, ZERO_ID):
                 # A crash came between the making of the directory and of the file with the id.
                 local.set_topic_id(topic_id)
             self.topic_names[topic_id] = topic_partition.topic
-        partition.has_id = topic_id != ZERO_ID
+        partition.has_id = has_id
         partition.in_sync_min = settings.int("min.insync.replicas")
         if state.leader == self.broker_id:
             self._logs.made_up_for(topic_partition)

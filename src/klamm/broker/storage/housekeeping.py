@@ -20,6 +20,7 @@ from klamm.broker.storage.logs import Logs
 from klamm.broker.storage.pace import Pace
 from klamm.log.cleaning import cleaner
 from klamm.log.partition import StorageTrouble
+from klamm.log.producers.bounding import bound_producers
 from klamm.model.settings import BrokerSettings
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ Interval = Callable[[BrokerSettings], int]
 _SWEEP_MS: Final = 10_000
 _PURGE_MS_MAX: Final = 5_000
 _FLUSH_MS: Final = 1_000
+_BOUND_MS: Final = 10_000
 _BYTES_PER_KEY: Final = 200  # what a key costs in the memory that compaction is given
 
 
@@ -76,6 +78,7 @@ class Housekeeping:
                 (lambda _: _FLUSH_MS, self._flush),
                 (lambda s: max(s.int("log.cleaner.backoff.ms"), 100), self._clean),
                 (_of("producer.id.expiration.check.interval.ms"), self._expire_producers),
+                (lambda _: _BOUND_MS, self._bound_producers),
                 (lambda _: _SWEEP_MS, self._sweep),
             ):
                 chores.create_task(self._repeat(interval_ms, chore))
@@ -155,6 +158,17 @@ class Housekeeping:
         before_ms = self._ground.clock.now_ms() - silence_ms
         for directory in self._logs.online:
             directory.expire_producers(before_ms)
+
+    async def _bound_producers(self) -> None:
+        most = self._ground.settings.int("klamm.producer.ids.max")
+        histories = (each.history for where in self._logs.online for each in where.with_files())
+        forgotten = bound_producers(histories, most)
+        if forgotten:
+            log.warning(
+                "too many producers wrote: those that were silent longest are forgotten, and a "
+                "retry of theirs is not recognised; klamm.producer.ids.max is the bound",
+                extra={"forgotten": forgotten},
+            )
 
 
 def _of(name: str) -> Interval:

@@ -134,9 +134,8 @@ class Logs:
 
     def missed_end(self, partition: TopicPartition) -> int | None:
         """The former end of a log that is gone or shorter now; None if nothing is missing."""
-        return max(
-            (d.missing[partition] for d in self.directories if partition in d.missing), default=None
-        )
+        ends = [d.missing[partition] for d in self.directories if partition in d.missing]
+        return max(ends, default=None)
 
     def made_up_for(self, partition: TopicPartition) -> None:
         """Nobody counts any more on what a log has lost."""

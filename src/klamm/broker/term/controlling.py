@@ -216,7 +216,7 @@ class ControllerShell:
                 mandate = await self._elect()
                 if mandate is not None:
                     await self._lead(mandate)
-                elif self._standby is None and self._host.settings.bool(_STANDBY):
+                elif self._standby is None and self._wants_standby:
                     self._standby = Standby(self._host.session)
             except StoreUnavailable as fault:
                 # Without the store nobody leads; a new session starts a new shell.
@@ -226,6 +226,11 @@ class ControllerShell:
                 # A fault of ours must not take this broker out of all elections to come.
                 log.exception("the election failed")
                 await self._try_again_soon()
+
+    @property
+    def _wants_standby(self) -> bool:
+        """Whether to keep things at hand; in a store of this process they are at hand already."""
+        return self._host.settings.bool(_STANDBY) and not self._host.session.is_near
 
     async def _try_again_soon(self) -> None:
         await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)

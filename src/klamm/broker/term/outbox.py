@@ -124,20 +124,23 @@ class _Channel:
                 if request is None:
                     await self._idle()
                     continue
-                response = await self._deliver(message_of(request, self._outbox.sender))
-                self._answered()
-                if not (self._first.has_metadata or self._backlog.has_metadata):
-                    self.shown.set()
-                event = event_of(request, response)
-                if response.error_code:
-                    log.warning(
-                        "a broker refused a request of the controller",
-                        extra={"broker": self.broker.id, "code": response.error_code},
-                    )
-                if event is not None:
-                    self._outbox.answered(event)
+                await self._say(request)
         finally:
             await self._close()
+
+    async def _say(self, request: Request) -> None:
+        response = await self._deliver(message_of(request, self._outbox.sender))
+        self._answered()
+        if not (self._first.has_metadata or self._backlog.has_metadata):
+            self.shown.set()
+        event = event_of(request, response)
+        if response.error_code:
+            log.warning(
+                "a broker refused a request of the controller",
+                extra={"broker": self.broker.id, "code": response.error_code},
+            )
+        if event is not None:
+            self._outbox.answered(event)
 
     async def _call_roll(self) -> Holdings:
         """The holdings of the broker; empty unless it reports them."""

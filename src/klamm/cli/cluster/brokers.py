@@ -8,7 +8,7 @@ from typing import Annotated
 from klamm.cli.asking import run
 from klamm.cli.cluster import placement as moves
 from klamm.cli.cluster import status
-from klamm.cli.cluster.reassign import request_directories, request_moves
+from klamm.cli.cluster.reassign import ThrottleOption, request_directories, request_moves
 from klamm.cli.facts import BUILT_IN, describe_settings, list_topics, live_brokers
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -28,6 +28,7 @@ from klamm.cli.output import (
     tell,
 )
 from klamm.cli.parsing.declared import Argument
+from klamm.client.aio import throttling
 from klamm.client.aio.admin import Admin
 from klamm.client.errors import code_of
 from klamm.model.alterations import ConfigResourceType
@@ -81,6 +82,7 @@ def describe(
 @app.command()
 def drain(
     broker: int,
+    throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -96,6 +98,8 @@ def drain(
         if not plan and broker not in staying:
             raise _no_broker(broker, sorted(staying))
         if not dry_run:
+            if throttle is not None:
+                await throttling.limit(admin, plan, throttle)
             await request_moves(admin, plan)
         return plan
 
@@ -106,6 +110,8 @@ def drain(
         say(f"would start {counted(len(plan), 'move')}", *moves.tell(plan))
     else:
         say(f"started {counted(len(plan), 'move')}; klamm reassign status shows their progress")
+        if throttle is not None:
+            say("when they are done, klamm reassign unthrottle lifts the limit")
 
 
 @app.command()

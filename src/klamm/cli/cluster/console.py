@@ -18,6 +18,7 @@ from klamm.cli.cluster.console_options import (
     ControlledProcesses,
     IssuerOption,
     JobsOption,
+    MasksOption,
     MastersOption,
     ProcessesOption,
     RegistryOption,
@@ -27,6 +28,7 @@ from klamm.cli.cluster.console_options import (
     UsersOption,
     clusters_of,
     decoder_of,
+    masks_of,
     oidc_of,
     roles_of,
     words_of,
@@ -66,6 +68,7 @@ def console(
     cluster: ClustersOption = None,
     cluster_config: ClusterConfigsOption = None,
     registry: RegistryOption = None,
+    mask: MasksOption = None,
     oidc_issuer: IssuerOption = None,
     oidc_client_id: ClientIdOption = "",
     oidc_client_secret: ClientSecretOption = None,
@@ -97,6 +100,7 @@ def console(
         "tls_cert": tls_cert,
         "tls_key": tls_key,
         "decode": decoder_of(registry),
+        "masks": masks_of(mask or ()),
         "spark_masters": tuple(spark_master or ()),
         "oidc": oidc_of(
             oidc_issuer,
@@ -125,7 +129,7 @@ def _needed() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The server, and a maker of its options; says what is missing where that is not installed."""
     try:
         from klamm.console.options import Options
-        from klamm.console.serving import serve
+        from klamm.console.serving.running import serve
     except ModuleNotFoundError as missing:
         raise KlammError(
             f"the console needs {missing.name}: {install_command('console')}"

@@ -13,9 +13,10 @@ from klamm.cli.reach import Reach
 from klamm.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from klamm.console.oidc import OidcOptions
-    from klamm.console.rendering import Decode
-    from klamm.console.roles import Role
+    from klamm.console.access.oidc import OidcOptions
+    from klamm.console.access.roles import Role
+    from klamm.console.showing.masks import Masks
+    from klamm.console.showing.rendering import Decode
 
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 _SECRET_MAX: Final = 4_096
@@ -97,6 +98,27 @@ RegistryOption = Annotated[
 ]
 
 
+MasksOption = Annotated[
+    list[str] | None,
+    Option(
+        "--mask",
+        metavar="TOPIC=PART",
+        help="a part of records that nobody sees: key, value, headers or a path such as "
+        "$.card.number; the topic may have * in it; repeatable",
+    ),
+]
+
+
+def masks_of(texts: Iterable[str]) -> Masks:
+    """The parts of records that nobody sees."""
+    from klamm.console.showing.masks import masks
+
+    try:
+        return masks(texts)
+    except ValueError as fault:
+        raise UsageError(f"--mask {fault}") from None
+
+
 def decoder_of(place: str | None) -> Decode | None:
     """Decodes Avro values by the schemas of a registry or a directory."""
     if place is None:
@@ -118,7 +140,7 @@ def decoder_of(place: str | None) -> Decode | None:
 
 def roles_of(texts: Iterable[str], option: str) -> dict[str, Role]:
     """Roles by whatever stands before the equals sign."""
-    from klamm.console.roles import ROLES
+    from klamm.console.access.roles import ROLES
 
     roles = {}
     for text in texts:
@@ -139,7 +161,7 @@ def oidc_of(
         if client_id or secret or list(roles):
             raise UsageError("--oidc-client-id, --oidc-role and the like need --oidc-issuer")
         return None
-    from klamm.console.oidc import OidcOptions
+    from klamm.console.access.oidc import OidcOptions
 
     return OidcOptions(
         issuer=issuer,

@@ -9,7 +9,6 @@ from typing import Annotated
 
 from klamm.cli.asking import run
 from klamm.cli.cluster import placement as moves
-from klamm.cli.cluster import throttling
 from klamm.cli.facts import TopicFacts, list_topics, live_brokers
 from klamm.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -32,11 +31,16 @@ from klamm.cli.output import (
 from klamm.cli.parsing.declared import Argument, Option
 from klamm.cli.reach import Reach
 from klamm.cli.topics import plans
+from klamm.client.aio import throttling
 from klamm.client.aio.admin import Admin
 from klamm.client.errors import about_it, code_of
 from klamm.model.errors import ErrorCode, KlammError, NotThere, UsageError
 from klamm.model.names import TopicPartition
 
+ThrottleOption = Annotated[
+    int | None,
+    Option(metavar="BYTES", min=1, help="copy at most so many bytes a second from and to a broker"),
+]
 app = new_app("Move replicas: plan, apply, watch, cancel.")
 
 Targets = Mapping[TopicPartition, Sequence[int] | None]
@@ -81,12 +85,7 @@ def apply(
     file: Annotated[
         str, Argument(help="a plan from `klamm reassign plan`; - reads standard input")
     ],
-    throttle: Annotated[
-        int | None,
-        Option(
-            metavar="BYTES", min=1, help="copy at most so many bytes a second from and to a broker"
-        ),
-    ] = None,
+    throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klamm.cli.asking import bare, run
-from klamm.cli.cluster import placement, throttling
+from klamm.cli.cluster import placement
 from klamm.cli.cluster.reassign import request_directories
 from klamm.cli.facts import (
     BROKER_OVERRIDE,
@@ -25,6 +25,7 @@ from klamm.cli.kafka.options import HELP, VERSION, Options, ToolOption, begin
 from klamm.cli.output import say
 from klamm.cli.topics.changes import alter_settings
 from klamm.client import settings as client_settings
+from klamm.client.aio import throttling
 from klamm.client.aio.admin import Admin, ConfigResource
 from klamm.client.errors import code_of
 from klamm.model.alterations import ConfigResourceType

@@ -89,6 +89,15 @@ PlaceArgument = Annotated[
 ]
 
 
+KeepOption = Annotated[
+    float,
+    Option(
+        "--keep-hours", metavar="HOURS", min=1, help="how long older versions can still be read"
+    ),
+]
+_KEEP_HOURS: Final = 24.0
+
+
 @app.command()
 def follow(
     topic: str,
@@ -130,6 +139,7 @@ def follow(
     compact: Annotated[
         bool, Option("--compact/--no-compact", help="make few files of many small ones")
     ] = True,
+    keep_hours: KeepOption = _KEEP_HOURS,
     on_loss: Annotated[
         OnLoss, Option(help="when records are gone that the table has not")
     ] = OnLoss.REFUSE,
@@ -162,6 +172,7 @@ def follow(
         latest=start is From.LATEST,
         records_max=records_max,
         compacting=compact,
+        keep_s=keep_hours * 3600,
         on_loss=on_loss,
         on_recreated=on_recreated,
         schemas=_schema_place(values, registry, schemas),
@@ -256,16 +267,23 @@ def _caught_up(follower: TableFollower, output: Output) -> None:
 
 
 def _go_on(follower: TableFollower, output: Output, every: float, patience: float) -> None:
-    """Rounds for ever; brokers that do not answer are waited for, for a while."""
+    """Rounds for ever; brokers and stores that do not answer are waited for, for a while."""
+    from klamm.pipelines.jobs.writing import StoreAway
+
     silent_since: float | None = None
+    was_away = False
     while True:
         began = time.monotonic()
         try:
+            if was_away:
+                follower.begin()  # which does what a commit without an answer has left undone
+                was_away = False
             done = follower.round()
             silent_since = None
-        except (Unreachable, Answered) as fault:
+        except (Unreachable, Answered, StoreAway) as fault:
             if isinstance(fault, Answered) and not fault.is_retriable:
                 raise
+            was_away |= isinstance(fault, StoreAway)
             silent_since = silent_since or time.monotonic()
             if time.monotonic() - silent_since >= patience:
                 raise
@@ -418,10 +436,14 @@ def compact(
 
 
 @app.command()
-def vacuum(directory: PlaceArgument, output: OutputOption = Output.TEXT) -> None:
-    """Remove files that broken-off rounds left behind; not while somebody follows.
+def vacuum(
+    directory: PlaceArgument,
+    keep_hours: KeepOption = _KEEP_HOURS,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Remove what broken-off rounds left behind, and old versions; not while somebody follows.
 
-    Example: klamm table vacuum tables/orders
+    Example: klamm table vacuum tables/orders --keep-hours 48
     """
     require_pyarrow()
     from klamm.pipelines.places.place import require_place
@@ -437,7 +459,8 @@ def vacuum(directory: PlaceArgument, output: OutputOption = Output.TEXT) -> None
         found, seen = existing(place)
         found.recover(seen)
         count, size = clean(found, seen)
+        old = found.forget(keep_hours * 3600)
     if output is Output.JSON:
-        print_json({"files": count, "bytes": size})
+        print_json({"files": count, "bytes": size, "old": old})
     else:
-        say(f"removed {counted(count, 'file')}, {size_text(size)}")
+        say(f"removed {counted(count, 'file')}, {size_text(size)}; and {old} of old versions")

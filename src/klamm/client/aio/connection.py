@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar, cast
 
+from klamm import sockets
 from klamm.client.addresses import text
 from klamm.client.conversation import Conversation
 from klamm.client.errors import ClientError, ConnectionLost, DeadlineExceeded, NobodyThere, why_not
@@ -281,6 +282,7 @@ class _Stream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        sockets.tune(transport.get_extra_info("socket"))
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:

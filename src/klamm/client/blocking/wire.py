@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
+from klamm import sockets
 from klamm.client.addresses import Address, text
 from klamm.client.conversation import Conversation
 from klamm.client.errors import DeadlineExceeded, NobodyThere, why_not
@@ -54,7 +55,7 @@ class Wire:
         except OSError as fault:
             raise NobodyThere(address, why_not(fault)) from None
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sockets.tune(sock)
             sock = _secured(sock, address, options.security)
             wire = cls(sock, address, options)
             wire._perform(negotiate(wire._talk))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from klamm.installing import install_command
 from klamm.model.errors import UsageError
 
 _KNOWN_MAX: Final = 1000  # parsed schemas that are kept
+_PARTS_MAX: Final = 100_000  # values within one value, as its schema alone says
 
 
 def require_avro() -> None:
@@ -78,54 +80,71 @@ class AvroDecoder:
 def _refuse_traps(schema: Any, named: Mapping[str, Any]) -> None:
     """Schemas by which a few bytes become an endless value.
 
-    A type within itself is read as deeply as the bytes say, which the reader's stack is not; and a
-    list of what takes no bytes is as long as its first number says.
+    A type within itself is read as deeply as the bytes say, which the reader's stack is not; a list
+    of what takes no bytes is as long as its first number says; and records of two records each, of
+    two records each, are a thousand after ten of them.
     """
-    if any(_is_empty(items, named) for items in _items(schema, named, ())):
-        raise Undecodable("has arrays of what takes no bytes")
+    _Walk(named).walk(schema)
 
 
-def _items(schema: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[Any]:
-    """The items of the arrays of a schema."""
-    if isinstance(schema, str):
-        if schema not in named:
-            return
-        schema = named[schema]
-    if isinstance(schema, list):
-        for each in schema:
-            yield from _items(each, named, above)
-        return
-    kind = schema["type"]
-    if isinstance(kind, dict | list):
-        yield from _items(kind, named, above)
-    elif kind in ("record", "error"):
-        if schema["name"] in above:
-            raise Undecodable(
-                f"has {schema['name'][:100]} within itself, which klamm does not read"
-            )
-        for each in schema["fields"]:
-            yield from _items(each["type"], named, (*above, schema["name"]))
-    elif kind == "array":
-        yield schema["items"]
-        yield from _items(schema["items"], named, above)
-    elif kind == "map":
-        yield from _items(schema["values"], named, above)
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The least that a value of a schema takes, and holds."""
+
+    parts: int  # values within a value, lists of one
+    is_empty: bool  # it takes no bytes
 
 
-def _is_empty(schema: Any, named: Mapping[str, Any]) -> bool:
-    """Whether a value of this schema takes no bytes."""
-    if isinstance(schema, str):
-        return schema == "null" or (schema in named and _is_empty(named[schema], named))
-    if isinstance(schema, list):
-        return False  # the number of its branch takes one
-    match schema["type"]:
-        case "record" | "error":
-            return all(_is_empty(each["type"], named) for each in schema["fields"])
-        case "fixed":
-            return bool(schema["size"] == 0)
-        case dict() | list() as inner:
-            return _is_empty(inner, named)
-    return bool(schema["type"] == "null")
+class _Walk:
+    """Looks at each named type once, however often it is named."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._known: dict[str, _Shape] = {}
+        self._above: set[str] = set()
+
+    def walk(self, schema: Any) -> _Shape:
+        """The shape of a schema, or of the type of that name."""
+        if isinstance(schema, str):
+            if schema in self._known:
+                return self._known[schema]
+            if schema not in self._named:
+                return _Shape(1, schema == "null")
+            schema = self._named[schema]
+        if isinstance(schema, list):
+            # The number of a branch takes a byte.
+            return _Shape(max((self.walk(each).parts for each in schema), default=1), False)
+        match schema["type"]:
+            case "record" | "error":
+                return self._record(schema)
+            case "array":
+                inner = self.walk(schema["items"])
+                if inner.is_empty:
+                    raise Undecodable("has arrays of what takes no bytes")
+                return _Shape(inner.parts + 1, False)
+            case "map":
+                return _Shape(self.walk(schema["values"]).parts + 1, False)
+            case "fixed":
+                return _Shape(1, bool(schema["size"] == 0))
+            case "enum":
+                return _Shape(1, False)
+            case inner_kind:
+                return self.walk(inner_kind)
+
+    def _record(self, schema: Any) -> _Shape:
+        name = schema["name"]
+        if name in self._known:
+            return self._known[name]
+        if name in self._above:
+            raise Undecodable(f"has {name[:100]} within itself, which klamm does not read")
+        self._above.add(name)
+        fields = [self.walk(each["type"]) for each in schema["fields"]]
+        self._above.discard(name)
+        found = _Shape(1 + sum(f.parts for f in fields), all(f.is_empty for f in fields))
+        if found.parts > _PARTS_MAX:
+            raise Undecodable(f"has more than {_PARTS_MAX:,} values in one")
+        self._known[name] = found
+        return found
 
 
 def _line(fault: Exception) -> str:

@@ -19,6 +19,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.error import HTTPError, URLError
@@ -175,7 +176,7 @@ class Registry:
         for each in named if isinstance(named, list) else ():
             try:
                 key = (str(each["subject"]), int(each["version"]))
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError):
                 raise RegistryUnavailable(f"{self.url} sends references without names") from None
             if key in into:
                 continue
@@ -209,6 +210,8 @@ class Registry:
             except (URLError, OSError, TimeoutError) as fault:
                 reason = fault.reason if isinstance(fault, URLError) else fault
                 why = str(reason) or type(reason).__name__
+            except HTTPException as fault:
+                why = f"it does not speak HTTP ({type(fault).__name__})"
             if attempt + 1 < _ATTEMPTS:
                 time.sleep(_PAUSE_S * (attempt + 1))
         raise RegistryUnavailable(f"the registry {self.url} cannot be asked: {why}")
@@ -218,10 +221,15 @@ class Registry:
         request.add_header("Accept", "application/vnd.schemaregistry.v1+json, application/json")
         if self.authorization:
             request.add_unredirected_header("Authorization", self.authorization)
+        deadline = time.monotonic() + self.timeout_s
+        body = b""
         with self._opener.open(request, timeout=self.timeout_s) as answer:
-            body = answer.read(SCHEMA_BYTES_MAX + 1)
-        if len(body) > SCHEMA_BYTES_MAX:
-            raise RegistryUnavailable(f"the registry {self.url} sends more than a schema")
+            while chunk := answer.read1(SCHEMA_BYTES_MAX):
+                body += chunk
+                if len(body) > SCHEMA_BYTES_MAX:
+                    raise RegistryUnavailable(f"the registry {self.url} sends more than a schema")
+                if time.monotonic() > deadline:  # each byte in time is not an answer in time
+                    raise TimeoutError(f"its answer takes more than {self.timeout_s:.0f} s")
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):

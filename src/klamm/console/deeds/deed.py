@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from klamm.console.gate import Acting
-from klamm.console.picture import Picture
+from klamm.console.access.roles import Role
+from klamm.console.deeds.gate import Acting
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture
 from klamm.model.names import TopicPartition
 
 Json = dict[str, Any]
@@ -57,8 +57,8 @@ class Field:
             case _:
                 if not isinstance(value, str):
                     raise ValueError("must be a text")
-                if self.kind == "text" and len(value) > TEXT_MAX:
-                    raise ValueError(f"is longer than {TEXT_MAX} characters")
+                if self.kind == "text":
+                    _check_text(value)
                 return value
 
     @property
@@ -68,6 +68,13 @@ class Field:
         return {name: getattr(self, name) for name in names}
 
 
+def _check_text(value: str) -> None:
+    if len(value) > TEXT_MAX:
+        raise ValueError(f"is longer than {TEXT_MAX} characters")
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise ValueError("has half a character in it")
+
+
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         value = [part for part in value.replace(",", " ").split() if part]
@@ -75,6 +82,8 @@ def _texts(value: Any) -> list[str]:
         raise ValueError("must be a list of texts")
     if len(value) > _LIST_MAX:
         raise ValueError(f"has more than {_LIST_MAX:,} items")
+    for each in value:
+        _check_text(each)
     return list(dict.fromkeys(value))
 
 

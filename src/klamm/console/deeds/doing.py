@@ -10,12 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from klamm.console.access.roles import Role
 from klamm.console.deeds import groups, jobs, machine, partitions, topics
 from klamm.console.deeds.deed import Deed, Json
-from klamm.console.gate import Acting
-from klamm.console.picture import Picture
+from klamm.console.deeds.gate import Acting
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture
 
 DEEDS: Final[Mapping[str, Deed]] = {
     deed.kind: deed

@@ -7,13 +7,13 @@ from typing import Any, Final
 from klamm.client.aio.groups import Groups
 from klamm.client.aio.producer import Producer
 from klamm.client.errors import refuse
-from klamm.console import twins
+from klamm.console.access.roles import Role
 from klamm.console.deeds import planning
 from klamm.console.deeds.deed import Deed, Field, Given, Sheet
-from klamm.console.gate import Acting
-from klamm.console.picture import Picture
+from klamm.console.deeds.gate import Acting
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture
+from klamm.console.showing import twins
 from klamm.model.names import TopicPartition
 from klamm.model.offsets import EARLIEST, LATEST
 

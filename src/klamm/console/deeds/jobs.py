@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
 
-from klamm.console import twins
+from klamm.console.access.roles import Role
 from klamm.console.deeds.deed import Deed, Field, Given, Sheet
-from klamm.console.formats import size
-from klamm.console.gate import Acting
+from klamm.console.deeds.gate import Acting
 from klamm.console.jobs.children import LOCAL, Jobs
 from klamm.console.jobs.job import Job
-from klamm.console.picture import Picture
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture
+from klamm.console.showing import twins
+from klamm.console.showing.formats import size
 from klamm.model.names import name_fault
 
 _MASTER: Final = Field(

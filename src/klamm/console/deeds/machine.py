@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from klamm.console import twins
+from klamm.console.access.roles import Role
 from klamm.console.deeds.deed import Deed, Field, Given, Sheet
-from klamm.console.gate import Acting
-from klamm.console.moments import PARTITIONS_MAX, shaped
-from klamm.console.picture import Picture
+from klamm.console.deeds.gate import Acting
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
-from klamm.console.settings import overrides
-from klamm.console.tools import VERBS, Processes
+from klamm.console.processes import VERBS, Processes
+from klamm.console.reading.moments import PARTITIONS_MAX, shaped
+from klamm.console.reading.picture import Picture
+from klamm.console.reading.settings import overrides
+from klamm.console.showing import twins
 
 _BROKER: Final = Field(name="broker", label="Broker", kind="number")
 _DONE: Final = {

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any, Final
 
+from klamm.client.aio import throttling
 from klamm.client.aio.admin import PREFERRED_ELECTION, UNCLEAN_ELECTION
 from klamm.client.errors import code_of
-from klamm.console import twins
+from klamm.console.access.roles import Role
 from klamm.console.deeds import planning
 from klamm.console.deeds.deed import Deed, Field, Given, Json, Sheet, partitions_of
-from klamm.console.gate import Acting
-from klamm.console.picture import Picture
+from klamm.console.deeds.gate import Acting
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
+from klamm.console.reading.picture import Picture
+from klamm.console.showing import twins
 from klamm.model.errors import ErrorCode, KlammError
 from klamm.model.names import TopicPartition
 
+_MEGA: Final = 10**6
+_TYPED_MAX: Final = 20  # moves that still fit onto one command line
+_THROTTLE: Final = Field(
+    name="throttle",
+    label="At most, MB a second",
+    kind="number",
+    required=False,
+    least=1,
+    most=10**6,
+    about="from and to each broker; empty: as fast as it goes",
+)
 _PARTITIONS: Final = Field(
     name="partitions", label="Partitions", kind="list", about="such as orders-0 orders-1"
 )
@@ -114,15 +127,72 @@ async def _plan_moves(acting: Acting, picture: Picture, given: Given) -> Sheet:
         sheet.steps.append({"label": str(tp), "text": text})
     plan = await planning.ask(acting.admin, {"kind": "move", "partitions": wanted})
     if plan is not None:
-        return planning.tell(sheet, plan)
-    sheet.derived = True
-    sheet.facts = sorted((str(tp), ids) for tp, ids in targets.items())
+        planning.tell(sheet, plan)
+    else:
+        sheet.derived = True
+        sheet.facts = sorted((str(tp), ids) for tp, ids in targets.items())
+    return _limited(sheet, given["throttle"], plan)
+
+
+def _limited(sheet: Sheet, throttle: int | None, plan: Json | None) -> Sheet:
+    """Says how fast replicas will be copied, and how long that takes at least."""
+    if throttle is None:
+        return sheet
+    text = f"{throttle:,} MB a second from and to each broker"
+    copies: Counter[int] = Counter()
+    for copy in plan["copies"] if plan else ():
+        for broker in copy["to"]:
+            copies[broker] += copy["bytes"] or 0
+    if copies:
+        text += f": about {max(copies.values()) / (throttle * _MEGA):,.0f} s or more (estimated)"
+    sheet.steps.append({"label": "limit", "text": text})
+    sheet.warnings.append("the limit stays when the moves have ended, until somebody lifts it")
+    sheet.facts = [sheet.facts, throttle]
     return sheet
 
 
+async def _throttled(
+    acting: Acting, targets: dict[TopicPartition, list[int]], throttle: int | None
+) -> None:
+    """Starts moves, behind a limit where one is wanted."""
+    if throttle is not None:
+        await throttling.limit(acting.admin, targets, throttle * _MEGA)
+    await reassign(acting, dict(targets))
+
+
 async def _move(acting: Acting, _: Picture, given: Given) -> str:
-    await reassign(acting, dict(_targets(given)))
+    await _throttled(acting, _targets(given), given["throttle"])
     return f"{len(given['moves'])} moves started"
+
+
+def _move_twin(given: Given) -> str:
+    limit = ["--throttle", given["throttle"] * _MEGA] if given["throttle"] else []
+    targets = _targets(given)
+    if len(targets) > _TYPED_MAX:
+        return twins.command("reassign", "apply", *limit, "plan.json")
+    moves = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": ids}
+        for tp, ids in targets.items()
+    ]
+    text = json.dumps({"version": 1, "partitions": moves}, separators=(",", ":"))
+    return f"echo {twins.quoted(text)} | " + twins.command("reassign", "apply", *limit, "-")
+
+
+async def _plan_lifting(acting: Acting, picture: Picture, given: Given) -> Sheet:
+    sheet = Sheet(title="Lift limits", button="Lift every limit on copying")
+    for broker, rate in sorted(picture.limits.items()):
+        text = f"{rate / _MEGA:,.1f} MB a second → as fast as it goes"
+        sheet.steps.append({"label": f"broker {broker}", "text": text})
+    moves = picture.status.get("moves", {}).get("items", [])
+    if moves:
+        sheet.warnings.append(f"{len(moves)} moves are under way: they will go faster")
+    sheet.facts = "limits"
+    return sheet
+
+
+async def _lift(acting: Acting, _: Picture, given: Given) -> str:
+    brokers, topics = await throttling.lift(acting.admin)
+    return f"the limits of {len(brokers)} brokers and {len(topics)} topics are lifted"
 
 
 async def reassign(acting: Acting, targets: dict[TopicPartition, list[int] | None]) -> None:
@@ -191,7 +261,7 @@ async def _plan_drain(acting: Acting, picture: Picture, given: Given) -> Sheet:
     if plan is not None:
         planning.tell(sheet, plan)
     sheet.facts = sorted((str(tp), ids) for tp, ids in targets.items())
-    return sheet
+    return _limited(sheet, given["throttle"], plan)
 
 
 def _origin(picture: Picture, tp: TopicPartition) -> tuple[int, ...]:
@@ -201,8 +271,13 @@ def _origin(picture: Picture, tp: TopicPartition) -> tuple[int, ...]:
 
 async def _drain(acting: Acting, picture: Picture, given: Given) -> str:
     targets = _drained(picture, given["broker"])
-    await reassign(acting, dict(targets))
+    await _throttled(acting, targets, given["throttle"])
     return f"{len(targets)} moves started"
+
+
+def _drain_twin(given: Given) -> str:
+    limit = ["--throttle", given["throttle"] * _MEGA] if given["throttle"] else []
+    return twins.command("brokers", "drain", *limit, given["broker"] or 0)
 
 
 DEEDS: Final = (
@@ -228,10 +303,22 @@ DEEDS: Final = (
         kind="move",
         title="Move replicas",
         role=Role.OPERATOR,
-        fields=(Field(name="moves", label="Moves", kind="list", about="such as orders-0=1+2+3"),),
+        fields=(
+            Field(name="moves", label="Moves", kind="list", about="such as orders-0=1+2+3"),
+            _THROTTLE,
+        ),
         plan=_plan_moves,
         do=_move,
-        twin=lambda given: "klamm reassign apply plan.json",
+        twin=_move_twin,
+    ),
+    Deed(
+        kind="unthrottle",
+        title="Lift limits",
+        role=Role.OPERATOR,
+        fields=(),
+        plan=_plan_lifting,
+        do=_lift,
+        twin=lambda given: twins.command("reassign", "unthrottle"),
     ),
     Deed(
         kind="cancel-move",
@@ -246,9 +333,9 @@ DEEDS: Final = (
         kind="drain",
         title="Drain a broker",
         role=Role.OPERATOR,
-        fields=(Field(name="broker", label="Broker", kind="number"),),
+        fields=(Field(name="broker", label="Broker", kind="number"), _THROTTLE),
         plan=_plan_drain,
         do=_drain,
-        twin=lambda given: twins.command("brokers", "drain", given["broker"] or 0),
+        twin=_drain_twin,
     ),
 )

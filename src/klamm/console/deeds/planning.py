@@ -8,7 +8,7 @@ from typing import Any, Final
 from klamm.client.aio.admin import Admin
 from klamm.client.errors import VersionMismatch, code_of
 from klamm.console.deeds.deed import Json, Sheet
-from klamm.console.formats import size
+from klamm.console.showing.formats import size
 from klamm.model.errors import ErrorCode
 from klamm.protocol.private import PrivateKey
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 from klamm.client.aio.admin import ConfigChange, ConfigResource
 from klamm.client.aio.freezing import freeze, unfreeze
 from klamm.client.errors import refuse
-from klamm.console import twins
+from klamm.console.access.roles import Role
 from klamm.console.deeds import planning
 from klamm.console.deeds.deed import Deed, Field, Given, Json, Sheet
-from klamm.console.formats import number, size
-from klamm.console.gate import Acting
-from klamm.console.picture import Picture
-from klamm.console.roles import Role
+from klamm.console.deeds.gate import Acting
+from klamm.console.reading.picture import Picture
+from klamm.console.showing import twins
+from klamm.console.showing.formats import number, size
 from klamm.model.alterations import ConfigResourceType, SettingOperation
 from klamm.model.errors import ErrorCode
 from klamm.protocol.messages import create_topics

@@ -137,6 +137,9 @@ class Jobs:
 
     async def close(self) -> None:
         """Ends every child; what they were doing is remembered as lost."""
+        for id, task in self._tasks.items():
+            if id not in self._processes:
+                task.cancel()  # a turn that becomes free must not begin another
         for id, process in self._processes.items():
             self._jobs[id].state = LOST
             _signal(process, signal.SIGTERM)
@@ -146,6 +149,7 @@ class Jobs:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.sleep(0)  # the pipes are closed in the loop's next turn
         self._lock.close()
 
     async def _live(self, job: Job) -> None:
@@ -197,6 +201,8 @@ class Jobs:
             raise
         finally:
             del self._processes[job.id]
+            # What holds the pipes may live on; asyncio has no other word for letting go of them.
+            process._transport.close()  # type: ignore[attr-defined]
 
     async def _ended(self, process: asyncio.subprocess.Process, job: Job) -> int:
         """The exit code; one that does not heed its end is given no more than some seconds."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from klamm.console import twins
+from klamm.console.showing import twins
 
 Json = dict[str, Any]
 SAID_MAX: Final = 20

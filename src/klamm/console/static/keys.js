@@ -43,6 +43,7 @@ function pressed(event) {
     "/": () => document.querySelector('[data-key="/"]')?.focus(),
     j: () => row(1),
     k: () => row(-1),
+    ".": () => document.activeElement?.closest("tr")?.querySelector("button:not([hidden])")?.focus(),
     c: () => document.querySelector(".foot [data-copy]")?.click(),
     t: () => theme(true),
     "?": () => location.assign(`${root}/about`),

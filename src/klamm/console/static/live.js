@@ -6,7 +6,8 @@ import { patched } from "./patch.js";
 
 const views = new Map(); // wish -> {rev, value, calls}
 const pulses = [];
-let port = null;
+const ASK_MS = 5000;
+let port = null, asking = 0;
 
 function connect() {
   if (typeof SharedWorker !== "undefined") {
@@ -38,11 +39,21 @@ function take(view, value) {
   for (const call of view.calls) call(value, before);
 }
 
+// Where there is no stream, because the console is away or has too many, what is shown is asked for.
+function ask(isLive) {
+  if (isLive) { clearInterval(asking); asking = 0; }
+  else if (!asking) asking = setInterval(() => {
+    if (document.hidden) return;
+    for (const [wish, view] of views) whole(wish, view).catch(() => { /* it is away */ });
+  }, ASK_MS);
+}
+
 function heard({ event, data }) {
   if (event === "live") {
     const badge = document.querySelector(".live");
     badge.dataset.live = data ? "on" : "off";
     badge.textContent = data ? "live" : "not live, trying again";
+    ask(data);
   } else if (event === "pulse") for (const call of pulses) call(data);
   else if (event === "bye") location.assign(`${root}/sign-in`);
   else {

@@ -61,6 +61,28 @@ function states(lines, place) {
   return found;
 }
 
+const GLYPHS = { Online: ".", Offline: "x", New: "+", DeletionStarted: "-", DeletionIneligible: "!", DeletionSuccessful: "o" };
+const ROWS_MAX = 100;
+
+// The replicas as they were: a row a partition, a column a broker, as far as the lines tell.
+export function matrixAt(found, topic) {
+  const rows = new Map(), brokers = new Set();
+  for (const [subject, state] of found) {
+    const told = subject.startsWith(`${topic}-`) && /^(\d+) on broker (\d+)$/.exec(subject.slice(topic.length + 1));
+    if (!told) continue;
+    if (!rows.has(Number(told[1]))) rows.set(Number(told[1]), new Map());
+    rows.get(Number(told[1])).set(Number(told[2]), state);
+    brokers.add(Number(told[2]));
+  }
+  if (!rows.size) return [];
+  const columns = [...brokers].sort((a, b) => a - b), shown = [...rows].sort((a, b) => a[0] - b[0]);
+  const cell = (state) => h("td", {}, state ? h("span", { class: "cell", "data-code": GLYPHS[state] ?? "o", title: FORMATS.shown(state) }, GLYPHS[state] ?? "o") : "");
+  const head = h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "p"), ...columns.map((id) => h("th", { scope: "col" }, `broker ${id}`))));
+  const body = h("tbody", {}, ...shown.slice(0, ROWS_MAX).map(([p, states]) => h("tr", { "data-partition": p }, h("th", { scope: "row" }, String(p)), ...columns.map((id) => cell(states.get(id))))));
+  const rest = shown.length > ROWS_MAX ? [h("p", { class: "dim" }, `and ${FORMATS.number(shown.length - ROWS_MAX)} partitions more`)] : [];
+  return [h("div", { class: "scroll" }, h("table", { class: "was" }, h("caption", { class: "dim" }, "The replicas as they were"), head, body)), ...rest];
+}
+
 export async function story() {
   const box = document.querySelector(".timeline");
   if (!box) return;
@@ -81,11 +103,13 @@ export async function story() {
     drawn.move(place);
     const old = place < lines.length - 1;
     ribbon.hidden = !old;
+    box.querySelector(".then").hidden = !old;
     if (old) {
       const found = states(lines, place), parts = [...found].filter(([subject]) => / on broker /.test(subject));
       const counts = {};
       for (const [, state] of parts) counts[state] = (counts[state] ?? 0) + 1;
       const told = Object.entries(counts).map(([state, count]) => `${count} ${state}`).join(", ");
+      box.querySelector(".then").replaceChildren(...matrixAt(found, topic));
       ribbon.replaceChildren(`You see ${FORMATS.clock(line.time_ms)}: topic ${found.get(`topic ${topic}`) ?? "unknown"}; replicas: ${told || "none"}. `, h("button", { type: "button", class: "quiet", onclick: () => go(lines.length - 1) }, "Back to now"));
     }
     for (const row of document.querySelectorAll("table.lines tr[data-now]")) row.removeAttribute("data-now");
@@ -102,9 +126,20 @@ export async function story() {
     if (kind.endsWith("cause")) while (lines[next] && lines[next].cause === lines[place].cause && lines[next].time_ms === lines[place].time_ms) next += way;
     go(next);
   };
+  const play = box.querySelector(".play");
+  let playing = 0;
+  const rest = () => { clearInterval(playing); playing = 0; play.textContent = "Play"; play.setAttribute("aria-pressed", "false"); };
+  play.addEventListener("click", () => {
+    if (playing) { rest(); return; }
+    if (Number(slider.value) >= lines.length - 1) go(0);
+    play.textContent = "Pause";
+    play.setAttribute("aria-pressed", "true");
+    playing = setInterval(() => { if (Number(slider.value) >= lines.length - 1) rest(); else step("cause"); }, 700);
+  });
   slider.addEventListener("input", show);
   box.addEventListener("click", (event) => { const kind = event.target.closest("[data-step]")?.dataset.step; if (kind) step(kind); });
   document.addEventListener("keydown", (event) => {
+    if (event.key === " " && !event.target.closest("input, textarea, dialog, button, a, select, summary")) { event.preventDefault(); play.click(); return; }
     const way = { ArrowLeft: "-", ArrowRight: "" }[event.key];
     if (way === undefined || event.target.closest("input, textarea, dialog, table")) return;
     event.preventDefault();

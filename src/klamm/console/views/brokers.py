@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any, Final
 
 from klamm.client.aio.admin import ConfigResource
 from klamm.client.errors import refuse
-from klamm.console import twins
 from klamm.console.params import Param
-from klamm.console.picture import Partition
 from klamm.console.problems import Problem
+from klamm.console.processes import VERBS
+from klamm.console.reading.picture import Partition
 from klamm.console.scene import Ask, Json, Scene, View
-from klamm.console.tools import VERBS
+from klamm.console.showing import twins
 from klamm.model.alterations import ConfigResourceType
 
 _ROWS: Final = 500
@@ -55,12 +56,16 @@ def _row(scene: Scene, broker: dict[str, Any], wanted: Counter[int]) -> Json:
         "leads": broker["leads"],
         "wanted": wanted[id],
         "replicas": broker["replicas"],
-        "bytes": sum(each["bytes"] for each in dirs) if dirs else None,
+        "bytes": sum(each["bytes"] or 0 for each in dirs) if _is_known(dirs) else None,
         "disk_bytes": max(totals) if totals else None,
         "offline_logs": broker["offline_logs"],
         "refused_orders": broker["refused_orders"],
         **_process(scene, id),
     }
+
+
+def _is_known(dirs: list[dict[str, Any]]) -> bool:
+    return bool(dirs) and all(each["bytes"] is not None for each in dirs)
 
 
 def _process(scene: Scene, id: int) -> Json:
@@ -182,15 +187,15 @@ def moves(scene: Scene, ask: Ask) -> Json:
         "total": len(running),
         "brokers": [b["id"] for b in scene.picture.brokers],
         "planned": _spread(scene, ask),
+        "limits": [
+            {"id": broker, "rate": rate} for broker, rate in sorted(scene.picture.limits.items())
+        ],
     }
 
 
 def _move(scene: Scene, move: dict[str, Any], topic: str) -> Json:
-    index = int(move["partition"].rpartition("-")[2])
-    sizes = scene.picture.sizes
-    known = [size for (name, p, _), size in sizes.items() if (name, p) == (topic, index)]
-    target = max(known, default=0) * len(move["adding"])
-    there = sum(sizes.get((topic, index, broker), 0) for broker in move["adding"])
+    known = scene.picture.copied.get(move["partition"])
+    left = known.wanted - known.there if known else 0
     return {
         "id": move["partition"],
         "partition": move["partition"],
@@ -200,7 +205,10 @@ def _move(scene: Scene, move: dict[str, Any], topic: str) -> Json:
         "caught_up": len(move["caught_up"]),
         "wanted": len(move["adding"]),
         "since_ms": move["since_ms"],
-        "share": min(1.0, there / target) if target else None,
+        "share": min(1.0, known.there / known.wanted) if known and known.wanted else None,
+        "rate": known.rate if known else None,
+        "left_s": round(left / known.rate) if known and known.rate and left > 0 else None,
+        "stalled": bool(known and known.is_stalled(time.time_ns() // 1_000_000)),
         "deed": {"kind": "cancel-move", "partitions": [move["partition"]]},
     }
 

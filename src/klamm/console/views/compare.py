@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from klamm.console import twins
-from klamm.console.moments import Shape, compared, shaped
 from klamm.console.params import Param
 from klamm.console.problems import Problem
+from klamm.console.reading.moments import Shape, compared, shaped
+from klamm.console.reading.settings import TOPICS_MAX, overrides
 from klamm.console.scene import Ask, Json, Scene, View
-from klamm.console.settings import TOPICS_MAX, overrides
+from klamm.console.showing import twins
 from klamm.model.errors import KlammError
 
 _NOW: Final = "now"

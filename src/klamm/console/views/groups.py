@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from klamm.console import twins
 from klamm.console.params import Param
 from klamm.console.problems import Problem
 from klamm.console.scene import Ask, Json, Scene, View
+from klamm.console.showing import twins
 
 _LIMIT: Final = Param(name="limit", about="rows", kind="number", default=100, least=1, most=500)
 

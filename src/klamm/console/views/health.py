@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from klamm.console import remedies, twins
 from klamm.console.params import Param
-from klamm.console.picture import Topic, illness
+from klamm.console.reading.picture import Topic, illness
 from klamm.console.scene import Ask, Json, Scene, View, no_twin
+from klamm.console.showing import remedies, twins
 
 _LAST: Final = 8
 _ILLS_MAX: Final = 50
@@ -72,8 +72,8 @@ def _broker(broker: dict[str, Any], status: dict[str, Any]) -> Json:
 
 def _counts(scene: Scene, living: list[Topic]) -> list[Json]:
     status = scene.picture.status
-    offline = sum(p.leader < 0 for t in living for p in t.partitions)
-    short_of = sum(p.leader >= 0 and p.is_short for t in living for p in t.partitions)
+    offline = sum(t.offline_count for t in living)
+    short_of = sum(t.short_count for t in living)
     halted = sum(t.state == "halted" for t in scene.topics())
     rows: list[tuple[str, str, int | None, bool]] = [
         ("offline", "offline partitions", offline, True),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from klamm.console import twins
+from klamm.console.access.roles import Role
 from klamm.console.deeds.jobs import NO_JOBS
 from klamm.console.jobs.children import RUNNING_MAX, Jobs
 from klamm.console.jobs.job import Job
 from klamm.console.params import Param
 from klamm.console.problems import Problem
-from klamm.console.roles import Role
 from klamm.console.scene import Ask, Json, Scene, View
+from klamm.console.showing import twins
 
 _VALUE_MAX: Final = 500
 

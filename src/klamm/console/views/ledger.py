@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from typing import Any, Final
 
-from klamm.console import twins
 from klamm.console.params import Param
 from klamm.console.scene import Ask, Json, Scene, View
+from klamm.console.showing import twins
 from klamm.console.views.health import short
 
 _DONE: Final = 20
+_EXPORT_MAX: Final = 10_000_000
 
 
 def ledger(scene: Scene, ask: Ask) -> Json:
@@ -25,6 +27,20 @@ def ledger(scene: Scene, ask: Ask) -> Json:
         "causes": causes,
         "derived": scene.picture.is_klamm is False,
     }
+
+
+def exported(scene: Scene, ask: Ask) -> str:
+    """All lines that fit as JSON lines, the oldest first, up to a bound."""
+    found: list[str] = []
+    left = _EXPORT_MAX
+    for line in scene.lines():
+        if _fits(line, ask):
+            text = json.dumps(short(line), separators=(",", ":"))
+            left -= len(text) + 1
+            if left < 0:
+                break
+            found.append(text)
+    return "".join(f"{text}\n" for text in reversed(found))
 
 
 def _fits(line: dict[str, Any], ask: Ask) -> bool:

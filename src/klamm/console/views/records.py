@@ -14,10 +14,11 @@ from typing import Final
 
 from klamm.client.aio.admin import ConfigResource
 from klamm.client.aio.consumer import Consumed, Consumer
-from klamm.console import paths, rendering, twins
 from klamm.console.params import Param
 from klamm.console.problems import Problem
 from klamm.console.scene import Ask, Json, Scene, View
+from klamm.console.showing import paths, rendering, twins
+from klamm.console.showing.masks import Cover
 from klamm.console.views.brokers import settings_of
 from klamm.console.views.topics import TOPIC
 from klamm.model.alterations import ConfigResourceType
@@ -32,6 +33,7 @@ _SCAN_BYTES: Final = 64 * 1024 * 1024
 _SCAN_RECORDS: Final = 100_000
 _ROUND_BYTES: Final = 1024 * 1024
 _ONE: Final = 16 * 1024 * 1024
+_Seen = tuple[Consumed, Consumed]  # a record, and what may be seen of it
 
 
 @dataclass(slots=True)
@@ -49,14 +51,15 @@ async def records(scene: Scene, ask: Ask) -> Json:
     if not scene.sees_records:
         raise Problem(403, "records are hidden here until you sign in", needed="sign-in")
     topic = scene.topic(ask["topic"])
-    fits = _test(ask)
+    cover = scene.masks.of(topic.name)
+    look = _look(ask, cover)
     led = [p.index for p in topic.partitions if p.leader >= 0]
     wanted = [p for p in led if ask["p"] is None or p == ask["p"]]
     missing = [p.index for p in topic.partitions if p.leader < 0]
     start, ends = await _places(scene, ask, topic.name, wanted)
     scan = _Scan()
     begun = time.monotonic()
-    found: list[Consumed] = []
+    found: list[_Seen] = []
     cursor = {tp.partition: offset for tp, offset in start.items()}
     behind = {tp: offset for tp, offset in start.items() if offset < ends[tp]}
     if behind:
@@ -67,15 +70,13 @@ async def records(scene: Scene, ask: Ask) -> Json:
             max_bytes=4 * _ROUND_BYTES,
             partition_max_bytes=_ROUND_BYTES,
         ) as consumer:
-            await _read(consumer, ask, fits, ends, found, scan, cursor, begun)
+            await _read(consumer, ask, look, ends, found, scan, cursor, begun)
     most = _FULL if ask["full"] else _PREVIEW
     form = ask["as"]
     if form == "avro":  # a registry is asked, which waits
-        items = await asyncio.to_thread(
-            lambda: [rendering.item(record, most, form, scene.decode) for record in found]
-        )
+        items = await asyncio.to_thread(_items, found, most, form, scene.decode, cover)
     else:
-        items = [rendering.item(record, most, form, None) for record in found]
+        items = _items(found, most, form, None, cover)
     if ask["from"] == "newest" and not ask["cursor"]:
         items.sort(key=lambda item: (-item["time_ms"], -item["offset"]))
     return {
@@ -89,7 +90,33 @@ async def records(scene: Scene, ask: Ask) -> Json:
         "partitions": led,
         "missing": missing,
         "as": form,
+        "masked": cover is not None,
     }
+
+
+def _items(
+    found: list[_Seen], most: int, form: str, decode: rendering.Decode | None, cover: Cover | None
+) -> list[Json]:
+    if cover is None:
+        return [rendering.item(record, most, form, decode) for record, _ in found]
+    plain = "text" if form == "avro" else form
+    items = [rendering.item(seen, most, plain, None) | {"again": None} for _, seen in found]
+    if form == "avro":
+        for item, (record, _) in zip(items, found, strict=True):
+            item |= _decoded(record, most, decode, cover)
+    return items
+
+
+def _decoded(
+    record: Consumed, most: int, decode: rendering.Decode | None, cover: Cover
+) -> dict[str, str]:
+    """An Avro value without what is masked; what cannot be decoded stays away whole."""
+    if record.value is None or decode is None:
+        return {}
+    value, fault = rendering.rendered(
+        record.value, most, "avro", lambda data: cover.of(decode(data))
+    )
+    return {"fault": "not Avro"} if fault or value is None else {"value": value}
 
 
 async def one_record(scene: Scene, topic: str, partition: int, offset: int) -> Consumed:
@@ -104,7 +131,8 @@ async def one_record(scene: Scene, topic: str, partition: int, offset: int) -> C
     async with Consumer(scene.admin.client, start, max_wait_ms=100, max_bytes=_ONE) as consumer:
         for record in await consumer.poll(timeout_s=_SCAN_S, records_max=1):
             if record.offset == offset:
-                return record
+                cover = scene.masks.of(found.name)
+                return cover.over(record) if cover else record
     raise Problem(404, f"{found.name}-{partition} has no record at offset {offset}")
 
 
@@ -117,9 +145,9 @@ def file_name(topic: str, partition: int, offset: int) -> str:
 async def _read(
     consumer: Consumer,
     ask: Ask,
-    fits: Callable[[Consumed], bool],
+    look: Callable[[Consumed], Consumed | None],
     ends: dict[TopicPartition, int],
-    found: list[Consumed],
+    found: list[_Seen],
     scan: _Scan,
     cursor: dict[int, int],
     begun: float,
@@ -132,8 +160,9 @@ async def _read(
             scan.records += 1
             scan.size += len(record.key or b"") + len(record.value or b"")
             cursor[record.partition] = record.offset + 1
-            if fits(record):
-                found.append(record)
+            seen = look(record)
+            if seen is not None:
+                found.append((record, seen))
             if len(found) >= ask["limit"]:
                 scan.why = "enough"
                 return
@@ -184,6 +213,17 @@ def _cursor(text: str, topic: str) -> dict[TopicPartition, int]:
             raise Problem(400, "the cursor is not one of ours", fields=[{"field": "cursor"}])
         found[TopicPartition(topic, int(p))] = int(offset)
     return found
+
+
+def _look(ask: Ask, cover: Cover | None) -> Callable[[Consumed], Consumed | None]:
+    """The record as it may be seen, if it fits; what is masked cannot be searched for."""
+    fits = _test(ask)
+
+    def look(record: Consumed) -> Consumed | None:
+        seen = cover.over(record) if cover else record
+        return seen if fits(seen) else None
+
+    return look
 
 
 def _test(ask: Ask) -> Callable[[Consumed], bool]:

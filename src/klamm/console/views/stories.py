@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from klamm.console import asking, twins
-from klamm.console.folding import Judge, place_text, states_at
-from klamm.console.layouts import placed
 from klamm.console.params import Param
 from klamm.console.problems import Problem
+from klamm.console.reading import asking
+from klamm.console.reading.folding import Judge, place_text, states_at
 from klamm.console.scene import Ask, Json, Scene, View, no_twin
+from klamm.console.showing import twins
+from klamm.console.showing.layouts import placed
 from klamm.console.views.health import short
 from klamm.console.views.topics import TOPIC
 

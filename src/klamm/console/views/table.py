@@ -16,8 +16,9 @@ from klamm.console.views import (
     stories,
     topics,
 )
+from klamm.console.views.finding import finder
 
-VIEWS: Final[tuple[View, ...]] = (
+_PAGES: Final[tuple[View, ...]] = (
     *health.VIEWS,
     *topics.VIEWS,
     *stories.VIEWS,
@@ -28,6 +29,7 @@ VIEWS: Final[tuple[View, ...]] = (
     *jobs.VIEWS,
     *compare.VIEWS,
 )
+VIEWS: Final[tuple[View, ...]] = (*_PAGES, finder(_PAGES))
 BY_NAME: Final = {view.name: view for view in VIEWS}
 # What the bar shows, in its order.
 BAR: Final = (

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from klamm.console import remedies, twins
 from klamm.console.params import Param
-from klamm.console.picture import CELL_WORDS, Partition, Picture, Topic
+from klamm.console.reading.picture import CELL_WORDS, Partition, Picture, Topic
 from klamm.console.scene import Ask, Json, Scene, View
+from klamm.console.showing import remedies, twins
 from klamm.console.views.health import short
 
 _ROWS_MAX: Final = 200  # partitions in a matrix; more are behind `first`

@@ -36,6 +36,7 @@ Refusals = dict[TopicPartition, Refused]
 _Group = tuple[Partition, list[Replica]]  # replicas of one partition
 
 _PARTITION: Final = attrgetter("partition")
+_NOBODY: Final[frozenset[BrokerId]] = frozenset()
 # How many partitions are planned and stored together.
 _STEP: Final = 1000
 
@@ -220,7 +221,7 @@ def _partition_view(
 ) -> PartitionView:
     id = partition.id
     replicas = partition.assignment.replicas
-    live = frozenset(b for b in replicas if context.is_reachable(b, id))
+    live = frozenset([b for b in replicas if context.is_reachable(b, id)])
     return PartitionView(
         id=id,
         state=partition.state,
@@ -228,8 +229,8 @@ def _partition_view(
             replicas=replicas,
             isr=partition.leadership.isr if partition.leadership else (),
             live=live,
-            leaving=frozenset(live & context.shutting_down.keys()),
-            lost=frozenset(b for b in live if id in context.lost_logs.get(b, ())),
+            leaving=live.intersection(context.shutting_down),
+            lost=_losers(context, live, id) if context.lost_logs else _NOBODY,
             target=partition.assignment.target,
             unclean_allowed=unclean_allowed or context.may_be_unclean(id.topic),
         ),
@@ -238,6 +239,10 @@ def _partition_view(
         strategy=strategy,
         first_epoch=context.topics[id.topic].first_epoch,
     )
+
+
+def _losers(context: Context, live: frozenset[BrokerId], id: TopicPartition) -> frozenset[BrokerId]:
+    return frozenset(b for b in live if id in context.lost_logs.get(b, ()))
 
 
 def _enter(turn: Turn, partition: Partition, target: PartitionState, why: str) -> None:

@@ -33,7 +33,8 @@ def _join_fault(group: Rebalance, request: Join) -> ErrorCode | None:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if request.member_id == "" or request.member_id in group.members.pending:
         known = request.instance_id in group.members.static if request.instance_id else False
-        size = len(group.members) + len(group.members.pending.keys() - {request.member_id})
+        others = len(group.members.pending) - (request.member_id in group.members.pending)
+        size = len(group.members) + others
         if not known and size >= limits.size_max:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
     if not _understands(group, request):

@@ -10,7 +10,10 @@ Deadlines are data: `deadline_ms` says when the group wants to hear `tick` next.
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.groups.classic.members import (
+    PENDING_BYTES,
     Decision,
     JoinAnswer,
     JoinedMember,
@@ -23,6 +26,8 @@ from klamm.groups.classic.records import GroupRecord, MemberRecord
 from klamm.groups.classic.requests import GroupLimits, GroupState
 from klamm.groups.classic.roster import Roster
 from klamm.model.errors import ErrorCode
+
+GROUP_BYTES: Final = 1_400  # about what a group takes without members
 
 
 class Rebalance:
@@ -218,6 +223,12 @@ class Rebalance:
     def enter(self, state: GroupState, now_ms: int) -> None:
         self.state = state
         self.state_time_ms = now_ms
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory the group takes."""
+        pending = len(self.members.pending) * PENDING_BYTES
+        return GROUP_BYTES + len(self.id) + pending + sum(m.weight for m in self.members)
 
     # --- as it is written down -----------------------------------------------------------------
 

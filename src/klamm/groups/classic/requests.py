@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from klamm.groups.classic.members import Protocols, Token
+from klamm.groups.classic.members import PENDING_BYTES, Protocols, Token, member_weight
 
 
 class GroupState(StrEnum):
@@ -50,6 +50,14 @@ class Join:
     requires_known_id: bool  # version 4 on: a new member must come back with the id it was given
     knows_skip_assignment: bool  # version 9 on
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory the group will need for it."""
+        if self.requires_known_id and not self.member_id and self.instance_id is None:
+            return PENDING_BYTES + len(self.fresh_id)
+        texts = (self.member_id or self.fresh_id, self.instance_id, self.client_id)
+        return member_weight(self.protocols, *texts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
@@ -62,3 +70,8 @@ class Sync:
     protocol_type: str | None
     protocol: str | None
     assignments: Mapping[str, bytes]
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory the assignments need."""
+        return sum(len(each) for each in self.assignments.values())

@@ -29,6 +29,7 @@ from klamm.groups.consumer.state import (
     TargetEpochSet,
     TargetSet,
     TopicsSeen,
+    member_weight,
 )
 from klamm.groups.consumer.subscription import Cluster, resolve, subscription
 from klamm.model.errors import ErrorCode, Refused
@@ -63,6 +64,12 @@ class Heartbeat:
     pattern: str | None = None
     assignor: str | None = None
     owned: Partitions | None = None
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory its member takes, as far as this tells."""
+        texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.pattern)
+        return member_weight(self.topics or (), *texts)
 
     @property
     def is_full(self) -> bool:

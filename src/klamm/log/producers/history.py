@@ -95,6 +95,15 @@ class ProducerHistory:
         """Forget producers that have been silent since then; how many there were."""
         return self._states.expire(before_ms) if self._states is not None else 0
 
+    @property
+    def count(self) -> int:
+        """The producers that are in memory."""
+        return len(self._states.by_id) if self._states is not None else 0
+
+    def forget_oldest(self, keep: int) -> int:
+        """Forget all but those that wrote last; how many there were."""
+        return self._states.forget_oldest(keep) if self._states is not None else 0
+
     def cut(self, offset: int) -> None:
         """The log ends here now: what it remembers has to be read again."""
         self.snapshots.cut(offset)

@@ -268,6 +268,18 @@ class ProducerStates:
             guard.is_old = True
         return len(silent)
 
+    def forget_oldest(self, keep: int) -> int:
+        """Forget all but so many that wrote last, and those with something open; how many.
+
+        Times are the clients' own; offsets are not.
+        """
+        idle = [p for p in self.by_id.values() if p.transaction_start == NONE]
+        idle.sort(key=lambda p: p.batches[-1].last_offset if p.batches else NONE)
+        gone = idle[: max(len(self.by_id) - keep, 0)]
+        for producer in gone:
+            del self.by_id[producer.id]
+        return len(gone)
+
     def last_offsets(self) -> dict[int, tuple[int, int]]:
         """Of each producer: its last record's offset, -1 when it has none, and its epoch."""
         return {

@@ -104,7 +104,8 @@ KLAMM: Final[tuple[Definition, ...]] = (
         Kind.BOOLEAN,
         "true",
         "Whether a broker that is not the controller keeps topics and partition states at hand, so "
-        "that it need not read all of them when it becomes one.",
+        "that it need not read all of them when it becomes one. Where the store is in the same "
+        "process they are at hand anyway.",
     ),
     setting(
         "klamm.metrics.port",
@@ -431,5 +432,31 @@ KLAMM: Final[tuple[Definition, ...]] = (
         "connections together. When it is used up, connections with large requests wait, one at a "
         "time goes on, and those that take too long are closed.",
         AtLeast(1_048_576),
+    ),
+    setting(
+        "klamm.coordinator.memory.max.bytes",
+        Kind.LONG,
+        "33554432",
+        "About how much memory groups, their offsets and transactional ids may take at a broker. "
+        "When it is used up, what is there is served on, and new ones are answered with "
+        "COORDINATOR_NOT_AVAILABLE, which clients try again.",
+        AtLeast(1_048_576),
+    ),
+    setting(
+        "klamm.producer.ids.max",
+        Kind.INT,
+        "100000",
+        "How many producers the logs of a broker remember together. Beyond it the log with the "
+        "most forgets those that have been silent longest, before `producer.id.expiration.ms`: "
+        "they write on, but a batch that they send again is written again.",
+        AtLeast(1_000),
+    ),
+    setting(
+        "klamm.group.members.max",
+        Kind.INT,
+        "5000",
+        "The most members of a group, whatever `group.max.size` and `group.consumer.max.size` say: "
+        "what a rebalance costs everybody else grows with their number.",
+        AtLeast(1),
     ),
 )

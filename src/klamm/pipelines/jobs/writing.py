@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from klamm.model.errors import KlammError
-from klamm.pipelines.places.remote import Place, RemotePath
+from klamm.pipelines.places.remote import Place, RemotePath, StoreFault
 
 
 @contextmanager
@@ -42,6 +42,16 @@ def write_whole(path: Place, text: str) -> None:
     """Writes a small file so that a reader finds all of it or nothing."""
     with drafted(path) as draft:
         draft.write_text(text)
+
+
+class StoreAway(KlammError):
+    """A store did not do what it was asked: it may, when it is asked again."""
+
+
+def not_written(fault: OSError, target: Place) -> KlammError:
+    """The error to raise, by who refused: a disk, or a store."""
+    why = disk_fault(fault, target)
+    return StoreAway(why) if isinstance(fault, StoreFault) else KlammError(why)
 
 
 def disk_fault(fault: OSError, target: Place) -> str:

@@ -2,7 +2,7 @@
 
     local directory   a link to a finished draft, which fails where the name is taken
     S3                a conditional PUT (If-None-Match, If-Match), through `obstore`
-    HDFS              a rename, which fails where the name is taken; nothing for replacing
+    HDFS              a rename, which fails where the name is taken; one that replaces asks nothing
 
 Arrow's own S3 has no conditional PUT, which is why `obstore` does that one thing. What a store does
 not promise is said in docs/reference/spark.md.
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from klamm.installing import install_command
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.jobs.writing import disk_fault
+from klamm.pipelines.jobs.writing import not_written
 from klamm.pipelines.places.remote import (
     Place,
     RemotePath,
@@ -66,7 +66,7 @@ def put_if_absent(path: Place, data: bytes) -> None:
     except FileExistsError:
         raise Taken(f"{path} is there already") from None
     except OSError as fault:
-        raise KlammError(disk_fault(fault, path)) from None
+        raise not_written(fault, path) from None
 
 
 def _link(path: Path, data: bytes) -> None:

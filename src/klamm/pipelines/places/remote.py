@@ -15,13 +15,14 @@ import io
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, Any, Final, NamedTuple
 
 from klamm.model.errors import UsageError
+from klamm.pipelines.places.hdfs import hdfs_system
 
 _ADDRESS: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.DOTALL)
 _SCHEMES: Final = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs", "viewfs": "viewfs"}
@@ -49,8 +50,10 @@ class Size(NamedTuple):
 
 
 def is_address(text: str | PurePath | RemotePath) -> bool:
-    """Whether this names a store, and not a directory; a `Path` has lost a slash of it."""
-    return isinstance(text, RemotePath) or _ADDRESS.fullmatch(str(text)) is not None
+    """Whether this names a store, and not a directory; a `Path` has lost slashes of it."""
+    if isinstance(text, RemotePath) or _ADDRESS.fullmatch(str(text)):
+        return True
+    return str(text).removesuffix(":") in _SCHEMES and str(text).endswith(":")
 
 
 class RemotePath:
@@ -205,8 +208,7 @@ class RemotePath:
 
     def write_bytes(self, data: bytes) -> int:
         """Puts a file there, in the place of another if need be."""
-        with _plainly(self), self._system().open_output_stream(self.inner) as file:
-            file.write(data)
+        self._put([data])
         return len(data)
 
     def write_text(self, text: str) -> int:
@@ -215,13 +217,21 @@ class RemotePath:
 
     def upload(self, source: Path) -> None:
         """Puts a file of this machine there."""
-        with (
-            _plainly(self),
-            source.open("rb") as file,
-            self._system().open_output_stream(self.inner) as out,
-        ):
-            while chunk := file.read(8 * _BUFFER):
-                out.write(chunk)
+        with source.open("rb") as file:
+            self._put(iter(lambda: file.read(8 * _BUFFER), b""))
+
+    def _put(self, chunks: Iterable[bytes]) -> None:
+        """A file that is there whole, or not: HDFS shows files while they are written."""
+        with _plainly(self):
+            system = self._system()
+            replace = getattr(getattr(system, "handler", None), "replace", None)
+            name = f".{self.name}.{os.urandom(4).hex()}.draft"
+            target = self.with_name(name).inner if replace else self.inner
+            with system.open_output_stream(target) as out:
+                for chunk in chunks:
+                    out.write(chunk)
+            if replace:
+                replace(target, self.inner)
 
     def mkdir(self, *, parents: bool = True, exist_ok: bool = True) -> None:
         """Makes a directory, where a store has such."""
@@ -281,7 +291,7 @@ class RemotePath:
             return self._system().get_file_info(self.inner)
 
     def _system(self) -> Any:
-        return _system(self._scheme, self._inner.partition("/")[0])
+        return file_system(self._scheme, self._inner.partition("/")[0])
 
 
 Place = Path | RemotePath
@@ -302,19 +312,21 @@ def relative(path: Place, directory: Place) -> str:
     return path.relative_to(directory).as_posix()
 
 
+def files_below(place: Place) -> Iterator[Place]:
+    """Every file below a directory, in order."""
+    if isinstance(place, RemotePath):
+        yield from place.files()
+    else:
+        yield from (path for path in sorted(place.rglob("*")) if path.is_file())
+
+
 @lru_cache(maxsize=16)
-def _system(scheme: str, authority: str) -> Any:
+def file_system(scheme: str, authority: str) -> Any:
     """Arrow's file system for a store; one a process, for it keeps connections."""
     from pyarrow import fs
 
     if scheme != "s3":
-        try:
-            return fs.FileSystem.from_uri(f"{scheme}://{authority}/")[0]
-        except OSError as fault:
-            raise StoreFault(
-                f"HDFS needs Hadoop's native library on every machine of the job "
-                f"(HADOOP_HOME, CLASSPATH, ARROW_LIBHDFS_DIR): {_first_line(fault)}"
-            ) from None
+        return hdfs_system(scheme, authority)
     wanted: dict[str, Any] = {
         "connect_timeout": _CONNECT_SECONDS,
         "request_timeout": _REQUEST_SECONDS,
@@ -349,12 +361,13 @@ def _plainly(path: RemotePath) -> Iterator[None]:
         yield
     except (StoreFault, FileNotFoundError):
         raise
-    except OSError as fault:
+    except (OSError, RuntimeError) as fault:  # HDFS's faults are of both kinds
         raise StoreFault(_first_line(fault)) from None
 
 
 def _first_line(fault: Exception) -> str:
-    return without_secrets((str(fault).splitlines() or [type(fault).__name__])[0])
+    lines = str(fault).replace("\\n", "\n").splitlines()
+    return without_secrets((lines or [type(fault).__name__])[0])
 
 
 def without_secrets(text: str) -> str:

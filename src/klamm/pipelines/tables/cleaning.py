@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.places.remote import Place, relative
+from klamm.pipelines.places.remote import Place, files_below, relative
 from klamm.pipelines.tables.state import DATA_FILE, WORK, DataFile, Snapshot, Table
 
 _LOCK: Final = "lock"
@@ -43,6 +43,20 @@ def discard(table: Table, files: Sequence[DataFile]) -> None:
             (table.place / path).unlink()
 
 
+def settle(table: Table, files: Sequence[DataFile]) -> Snapshot | None:
+    """After a refused commit: the table, if the commit is there all the same; else the files go.
+
+    A store that loses its answer is asked again, and then says that the name is taken: by us.
+    """
+    now = table.load()
+    named = {file.path for file in now.files} if now is not None else set()
+    if now is not None and files and all(file.path in named for file in files):
+        table.recover(now)
+        return now
+    discard(table, [file for file in files if file.path not in named])
+    return None
+
+
 def _name(path: str) -> str:
     return PurePosixPath(path).name
 
@@ -56,7 +70,7 @@ def orphans(table: Table, seen: Snapshot, *, older_s: float = 0) -> list[Place]:
     """
     named = {file.path for file in seen.files}
     found: list[Place] = []
-    for path in _files(table.place):
+    for path in files_below(table.place):
         name = relative(path, table.place)
         is_draft = name.startswith(f"{WORK}/drafts/") or name.endswith(".draft")
         is_ours = DATA_FILE.fullmatch(name) is not None and not name.startswith(f"{WORK}/")
@@ -66,13 +80,6 @@ def orphans(table: Table, seen: Snapshot, *, older_s: float = 0) -> list[Place]:
             continue
         found.append(path)
     return found
-
-
-def _files(place: Place) -> Iterator[Place]:
-    if not isinstance(place, Path):
-        yield from place.files()
-        return
-    yield from (path for path in sorted(place.rglob("*")) if path.is_file())
 
 
 def vacuum(table: Table, seen: Snapshot) -> tuple[int, int]:

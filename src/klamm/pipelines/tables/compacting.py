@@ -16,7 +16,7 @@ from klamm.pipelines.jobs.progress import Progress, watched
 from klamm.pipelines.jobs.tasks import run_tasks
 from klamm.pipelines.places.place import for_arrow
 from klamm.pipelines.places.remote import place_of
-from klamm.pipelines.tables.cleaning import discard
+from klamm.pipelines.tables.cleaning import settle
 from klamm.pipelines.tables.state import Conflict, DataFile, Snapshot, Table, schema_of
 from klamm.pipelines.tables.task import day_path, write_file
 
@@ -68,8 +68,9 @@ def compact(spark: SparkSession, table: Table, seen: Snapshot, progress: Progres
     try:
         return table.replace(seen, [file for each in bins for file in each], made)
     except Conflict:
-        discard(table, made)
-        raise
+        if (ours := settle(table, made)) is None:
+            raise
+        return ours
 
 
 def _rewritten(

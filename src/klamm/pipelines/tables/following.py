@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +29,7 @@ from klamm.pipelines.session.session import refuse_speculation
 from klamm.pipelines.source.ranges import Range, plan_splits, share_limit
 from klamm.pipelines.source.selection import bytes_per_offset, ids_of, no_topic, ranges_of
 from klamm.pipelines.tables.choices import OnLoss, OnRecreated
-from klamm.pipelines.tables.cleaning import discard
+from klamm.pipelines.tables.cleaning import discard, settle
 from klamm.pipelines.tables.compacting import compact, is_due
 from klamm.pipelines.tables.ddl import Columns, text_of, type_of
 from klamm.pipelines.tables.decoding import AVRO, JSON, RAW, RAW_COLUMNS, is_json
@@ -45,6 +46,7 @@ _TASK_BYTES: Final = 64 << 20
 _FIRST_RECORDS: Final = 10_000  # of the first round of a table that has no columns yet
 _SAMPLE: Final = 200
 _CONFLICTS_MAX: Final = 10
+_FORGET_EVERY: Final = 100  # versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Wishes:
     latest: bool = False
     records_max: int = 5_000_000
     compacting: bool = True
+    keep_s: float = 24 * 3600  # how long older versions can be read
     on_loss: OnLoss = OnLoss.REFUSE
     on_recreated: OnRecreated = OnRecreated.REFUSE
     schemas: SchemaPlace = field(default_factory=SchemaPlace)
@@ -173,11 +176,14 @@ class TableFollower:
         try:
             self._seen = self.table.commit(seen, after, columns, files)
         except Conflict:
-            discard(self.table, files)
-            raise
+            if (ours := settle(self.table, files)) is None:
+                raise
+            self._seen = ours
         compacted = self._compacted()
+        version = self._seen.version
+        self._forget(seen)
         return Round(
-            version=self._seen.version,
+            version=version,
             records=counts["records"],
             bad=counts["bad"],
             files=len(files),
@@ -264,6 +270,15 @@ class TableFollower:
             self._seen = self.table.load()
             return 0
         return before - len(self._seen.files)
+
+    def _forget(self, before: Snapshot) -> None:
+        """Now and then: a history that only grows makes each commit dearer."""
+        assert self._seen is not None
+        if self._seen.version // _FORGET_EVERY == before.version // _FORGET_EVERY:
+            return
+        with suppress(Conflict):
+            self.table.forget(self.wishes.keep_s)
+        self._seen = self.table.load()
 
     # The first time.
 

@@ -18,7 +18,7 @@ from klamm.model.errors import KlammError
 from klamm.pipelines.archive.files import SCHEMA
 from klamm.pipelines.archive.layout import File, Manifest
 from klamm.pipelines.places.remote import without_secrets
-from klamm.pipelines.tables.formats import iceberg
+from klamm.pipelines.tables.formats.iceberg_place import create_table, location_of, open_table
 from klamm.pipelines.tables.formats.packages import (
     delta_options,
     require_delta,
@@ -121,10 +121,10 @@ def _removal(path: str, row: Any) -> Any:
 def _iceberg(manifest: Manifest) -> Registered:
     require_iceberg()
     place = manifest.path
-    start = f"{iceberg.location_of(place)}/"
-    if (opened := iceberg.open_table(place)) is None:
-        iceberg.create_table(place, _TABLE, {"klamm.archive": manifest.topic}, by=_PARTITION)
-        opened = iceberg.open_table(place)
+    start = f"{location_of(place)}/"
+    if (opened := open_table(place)) is None:
+        create_table(place, _TABLE, {"klamm.archive": manifest.topic}, by=_PARTITION)
+        opened = open_table(place)
         assert opened is not None, place
     table, version = opened
     there = {t.file.file_path.removeprefix(start): t.file for t in table.scan().plan_files()}

@@ -37,6 +37,7 @@ OWN_COLUMNS: Final[Columns] = {
 DATA_FILE: Final = re.compile(
     r"(?:[^/]+/)*(?:\d+-\d+-\d+|compacted)\.[0-9a-f]{8}\.parquet", re.ASCII
 )
+MARGIN_S: Final = 3600  # a file is written before the version that names it
 WORK: Final = "_klamm"  # klamm's own directory in a table; readers pass over it
 
 
@@ -129,6 +130,12 @@ class Table(Protocol):
 
     def recover(self, seen: Snapshot) -> None:
         """Does what a process that died after its commit has not done any more."""
+
+    def forget(self, keep_s: float) -> int:
+        """Shortens the history: versions that are older, and what only they need. How many files.
+
+        Writers who have slept for longer find out when they commit.
+        """
 
 
 def schema_of(columns: Columns) -> Any:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from klamm.client.registry.schemas import SchemaPlace
 from klamm.client.settings import ConnectionOptions
 from klamm.model.errors import KlammError
-from klamm.pipelines.jobs.writing import disk_fault
+from klamm.pipelines.jobs.writing import not_written
 from klamm.pipelines.places.remote import Place, place_of
 from klamm.pipelines.records import frames
 from klamm.pipelines.records.columns import RowSource
@@ -267,8 +267,7 @@ def write_file(directory: Place, path: str, table: Any, day: str | None, *, draf
                 pq.write_table(table, out, **options)
         size = target.stat().st_size
     except OSError as fault:
-        why = disk_fault(fault, target)
-        raise KlammError(why) from None
+        raise not_written(fault, target) from None
     return DataFile(path=path, day=day, rows=table.num_rows, bytes=size, stats=statistics_of(table))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from klamm.model.assignment import Assignment
 from klamm.model.leadership import Leadership, Recovery
@@ -15,6 +16,11 @@ from klamm.store.layout.jsontext import broker_ids, dump, load, or_none
 # Ours, and ignored by Kafka: the order of the replicas before a move, so that cancelling the move
 # can give it back. Kafka's own fields hold the original replicas but not their order.
 _ORIGINAL_REPLICAS = "klamm_original_replicas"
+# A hundred thousand states are a few texts, again and again, and so are assignments: each is read,
+# written and held once. What is longer than any of them is somebody's own, and is not kept.
+_KEPT_MAX: Final = 4096
+_KEPT_BYTES: Final = 256
+_KEPT_REPLICAS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +57,82 @@ def decode_topic(data: bytes | None) -> TopicNode:
     text = fields.get("topic_id")
     return TopicNode(
         id_from_text(text) if text else None,
-        {p: Assignment(replicas[p], adding.get(p, ()), removing.get(p, ())) for p in replicas},
+        {p: _assigned(replicas[p], adding.get(p, ()), removing.get(p, ())) for p in replicas},
         _replicas_by_partition(fields.get(_ORIGINAL_REPLICAS)),
     )
 
 
 def _replicas_by_partition(fields: dict[str, Any] | None) -> dict[int, tuple[BrokerId, ...]]:
-    return {
-        p: broker_ids(ids) for p, ids in sorted((int(p), ids) for p, ids in (fields or {}).items())
-    }
+    if not fields:
+        return {}
+    return {p: _replicas(ids) for p, ids in sorted((int(p), ids) for p, ids in fields.items())}
+
+
+def _replicas(ids: Any) -> tuple[BrokerId, ...]:
+    if type(ids) is not list or len(ids) > _KEPT_REPLICAS:
+        return broker_ids(ids)
+    return _known_replicas(*ids)
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _known_replicas(*ids: Any) -> tuple[BrokerId, ...]:
+    return broker_ids(ids)
+
+
+def _assigned(
+    replicas: tuple[BrokerId, ...], adding: tuple[BrokerId, ...], removing: tuple[BrokerId, ...]
+) -> Assignment:
+    if adding or removing or len(replicas) > _KEPT_REPLICAS:
+        return Assignment(replicas, adding, removing)
+    return _known_assignment(replicas)
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _known_assignment(replicas: tuple[BrokerId, ...]) -> Assignment:
+    return Assignment(replicas)
 
 
 def encode_state(leadership: Leadership) -> bytes:
     """One partition's leadership; its partition epoch is the version of the node."""
+    return _state_text(
+        leadership.leader,
+        leadership.leader_epoch,
+        leadership.controller_epoch,
+        leadership.isr,
+        leadership.recovery is Recovery.RECOVERING,
+    )
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _state_text(
+    leader: BrokerId,
+    leader_epoch: int,
+    controller_epoch: int,
+    isr: tuple[BrokerId, ...],
+    is_recovering: bool,
+) -> bytes:
     # By hand, because a failover writes one of these for every partition of the cluster.
-    isr = ",".join(map(str, leadership.isr))
-    recovering = ""
-    if leadership.recovery is Recovery.RECOVERING:
-        recovering = f',"leader_recovery_state":{Recovery.RECOVERING:d}'
+    recovering = f',"leader_recovery_state":{Recovery.RECOVERING:d}' if is_recovering else ""
     return (
-        f'{{"version":1,"leader":{leadership.leader},"leader_epoch":{leadership.leader_epoch},'
-        f'"controller_epoch":{leadership.controller_epoch},"isr":[{isr}]{recovering}}}'
+        f'{{"version":1,"leader":{leader},"leader_epoch":{leader_epoch},'
+        f'"controller_epoch":{controller_epoch},"isr":[{",".join(map(str, isr))}]{recovering}}}'
     ).encode()
 
 
+def decode_state(data: bytes | None, version: int) -> Leadership | None:
+    """The leadership in a state node of this version; None where it makes no sense."""
+    if data is not None and len(data) <= _KEPT_BYTES:
+        return _known_state(data, version)
+    return _state(data, version)
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _known_state(data: bytes, version: int) -> Leadership | None:
+    return _state(data, version)
+
+
 @or_none
-def decode_state(data: bytes | None, version: int) -> Leadership:
-    """The leadership in a state node of this version."""
+def _state(data: bytes | None, version: int) -> Leadership:
     fields = load(data)
     return Leadership(
         leader=BrokerId(int(fields["leader"])),

@@ -86,7 +86,7 @@ class StoreServer:
         self._store = store
         self._door = door
         self._digest_id = digest.digest_id(door.digest.encode())
-        self.watches: WatchTable[Pipeline] = WatchTable()
+        self.watches: WatchTable[Pipeline] = WatchTable(lambda who: not who.caller.may_write)
         self._sessions: Sessions[Pipeline]
         self._connections: dict[Pipeline, Connection] = {}
         self._loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ Pure: no clock, no disk, no loop.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -20,6 +20,9 @@ from klamm.store.tree import CHILDREN_CHANGED, DATA_CHANGED, DELETED, ROOT, Even
 # What one connection may have: a cluster of a hundred thousand topics needs about that many.
 WATCHES_MAX: Final = 300_000
 _PATH_BYTES_MAX: Final = 32 << 20
+# And all strangers together, in bytes: a watch takes about so much beside its path.
+_WATCH_BYTES: Final = 300
+STRANGERS_BYTES_MAX: Final = 64 << 20
 
 C = TypeVar("C", bound=Hashable)
 
@@ -59,7 +62,10 @@ class Told(NamedTuple, Generic[C]):
 class WatchTable(Generic[C]):
     """The watches of all connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_stranger: Callable[[C], bool] = lambda _: False) -> None:
+        self._is_stranger = is_stranger
+        self._strangers: dict[C, int] = {}  # how much those take that were strangers once
+        self._strangers_bytes = 0
         # Dicts for sets, because they keep their order: the same writes give the same events.
         self._at: tuple[dict[str, dict[C, None]], ...] = ({}, {}, {}, {})
         self._of: dict[C, set[tuple[Register, str]]] = {}
@@ -73,9 +79,27 @@ class WatchTable(Generic[C]):
         size = self._path_bytes.get(connection, 0) + len(path)
         if len(own) >= WATCHES_MAX or size > _PATH_BYTES_MAX:
             raise TooManyWatches(f"{len(own)} watches on {size} bytes of paths")
+        if self._is_stranger(connection):
+            self._count_stranger(connection, path)
         own.add((register, path))
         self._path_bytes[connection] = size
         self._at[register].setdefault(path, {})[connection] = None
+
+    def _count_stranger(self, connection: C, path: str) -> None:
+        more = _WATCH_BYTES + len(path)
+        if self._strangers_bytes + more > STRANGERS_BYTES_MAX:
+            raise TooManyWatches(f"strangers have {self._strangers_bytes} bytes of watches")
+        self._strangers_bytes += more
+        self._strangers[connection] = self._strangers.get(connection, 0) + more
+
+    def _uncount(self, connection: C, path: str) -> None:
+        self._path_bytes[connection] -= len(path)
+        taken = self._strangers.get(connection, 0)
+        if taken:
+            # One that has shown who it is meanwhile may give back more than it took.
+            less = min(taken, _WATCH_BYTES + len(path))
+            self._strangers[connection] = taken - less
+            self._strangers_bytes -= less
 
     def has(self, connection: C, kind: int, path: str) -> bool:
         """Whether a connection has a watch of this kind."""
@@ -96,6 +120,7 @@ class WatchTable(Generic[C]):
             self._drop(connection, register, path)
         self._of.pop(connection, None)
         self._path_bytes.pop(connection, None)
+        self._strangers_bytes -= self._strangers.pop(connection, 0)
 
     @property
     def count(self) -> int:
@@ -142,7 +167,7 @@ class WatchTable(Generic[C]):
             return {}
         for connection in found:
             self._of[connection].discard((register, path))
-            self._path_bytes[connection] -= len(path)
+            self._uncount(connection, path)
         return found
 
     def _drop(self, connection: C, register: Register, path: str) -> None:
@@ -151,7 +176,7 @@ class WatchTable(Generic[C]):
         if not own:
             del self._at[register][path]
         self._of[connection].discard((register, path))
-        self._path_bytes[connection] -= len(path)
+        self._uncount(connection, path)
 
 
 def _upwards(path: str) -> Iterable[str]:

@@ -15,7 +15,7 @@ from klamm.groups.classic.requests import GroupLimits
 from klamm.groups.consumer.events import ConsumerLimits
 from klamm.model.errors import ErrorCode, ProtocolError
 from klamm.model.names import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
-from unit.broker.journals import Clock, MemoryJournal
+from unit.broker.journals import Clock, MemoryJournal, allowance
 
 Coordinator = GroupCoordinator | TransactionCoordinator
 
@@ -38,6 +38,7 @@ def groups(journal: MemoryJournal) -> GroupCoordinator:
     return GroupCoordinator(
         journal,
         Clock(),  # type: ignore[arg-type]
+        allowance=allowance(),
         limits=GroupLimits(
             session_timeout_ms_min=1, session_timeout_ms_max=60_000, size_max=10, initial_delay_ms=0
         ),
@@ -58,6 +59,7 @@ def transactions(journal: MemoryJournal) -> TransactionCoordinator:
     return TransactionCoordinator(
         journal,
         Clock(),  # type: ignore[arg-type]
+        allowance=allowance(),
         send_marker=never,
         fresh_producer_id=never,
         partition_count=lambda: 1,

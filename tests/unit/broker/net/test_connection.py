@@ -14,6 +14,7 @@ from typing import IO
 
 import pytest
 
+from klamm import sockets
 from klamm.broker.net.connection import Connection
 from klamm.broker.net.listener import Listener
 from klamm.broker.net.listeners import Listeners
@@ -106,6 +107,15 @@ async def test_pipelined_frames_are_answered_in_order() -> None:
         wire.send(*bodies)
         for body in bodies:
             assert await wire.receive() == body
+
+
+async def test_every_accepted_socket_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned: list[int] = []
+    monkeypatch.setattr(sockets, "tune", lambda sock: tuned.append(sock.getpeername()[1]))
+    async with serving(echo) as wire:
+        wire.send(b"hello")
+        await wire.receive()
+        assert tuned == [wire.writer.get_extra_info("sockname")[1]]
 
 
 async def test_the_next_request_waits_for_the_answer_to_the_last() -> None:

@@ -119,6 +119,32 @@ def test_waiters_whose_time_is_over_are_dropped(led: Partition) -> None:
     assert waiting.told == [ErrorCode.NONE]
 
 
+def test_a_set_of_watchers_stays_the_one_that_was_handed_out(led: Partition) -> None:
+    committed, appended, followers = (
+        led.committed_watches,
+        led.append_watches,
+        led.follower_watches,
+    )
+    consumer, follower, session = Watcher(), Watcher(), Watcher()
+    assert (led.committed_watches, led.append_watches, led.follower_watches) == (set(),) * 3
+    committed.add(consumer)
+    appended.add(follower)
+    followers.add(session)
+    led.stop()
+    assert (consumer.touches, follower.touches, session.touches) == (1, 1, 1)
+
+
+def test_nobody_is_among_the_followers_of_another_partition(
+    host: Host, log: PartitionLog, led: Partition
+) -> None:
+    alone, other = Partition(TP, host), Partition(TP, host)
+    alone.lead(order(isr=(0,), replicas=(0,)), log)
+    assert alone.follower_fetched(B, 1, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    other.lead(order(), log)
+    assert set(other.followers) == set(led.followers) == {B, C}
+    assert alone.followers == Partition(TP, host).followers == {}
+
+
 def test_consumers_wake_at_the_high_watermark_and_followers_at_the_append(led: Partition) -> None:
     consumer, follower, session = Watcher(), Watcher(), Watcher()
     led.committed_watches.add(consumer)

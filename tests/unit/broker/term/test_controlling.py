@@ -153,6 +153,7 @@ async def test_a_standby_begins_its_term_without_reading_what_did_not_change(
     wires: Wires, monkeypatch: pytest.MonkeyPatch, is_warm: bool
 ) -> None:
     monkeypatch.setattr("klamm.broker.term.standby._CALM_S", 0)
+    monkeypatch.setattr(EmbeddedSession, "is_near", False)
     await wires.start(0)
     second = await wires.start(1, **{"klamm.controller.standby.enable": str(is_warm).lower()})
     await wires.create("T", [[0, 1], [1, 0]])
@@ -168,10 +169,21 @@ async def test_a_standby_begins_its_term_without_reading_what_did_not_change(
     assert bool(of_topics) != is_warm
 
 
+async def test_nothing_is_kept_at_hand_beside_a_store_of_the_same_process(wires: Wires) -> None:
+    await wires.start(0)
+    second = await wires.start(1)
+    await wires.create("T", [[0, 1]])
+    await second.wait_until(lambda: second.leaders == {("T", 0): 0})
+    assert second.shell._standby is None
+    await wires.stop(0, resign=False)
+    await second.wait_until(lambda: second.leaders == {("T", 0): 1})
+
+
 async def test_what_happens_to_a_topic_that_was_at_hand_is_seen(
     wires: Wires, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("klamm.broker.term.standby._CALM_S", 0)
+    monkeypatch.setattr(EmbeddedSession, "is_near", False)
     await wires.start(0)
     second = await wires.start(1)
     await wires.create("T", [[1]])

@@ -75,6 +75,24 @@ def test_array_of_nothing_is_not_read() -> None:
         )
 
 
+def test_records_that_double_are_not_read() -> None:
+    """Forty records, each with two of the next: no byte would be 2**40 values."""
+    schema: Any = {"type": "record", "name": "R0", "fields": []}
+    for number in range(1, 41):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{number - 1}"}]
+        schema = {"type": "record", "name": f"R{number}", "fields": fields}
+    with pytest.raises(Undecodable, match="more than 100,000 values in one"):
+        AvroDecoder(Known(n1=schema)).decode(framed(1, b""))
+
+
+def test_type_that_is_used_twice_is_read() -> None:
+    point = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]}
+    fields = [{"name": "a", "type": point}, {"name": "b", "type": ["null", "P"]}]
+    schema = {"type": "record", "name": "L", "fields": fields}
+    value = {"a": {"x": 1}, "b": {"x": 2}}
+    assert AvroDecoder(Known(n1=schema)).decode(framed(1, encoded(schema, value))) == (1, value)
+
+
 def test_no_schema_at_all() -> None:
     decoder = AvroDecoder(Known(n1={"type": "nonsense"}))
     for _ in range(2):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -126,6 +129,57 @@ def test_too_much_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) ->
     served.put("/schemas/ids/1", {"schema": '"string"'})
     with pytest.raises(RegistryUnavailable, match="more than a schema"):
         Registry(served.url).described(1)
+
+
+@pytest.fixture
+def raw() -> Iterator[Callable[[bytes, float], str]]:
+    """A server that says these bytes to whoever comes: all, then one by one with a pause."""
+    doors: list[socket.socket] = []
+
+    def serve(said: bytes, pause: float) -> str:
+        door = socket.create_server(("127.0.0.1", 0))
+        doors.append(door)
+
+        def speak(caller: socket.socket) -> None:
+            with caller, contextlib.suppress(OSError):
+                caller.recv(4096)
+                caller.sendall(said)
+                while pause:
+                    time.sleep(pause)
+                    caller.sendall(b" ")
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    caller = door.accept()[0]
+                    threading.Thread(target=speak, args=(caller,), daemon=True).start()
+
+        threading.Thread(target=answer, daemon=True).start()
+        return f"http://127.0.0.1:{door.getsockname()[1]}"
+
+    yield serve
+    for door in doors:
+        door.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"\x00\xff garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"a" * 70_000]
+)
+def test_garbage_is_no_answer(
+    raw: Callable[[bytes, float], str], monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(schemas, "_PAUSE_S", 0)
+    with pytest.raises(RegistryUnavailable, match="cannot be asked: it does not speak HTTP"):
+        Registry(raw(said, 0)).described(1)
+
+
+def test_an_answer_byte_by_byte_ends(
+    raw: Callable[[bytes, float], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "_PAUSE_S", 0)
+    url = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", 0.01)
+    with pytest.raises(RegistryUnavailable, match="its answer takes more than"):
+        Registry(url, timeout_s=0.2).described(1)
 
 
 def test_redirect_is_not_followed_with_the_secret(served: Served) -> None:

@@ -8,6 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from klamm.log.partition import PartitionLog
+from klamm.log.producers.bounding import bound_producers
+from klamm.log.producers.history import ProducerHistory
+from klamm.log.producers.tracking import ProducerStates
 from klamm.log.segments.transactions import TransactionIndex
 from klamm.log.writing.append import Appended, AppendRefused
 from klamm.model.errors import ErrorCode
@@ -281,3 +284,21 @@ def test_guards_that_nobody_came_back_with_are_forgotten(log: PartitionLog) -> N
     assert log.producers.admits(1, asked)
     log.expire_producers(0)
     assert not log.producers.admits(1, asked)
+
+
+def test_beyond_a_bound_the_log_with_the_most_forgets_those_silent_longest(
+    log: PartitionLog,
+) -> None:
+    write(log, 0, producer_id=1, transactional=True)
+    for producer in range(2, 12):
+        write(log, 0, producer_id=producer)
+    write(log, 1, producer_id=2)
+    small = ProducerStates()
+    small.wrote(1, 0, 0, 0, 0, T0, False)
+    other = ProducerHistory(log.history.snapshots, log.replay)
+    other.know(small)
+    assert bound_producers([log.history, other], 12) == 0
+    assert bound_producers([log.history, other], 11) == 6
+    assert set(log.producers.by_id) == {1, 2, 9, 10, 11}
+    assert set(small.by_id) == {1}
+    assert code(write(log, 1, producer_id=3)) is ErrorCode.NONE, "it writes on"

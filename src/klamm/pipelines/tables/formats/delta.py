@@ -10,8 +10,10 @@ the table's description.
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,12 +22,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.places.remote import Place, RemotePath, without_secrets
+from klamm.pipelines.jobs.writing import StoreAway
+from klamm.pipelines.places.remote import Place, RemotePath, files_below, without_secrets
 from klamm.pipelines.tables.ddl import Columns
 from klamm.pipelines.tables.formats.packages import delta_options, require_delta
 from klamm.pipelines.tables.formats.types import plain_type
 from klamm.pipelines.tables.state import (
+    DATA_FILE,
     DAY,
+    MARGIN_S,
     OWN_COLUMNS,
     Conflict,
     DataFile,
@@ -36,6 +41,7 @@ from klamm.pipelines.tables.state import (
 
 _COUNTS: Final = ("records", "bad", "ignored", "lost")
 _COMPACTED_BYTES: Final = 128 << 20
+_RETENTIONS: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 
 
 class DeltaFormat:
@@ -87,7 +93,7 @@ class DeltaFormat:
         from deltalake import Field, Schema
         from deltalake.transaction import AddAction
 
-        opened = self._opened(seen.version)
+        opened = self._at(seen.version)
         with self._plainly():
             late = {n: kind for n, kind in columns.items() if n not in seen.columns}
             if late:
@@ -119,7 +125,7 @@ class DeltaFormat:
     def replace(self, seen: Snapshot, old: Sequence[DataFile], new: Sequence[DataFile]) -> Snapshot:
         """Delta's own OPTIMIZE does it: the files it makes are its own."""
         assert not new, "OPTIMIZE writes them"
-        opened = self._opened(seen.version)
+        opened = self._at(seen.version)
         with self._plainly():
             opened.optimize.compact(target_size=_COMPACTED_BYTES)
         made = self.load()
@@ -128,6 +134,42 @@ class DeltaFormat:
 
     def recover(self, seen: Snapshot) -> None:
         """Nothing: a file is part of the table with the commit."""
+
+    def forget(self, keep_s: float) -> int:
+        """Delta's own VACUUM and the clean-up of its log, by the table's retention."""
+        hours = math.ceil(keep_s / 3600)
+        opened, before = self._opened(), self._log_entries()
+        wanted = dict.fromkeys(_RETENTIONS, f"interval {hours} hours")
+        with self._plainly():
+            if {n: opened.metadata().configuration.get(n) for n in wanted} != wanted:
+                opened.alter.set_table_properties(wanted)
+            count = len(opened.vacuum(hours, dry_run=False))
+            count += self._without_left_over(opened.vacuum(hours, full=True), keep_s)
+            opened = self._opened()
+            opened.create_checkpoint()
+            opened.cleanup_metadata()
+        return count + max(before - self._log_entries(), 0)
+
+    def _without_left_over(self, paths: Sequence[str], keep_s: float) -> int:
+        """Removes data of rounds that were broken off; files that others put there stay."""
+        count = 0
+        for name in map(unquote, paths):
+            path = self.place / name
+            with suppress(FileNotFoundError):  # what VACUUM has removed is told again
+                age = time.time() - path.stat().st_mtime
+                if DATA_FILE.fullmatch(name) and age > keep_s + MARGIN_S:
+                    path.unlink()
+                    count += 1
+        return count
+
+    def _log_entries(self) -> int:
+        return sum(1 for _ in files_below(self.place / "_delta_log"))
+
+    def _at(self, version: int) -> Any:
+        """The table as it was then, to be changed; Conflict where nobody knows that any more."""
+        if (opened := self._opened(version)) is None:
+            raise Conflict(f"{self.place} has many newer versions than {version}")
+        return opened
 
     def _opened(self, version: int | None = None) -> Any:
         from deltalake import DeltaTable
@@ -187,7 +229,8 @@ class DeltaFormat:
             raise
         except (DeltaError, OSError) as fault:
             why = without_secrets((str(fault).splitlines() or [""])[0])[:500]
-            raise KlammError(f"the Delta table {self.place}: {why}") from None
+            kind = StoreAway if isinstance(self.place, RemotePath) else KlammError
+            raise kind(f"the Delta table {self.place}: {why}") from None
 
 
 def _described(state: Follow) -> str:
@@ -228,8 +271,4 @@ def _statistics(file: DataFile) -> str:
 def is_delta(place: Place) -> bool:
     """Whether there is a Delta table."""
     log = place / "_delta_log"
-    return log.is_dir() if isinstance(log, Path) else _has_files(log)
-
-
-def _has_files(place: RemotePath) -> bool:
-    return next(place.files(), None) is not None
+    return log.is_dir() if isinstance(log, Path) else next(log.files(), None) is not None

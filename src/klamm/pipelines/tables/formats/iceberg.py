@@ -1,32 +1,33 @@
 """An Iceberg table in a directory, by `pyiceberg`.
 
-    <table>/metadata/v7.metadata.json   one file a version, put if absent: that is the commit
-    <table>/metadata/version-hint.text  the newest of them, for readers that look there
-    <table>/data/                       the files
-
-This is the layout of Iceberg's file-system tables, so that engines open it by its path and no
-catalog must run; `register_table` of any catalog takes it over by the path of the newest metadata.
-The state of a follow is in the summary of each snapshot and in the table's properties, set in the
-same commit: the summary of an old snapshot goes when snapshots expire, the properties stay.
+The state of a follow is one of the table's properties, set in the commit that adds the files: it
+stays when snapshots expire, and it is there once, not with each snapshot of a long history.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.jobs.writing import write_whole
-from klamm.pipelines.places.place import Taken, put_if_absent
-from klamm.pipelines.places.remote import Place, without_secrets
+from klamm.pipelines.jobs.writing import StoreAway
+from klamm.pipelines.places.remote import Place, RemotePath, without_secrets
 from klamm.pipelines.tables.ddl import Columns
-from klamm.pipelines.tables.formats.packages import iceberg_properties, require_iceberg
+from klamm.pipelines.tables.formats.iceberg_history import shorten
+from klamm.pipelines.tables.formats.iceberg_place import (
+    add_files,
+    create_table,
+    data_files,
+    location_of,
+    metadata_of,
+    newest,
+    open_table,
+)
+from klamm.pipelines.tables.formats.packages import require_iceberg
 from klamm.pipelines.tables.formats.types import plain_type
 from klamm.pipelines.tables.state import (
     OWN_COLUMNS,
@@ -39,7 +40,6 @@ from klamm.pipelines.tables.state import (
 )
 
 _STATE: Final = "klamm.follow"
-_METADATA: Final = re.compile(r"v(\d+)\.metadata\.json")
 
 
 class IcebergFormat:
@@ -76,28 +76,32 @@ class IcebergFormat:
                     update.union_by_name(pa.schema(list(late.items())))
             change.set_properties({_STATE: _text(state)})
             if files:
-                add_files(change, self._paths(files), {_STATE: _text(state)})
+                add_files(change, self._paths(files))
         return self._loaded()
 
     def replace(self, seen: Snapshot, old: Sequence[DataFile], new: Sequence[DataFile]) -> Snapshot:
         """One snapshot without the old files and with the new ones."""
         gone = set(self._paths(old))
         with self._plainly(), self._changed(seen) as change:
-            properties = {_STATE: _text(seen.state)}
             entries = [
                 task.file
                 for task in change._table.scan().plan_files()
                 if task.file.file_path in gone
             ]
-            with change.update_snapshot(snapshot_properties=properties).overwrite() as update:
+            with change.update_snapshot().overwrite() as update:
                 for entry in entries:
                     update.delete_data_file(entry)
-                for entry in _data_files(change, self._paths(new)):
+                for entry in data_files(change, self._paths(new)):
                     update.append_data_file(entry)
         return self._loaded()
 
     def recover(self, seen: Snapshot) -> None:
         """Nothing: a file is part of the table with the commit."""
+
+    def forget(self, keep_s: float) -> int:
+        """Old snapshots, the files that only they name, and old metadata."""
+        with self._plainly():
+            return shorten(self.place, keep_s)
 
     def _paths(self, files: Sequence[DataFile]) -> list[str]:
         return [f"{location_of(self.place)}/{file.path}" for file in files]
@@ -109,6 +113,8 @@ class IcebergFormat:
 
     @contextmanager
     def _changed(self, seen: Snapshot) -> Iterator[Any]:
+        if not metadata_of(self.place, seen.version).exists():
+            raise Conflict(f"{self.place} has many newer versions than {seen.version}")
         opened = open_table(self.place, seen.version)
         assert opened is not None, self.place
         with opened[0].transaction() as change:
@@ -145,7 +151,9 @@ class IcebergFormat:
             raise
         except (ValueError, OSError, NotImplementedError) as fault:
             why = without_secrets((str(fault).splitlines() or [type(fault).__name__])[0])[:500]
-            raise KlammError(f"the Iceberg table {self.place}: {why}") from None
+            is_away = isinstance(fault, OSError) and isinstance(self.place, RemotePath)
+            kind = StoreAway if is_away else KlammError
+            raise kind(f"the Iceberg table {self.place}: {why}") from None
 
 
 def _text(state: Follow) -> str:
@@ -160,128 +168,6 @@ def _day(partition: Any) -> str | None:
     if number is None:
         return None
     return (datetime.date(1970, 1, 1) + datetime.timedelta(days=int(number))).isoformat()
-
-
-# Iceberg tables in directories, whatever is in them.
-
-
-def location_of(place: Place) -> str:
-    """The address that Iceberg's metadata has for a place."""
-    return f"file://{place}" if isinstance(place, Path) else str(place)
-
-
-def newest(place: Place) -> int | None:
-    """The number of the newest metadata; None where there is no table."""
-    names = [path.name for path in (place / "metadata").glob("v*.metadata.json")]
-    found = [int(match[1]) for name in names if (match := _METADATA.fullmatch(name))]
-    return max(found, default=None)
-
-
-def metadata_of(place: Place, version: int) -> Place:
-    """The place of a version's metadata."""
-    return place / f"metadata/v{version}.metadata.json"
-
-
-def open_table(place: Place, version: int | None = None) -> tuple[Any, int] | None:
-    """A table at a version, or as it is now, and the version's number."""
-    from pyiceberg.io import load_file_io
-    from pyiceberg.serializers import FromInputFile
-    from pyiceberg.table import Table
-
-    number = newest(place) if version is None else version
-    if number is None:
-        return None
-    location = f"{location_of(place)}/metadata/v{number}.metadata.json"
-    io = load_file_io(iceberg_properties(place), location)
-    metadata = FromInputFile.table_metadata(io.new_input(location))
-    catalog: Any = _catalog(place, number)
-    return Table(("klamm", place.name or "table"), metadata, location, io, catalog), number
-
-
-def _catalog(place: Place, seen: int) -> Any:
-    """The catalog that pyiceberg commits through: the next metadata file, put if absent."""
-    from pyiceberg.catalog.noop import NoopCatalog
-    from pyiceberg.table import CommitTableResponse
-    from pyiceberg.table.update import update_table_metadata
-
-    class DirectoryCatalog(NoopCatalog):
-        """Knows one table, and its directory."""
-
-        def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
-            for requirement in requirements:
-                requirement.validate(table.metadata)
-            made = update_table_metadata(table.metadata, updates, metadata_location=None)
-            _put(place, seen + 1, made)
-            location = f"{location_of(place)}/metadata/v{seen + 1}.metadata.json"
-            told: dict[str, Any] = {"metadata": made, "metadata-location": location}
-            return CommitTableResponse(**told)
-
-    return DirectoryCatalog("klamm")
-
-
-def create_table(
-    place: Place,
-    schema: Any,
-    properties: dict[str, str],
-    *,
-    day_of: str | None = None,
-    by: str | None = None,
-) -> None:
-    """A table without files, partitioned by a column or its day; Conflict where there is one."""
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.schema import assign_fresh_schema_ids
-    from pyiceberg.table import TableProperties
-    from pyiceberg.table.metadata import new_table_metadata
-    from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-    from pyiceberg.transforms import DayTransform, IdentityTransform
-
-    fresh = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
-    fields = []
-    if day_of is not None:
-        source = fresh.find_field(day_of).field_id
-        fields = [PartitionField(source, 1000, DayTransform(), f"{day_of}_day")]
-    elif by is not None:
-        source = fresh.find_field(by).field_id
-        fields = [PartitionField(source, 1000, IdentityTransform(), by)]
-    mapping = fresh.name_mapping.model_dump_json()
-    metadata = new_table_metadata(
-        schema=fresh,
-        partition_spec=PartitionSpec(*fields),
-        sort_order=UNSORTED_SORT_ORDER,
-        location=location_of(place),
-        properties=properties
-        | {
-            TableProperties.DEFAULT_NAME_MAPPING: mapping,
-            TableProperties.MANIFEST_MERGE_ENABLED: "true",
-        },
-    )
-    _put(place, 1, metadata)
-
-
-def _put(place: Place, version: int, metadata: Any) -> None:
-    path = metadata_of(place, version)
-    try:
-        put_if_absent(path, metadata.model_dump_json().encode())
-    except Taken:
-        raise Conflict(f"somebody else has written version {version} of {place}") from None
-    with suppress(KlammError):  # a hint: whoever finds an old one looks for newer files
-        write_whole(place / "metadata/version-hint.text", str(version))
-
-
-def add_files(change: Any, paths: Sequence[str], properties: dict[str, str]) -> None:
-    """Adds files to a transaction as they lie there."""
-    with change.update_snapshot(snapshot_properties=properties).merge_append() as update:
-        for entry in _data_files(change, paths):
-            update.append_data_file(entry)
-
-
-def _data_files(change: Any, paths: Sequence[str]) -> list[Any]:
-    """The entries that Iceberg keeps of files, from their footers."""
-    from pyiceberg.io.pyarrow import parquet_file_to_data_file
-
-    describe: Callable[..., Any] = parquet_file_to_data_file
-    return [describe(change._table.io, change.table_metadata, path) for path in paths]
 
 
 def is_iceberg(place: Place) -> bool:

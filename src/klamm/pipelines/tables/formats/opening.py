@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from klamm.model.errors import UsageError
-from klamm.pipelines.places.remote import Place
+from klamm.pipelines.jobs.writing import StoreAway
+from klamm.pipelines.places.remote import Place, StoreFault
 from klamm.pipelines.tables.formats.delta import DeltaFormat, is_delta
 from klamm.pipelines.tables.formats.iceberg import IcebergFormat, is_iceberg
 from klamm.pipelines.tables.formats.parquet import ParquetTable
@@ -25,11 +26,14 @@ def table_at(place: Place, wanted: str) -> Table:
 
 def format_at(place: Place) -> str | None:
     """The format of the table in a place; None where there is none."""
-    if is_delta(place):
-        return "delta"
-    if is_iceberg(place):
-        return "iceberg"
-    return "parquet" if ParquetTable(place).has_log else None
+    try:
+        if is_delta(place):
+            return "delta"
+        if is_iceberg(place):
+            return "iceberg"
+        return "parquet" if ParquetTable(place).has_log else None
+    except StoreFault as fault:
+        raise StoreAway(f"{place} cannot be read: {fault}") from None
 
 
 def existing(place: Place) -> tuple[Table, Snapshot]:

@@ -41,8 +41,10 @@ def delta_options(place: Place) -> dict[str, str] | None:
 
 def iceberg_properties(place: Place) -> dict[str, str]:
     """The options of Iceberg's file layer; it takes credentials from the environment."""
-    if isinstance(place, Path) or place.scheme != "s3":
+    if isinstance(place, Path):
         return {}
+    if place.scheme != "s3":
+        return {"py-io-impl": "klamm.pipelines.tables.formats.iceberg_files.PlacesFileIO"}
     found = {"s3.region": os.environ.get("AWS_REGION", "us-east-1")}
     if endpoint := endpoint_of(os.environ):
         found["s3.endpoint"] = endpoint

@@ -6,8 +6,9 @@
 
 A log entry is the commit: it names the files it adds and the offsets it reaches. Only then the
 files get their places, so that whoever lists the directory finds nothing that is not committed; a
-process that dies in between is followed by one that does the rest. Entries stay for ever: a writer
-who has slept over many versions must find the next one taken.
+process that dies in between is followed by one that does the rest. Every fiftieth entry names all
+files, so that older ones can go. A writer who has slept for so long that the version he has seen is
+gone takes his entry back: he might have put an old number anew.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from klamm.model.errors import KlammError, UsageError
-from klamm.pipelines.jobs.writing import disk_fault
+from klamm.pipelines.jobs.writing import StoreAway, not_written
 from klamm.pipelines.places.place import Taken, put_if_absent
-from klamm.pipelines.places.remote import Place
+from klamm.pipelines.places.remote import Place, StoreFault
 from klamm.pipelines.tables.ddl import Columns, text_of, type_of
 from klamm.pipelines.tables.state import WORK, Conflict, DataFile, Follow, Snapshot
 
 _LOG: Final = f"{WORK}/log"
 _WHOLE_EVERY: Final = 50  # versions after which an entry has the names of all files
+_KEPT: Final = 100  # entries that stay however old they are
 _ENTRY_BYTES_MAX: Final = 256 << 20
 _VERSION: Final = 1
 
@@ -91,6 +93,18 @@ class ParquetTable:
         entry = self._entry(seen.version)
         self._publish([DataFile(**f) for f in entry["add"]], entry["remove"])
 
+    def forget(self, keep_s: float) -> int:
+        """Old entries, before one that names all files."""
+        found = self._entries()
+        last = found[-1] if found else 0
+        before, count = (time.time() - keep_s) * 1000, 0
+        wholes = [v for v in found if v % _WHOLE_EVERY == 0 and v <= last - _KEPT]
+        bound = max((v for v in wholes if self._entry(v)["at_ms"] < before), default=0)
+        for version in [v for v in found if v < bound]:  # the oldest first: no gap if it dies
+            self._path(version).unlink(missing_ok=True)
+            count += 1
+        return count
+
     def _put(
         self,
         seen: Snapshot | None,
@@ -118,6 +132,9 @@ class ParquetTable:
             put_if_absent(self._path(version), body)
         except Taken:
             raise Conflict(f"somebody else has written version {version} of {self.place}") from None
+        if seen is not None and not self._path(seen.version).exists():
+            self._path(version).unlink()
+            raise Conflict(f"{self.place} has many newer versions than {seen.version}")
         return Snapshot(version=version, state=state, columns=columns, files=tuple(files.values()))
 
     def _publish(self, add: Sequence[DataFile], remove: Sequence[str]) -> None:
@@ -131,8 +148,7 @@ class ParquetTable:
                 if not target.exists():
                     raise KlammError(f"{self.place} is damaged: {file.path} is missing") from None
             except OSError as fault:
-                why = disk_fault(fault, target)
-                raise KlammError(why) from None
+                raise not_written(fault, target) from None
         for path in remove:
             with suppress(FileNotFoundError):
                 (self.place / path).unlink()
@@ -141,15 +157,24 @@ class ParquetTable:
         return self.place / f"{_LOG}/{version:020d}.json"
 
     def _last_version(self) -> int | None:
+        return max(self._entries(), default=None)
+
+    def _entries(self) -> list[int]:
+        """The versions whose entries are there, without a gap: older ones are forgotten."""
         try:
             names = [path.name for path in (self.place / _LOG).glob("*.json")]
+        except StoreFault as fault:
+            raise StoreAway(f"{self.place} cannot be read: {fault}") from None
         except OSError as fault:
             raise UsageError(f"{self.place} cannot be read: {fault.strerror}") from None
         found = sorted(int(n[:-5]) for n in names if n[:-5].isdecimal())
-        if found and found != list(range(len(found))):
-            gap = next(at for at, version in enumerate(found) if at != version)
+        start = max(
+            (at for at in range(1, len(found)) if found[at] != found[at - 1] + 1), default=0
+        )
+        if found and found[start] % _WHOLE_EVERY:
+            gap = found[start] - 1
             raise KlammError(f"{self.place} is damaged: version {gap} of its log is missing")
-        return found[-1] if found else None
+        return found[start:]
 
     def _entry(self, version: int) -> dict[str, Any]:
         path = self._path(version)
@@ -162,6 +187,8 @@ class ParquetTable:
             if found.pop("sha256") != _seal(found) or found["version"] != version:
                 raise ValueError
             return dict(found)
+        except StoreFault as fault:
+            raise StoreAway(f"{path} cannot be read: {fault}") from None
         except OSError as fault:
             raise KlammError(f"{path} cannot be read: {fault.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -1,0 +1,1 @@
+"""Access: the doors, sessions, ways to sign in, roles, and the account of who did what."""

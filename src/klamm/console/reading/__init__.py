@@ -1,0 +1,1 @@
+"""Reading: one picture of the cluster for all viewers, and what it may cost."""

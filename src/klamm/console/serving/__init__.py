@@ -1,0 +1,1 @@
+"""Serving: addresses to views, plans and actions, and the loop that runs it all."""
