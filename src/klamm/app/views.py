@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, Final
 
 from klamm.broker.metadata_cache import MetadataSnapshot, PartitionInfo
@@ -20,16 +21,18 @@ def packed(snapshot: MetadataSnapshot) -> dict[str, Any]:
             topic: {str(index): list(info) for index, info in partitions.items()}
             for topic, partitions in snapshot.topics.items()
         },
+        "ids": {topic: topic_id.hex for topic, topic_id in snapshot.topic_ids.items()},
     }
 
 
 def unpacked(told: dict[str, Any]) -> MetadataSnapshot:
-    """The snapshot again, without topic ids and without brokers' addresses."""
+    """The snapshot again, without brokers' addresses."""
     return MetadataSnapshot(
         topics={
             topic: {int(index): _info(info) for index, info in partitions.items()}
             for topic, partitions in told["topics"].items()
         },
+        topic_ids={topic: uuid.UUID(hex=text) for topic, text in told["ids"].items()},
         brokers={
             BrokerId(id): Registration(id=BrokerId(id), epoch=-1, endpoints=())
             for id in told["live"]
