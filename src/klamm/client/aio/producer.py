@@ -231,15 +231,21 @@ class Producer:
 
     async def _partition_count(self, topic: str) -> int:
         deadline = self._client.deadline(self._timeout_s)
+        refused: RequestRefused | None = None
         while True:
-            picture = await self._client.refresh(
-                [topic], create=self._create_topics, deadline=deadline
-            )
+            try:
+                picture = await self._client.refresh(
+                    [topic], create=self._create_topics, deadline=deadline
+                )
+            except DeadlineExceeded as late:
+                # What was said before tells more than that the last question had no time left.
+                raise refused or late from None
             if self._knows(topic):
                 return len(picture.topics[topic].partitions)
             code = code_of(picture.topics[topic].error_code)
+            refused = RequestRefused(code, f"topic {topic!r}: {code.name}")
             if not code.is_retriable or not await deadline.pause(_PAUSE_S):
-                raise RequestRefused(code, f"topic {topic!r}: {code.name}")
+                raise refused
 
     async def _new_identity(self, patience_s: float | None = None) -> None:
         # A broker that has no ids left fetches a block of them, and says so meanwhile.
