@@ -42,10 +42,12 @@ def _of_producer(sequence: int, *, is_transactional: bool = False) -> bytes:
     )
 
 
-async def _send(connection: Connection, batch: bytes, acks: int) -> PartitionResult:
+async def _send(
+    connection: Connection, batch: bytes, acks: int, *, timeout_ms: int = 5_000
+) -> PartitionResult:
     records = memoryview(bytearray(batch))
     topics = [TopicRecords("t", [PartitionRecords(0, records)])]
-    response = await connection.produce(11, ProduceRequest(None, acks, 5_000, topics))
+    response = await connection.produce(11, ProduceRequest(None, acks, timeout_ms, topics))
     assert response is not None
     assert response.throttle_time_ms == 0
     return response.topics[0].partitions[0]
@@ -130,7 +132,8 @@ async def test_who_leads_is_asked_each_time(
         assert again == plain
         assert again.error_code == code
         w.brokers[0].parts.replicas.partitions.clear()
-        again, plain = await _send(used, BATCH, acks), await _send(fresh, BATCH, acks)
+        # It is waited for, in case it comes.
+        again, plain = [await _send(who, BATCH, acks, timeout_ms=50) for who in (used, fresh)]
         assert again == plain
         assert again.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await used.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -136,11 +137,15 @@ def test_new_logs_are_made_known_to_the_disk(tmp_path: Path, count: int) -> None
     directory.close(clean=False)
 
 
-def test_a_disk_that_does_not_take_new_logs_has_failed(tmp_path: Path) -> None:
-    needs_sync_of_all(tmp_path)
+def test_a_disk_that_does_not_take_new_logs_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
     directory = open_directory(tmp_path)
     fill(directory)
-    refuse_syncs(directory)
+    monkeypatch.setattr("klamm.log.directory.sync_directory", refuse)
     with pytest.raises(LogDirectoryFailed):
         directory.sync_new(directory.take_new())
     assert not directory.is_online
