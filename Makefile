@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+# Tests that run at a time: most of them wait for processes. All of them find the same tests by one seed.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: bench bench-peers bench-spark chaos check clean demo differential dist docs fire format help hostile install install-dev interop-extra leader-kills mixed newcomer shell spark-versions suites test test-console test-processes test-spark-full unit up
@@ -65,9 +67,9 @@ check: $(VENV)/.installed-dev ## lint, types, the borders between the rooms, nam
 	$(BIN)/python tools/dead_names.py
 
 test: check ## everything that must hold before a change lands
-	$(BIN)/python -m pytest $(ARGS) || { \
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) || { \
 	  echo "Tests failed. Each failed one is run once more: what passes now depends on the machine's load."; \
-	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
+	  PYTHONHASHSEED=0 $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
 
 bench: $(VENV)/.installed-dev ## measure a cluster from outside (ARGS="start create-1000 --repeat 1")
 	$(BIN)/python bench/run.py $(ARGS)
