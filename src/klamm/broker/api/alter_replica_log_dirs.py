@@ -7,12 +7,14 @@ is REPLICA_NOT_AVAILABLE, and the wish is remembered until the replica is made.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Final
 
 from klamm.broker.net.context import RequestContext
 from klamm.broker.parts import Parts
 from klamm.log.partition import StorageTrouble
-from klamm.model.errors import ErrorCode
+from klamm.model.errors import ErrorCode, StoreUnavailable
 from klamm.model.names import TopicPartition
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages.alter_replica_log_dirs import (
@@ -24,10 +26,15 @@ from klamm.protocol.messages.alter_replica_log_dirs import (
 from klamm.security.authorization.apis import need_of
 
 _CLUSTER: Final = need_of(ApiKey.ALTER_REPLICA_LOG_DIRS, "cluster")
+_PATIENCE_S: Final = 1.0
 
 
 async def handle(parts: Parts, context: RequestContext, request: Request) -> Response:
     parts.access.demand(context, _CLUSTER)
+    # A limit that was set before the move holds for it from its first byte.
+    with suppress(TimeoutError, StoreUnavailable):
+        async with asyncio.timeout(_PATIENCE_S):
+            await parts.dynamic_config.caught_up()
     return _answer(
         {partition: _alter(parts, partition, path) for partition, path in _wanted(request).items()}
     )
