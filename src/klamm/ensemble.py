@@ -16,7 +16,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +25,7 @@ from typing import Final
 from klamm.installing import install_command
 from klamm.log.disk.files import FILE_MODE, make_directory
 from klamm.model.errors import KlammError, UsageError
+from klamm.mortal import mortal
 from klamm.pipelines.session.java import NoJava, find_java
 
 NODES_MAX: Final = 7
@@ -56,17 +56,6 @@ _JARS: Final = (
 _INSTEAD: Final = (
     "Or leave --zookeeper out, for the embedded store needs nothing, or name a ZooKeeper that runs"
 )
-# Asks the kernel for the end of this process when its parent ends, and becomes the server then.
-# A parent that ended before the question is not the parent any more.
-_DIE_WITH_PARENT: Final = """
-import ctypes, os, sys
-if ctypes.CDLL(None, use_errno=True).prctl(1, 9, 0, 0, 0):
-    sys.exit("prctl: " + os.strerror(ctypes.get_errno()))
-if os.getppid() != int(sys.argv[1]):
-    sys.exit("the process that wanted a ZooKeeper has ended")
-os.umask(0o077)
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
 
 
 def why_not() -> str | None:
@@ -164,13 +153,13 @@ class Server:
     def launch(self) -> None:
         """Start the process, on the thread whose end is to be its end."""
         with open(self._folder / "output.txt", "wb", opener=_private) as output:
+            command = [
+                *(java_command(), f"-Xmx{self._heap_mb}m"),
+                *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self._java_options),
+                *("-cp", class_path(), _MAIN, str((self._folder / "zoo.cfg").absolute())),
+            ]
             self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())),
-                    *(java_command(), f"-Xmx{self._heap_mb}m"),
-                    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self._java_options),
-                    *("-cp", class_path(), _MAIN, str((self._folder / "zoo.cfg").absolute())),
-                ],
+                mortal(command, umask=0o077),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -238,3 +238,15 @@ def test_in_one_process_there_is_no_process_of_a_broker() -> None:
 @pytest.mark.klamm(brokers=2, processes=True)
 def test_the_marker_takes_processes(klamm_cluster: Cluster) -> None:
     assert klamm_cluster.pid(0) != klamm_cluster.pid(1)
+
+
+def test_a_killed_parent_takes_its_console_along(tmp_path: Path) -> None:
+    with up("--console-port", "0", *data_args(tmp_path, 1)) as running:
+        children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+        (console,) = [
+            int(pid)
+            for pid in children.read_text().split()
+            if b"console" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        ]
+        running.crash()
+        await_end(console)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final, Self
 
 from klamm.installing import install_command
 from klamm.model.errors import KlammError, UsageError
+from klamm.mortal import mortal
 
 _NEEDS: Final = ("starlette", "uvicorn", "jinja2")
 _START_S: Final = 30.0
@@ -39,7 +41,9 @@ class ConsoleChild:
         if config is not None:
             words += ["--command-config", str(config)]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *words, stdout=asyncio.subprocess.PIPE, start_new_session=True
+            *mortal([sys.executable, *words], by=signal.SIGTERM),
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )
         assert process.stdout is not None, "it was asked for"
         try:
