@@ -92,12 +92,7 @@ class Console:
 
     def _page(self, view: View) -> Handler:
         async def page(request: Request) -> Response:
-            session = self.site.session_of(request)
-            scene = await self.site.scene(session, request)
-            ask = parsed(view.params, request.path_params, request.query_params)
-            values = await _made(view.build(scene, ask))
-            if view.secret:
-                self._looked(request, session, view, ask)
+            session, ask, values = await self._looked_at(view, request)
             if session is None:
                 session = self.site.sessions.begin(self.site.options.anonymous)
             want = view.api.format(**{n: _quoted(v) for n, v in request.path_params.items()})
@@ -110,16 +105,24 @@ class Console:
 
     def _json(self, view: View) -> Handler:
         async def answer(request: Request) -> Response:
-            session = self.site.session_of(request)
-            scene = await self.site.scene(session, request)
-            ask = parsed(view.params, request.path_params, request.query_params)
-            values = await _made(view.build(scene, ask))
+            _, _, values = await self._looked_at(view, request)
             if view.secret:
-                self._looked(request, session, view, ask)
                 return plain_json(values)
             return json_answer(request, {**values, "meta": self.site.meta()})
 
         return answer
+
+    async def _looked_at(
+        self, view: View, request: Request
+    ) -> tuple[Session | None, dict[str, Any], Json]:
+        """The session, the question and the view; looks at records are written down."""
+        session = self.site.session_of(request)
+        scene = await self.site.scene(session, request)
+        ask = parsed(view.params, request.path_params, request.query_params)
+        values = await _made(view.build(scene, ask))
+        if view.secret:
+            self._looked(request, session, view, ask)
+        return session, ask, values
 
     def _looked(
         self, request: Request, session: Session | None, view: View, ask: Mapping[str, Any]

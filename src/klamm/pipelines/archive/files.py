@@ -39,7 +39,7 @@ from klamm.pipelines.records.digests import Digests, window_offsets
 from klamm.pipelines.records.frames import Decoder
 from klamm.pipelines.session.prefetch import prefetched
 from klamm.pipelines.source.fetcher import RangeReader
-from klamm.pipelines.source.options import Position, ReadOptions
+from klamm.pipelines.source.options import ReadOptions
 from klamm.pipelines.source.ranges import Range
 
 _COLUMNS: Final = {
@@ -180,17 +180,9 @@ def write_file(frames: Iterable[Any], wanted: Range, topic_id: str, draft: Path)
 
 def window_frames(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]:
     """Everything in a range, control records and rolled-back ones included and marked."""
-    options = ReadOptions(
-        connection=connection,
-        streaming=False,
-        starting=Position(),
-        ending=Position(),
-        read_committed=True,
-        poll_timeout_ms=connection.patience_ms,
-    )
     return RangeReader(
         range=wanted,
-        options=options,
+        options=ReadOptions.of_range(connection),
         decoder=decoder_of(wanted),
         isolation=1,
         advice="run it again: it begins where the topic does now",

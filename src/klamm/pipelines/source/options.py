@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from klamm.client.addresses import parse_bootstrap
 from klamm.client.security import security_of
@@ -120,6 +120,18 @@ class ReadOptions:
     group: str | None = None
     initial_offsets_path: str | None = None
     skip_invalid: bool = False
+
+    @classmethod
+    def of_range(cls, connection: ConnectionOptions) -> Self:
+        """For a job that knows the ranges it reads, and waits for brokers as long as it may."""
+        return cls(
+            connection=connection,
+            streaming=False,
+            starting=Position(),
+            ending=Position(),
+            read_committed=True,
+            poll_timeout_ms=connection.patience_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from klamm.pipelines.places.remote import Place, place_of
 from klamm.pipelines.records import frames
 from klamm.pipelines.records.columns import RowSource
 from klamm.pipelines.source.fetcher import RangeReader
-from klamm.pipelines.source.options import Position, ReadOptions
+from klamm.pipelines.source.options import ReadOptions
 from klamm.pipelines.source.ranges import Range
 from klamm.pipelines.tables.ddl import type_of
 from klamm.pipelines.tables.decoding import (
@@ -115,17 +115,9 @@ def decoder_of(job: FollowJob) -> ValueDecoder:
 
 def read_range(connection: ConnectionOptions, wanted: Range) -> Iterator[Any]:
     """The frames of a range: what readers of committed records see."""
-    options = ReadOptions(
-        connection=connection,
-        streaming=False,
-        starting=Position(),
-        ending=Position(),
-        read_committed=True,
-        poll_timeout_ms=connection.patience_ms,
-    )
     return RangeReader(
         range=wanted,
-        options=options,
+        options=ReadOptions.of_range(connection),
         decoder=frames.Decoder(
             source=RowSource(wanted.topic, wanted.partition),
             position=wanted.start,
